@@ -8,8 +8,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 # Of `keycontrast/_shipped` in the wheel; stages/common/shipped.py finds them there.
-SHIPPED = ("data/language/README.md", "data/language/en_ewt", "data/sample", ".dvc/plots", "dvc.yaml",
-           "recipes/first.yaml")
+SHIPPED = ("data/language/README.md", "data/language/en_ewt", "dvc.yaml")
 
 
 class WithShippedFiles(build_py):
@@ -29,6 +28,5 @@ class WithShippedFiles(build_py):
                 shutil.copy2(source, target)
 
 
-# An editable installation is a line on `sys.path`, not a finder behind it: in a project of `keycontrast init`, whose
-# folders `stages` and `models` hold no code, a finder would come second to these.
+# An editable installation is a line on `sys.path`, which type checkers read; they cannot read an import hook.
 setup(cmdclass={"build_py": WithShippedFiles}, options={"editable_wheel": {"mode": "compat"}})

@@ -1,7 +1,7 @@
 """Seconds per optimiser step: our training loop, and the same module in a Hugging Face ``Trainer``.
 
 Each side trains in a process of its own, for the way of a process with memory is part of what is compared: stages
-that train ask the C library to keep freed memory (``stages.run.memory``), and a plain script does not.
+that train ask the C library to keep freed memory (``stages.run.processes``), and a plain script does not.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ from benchmarks.harness import Disagreement, Row
 from models.common.training import Settings, Step, epoch_batches, fit
 from stages.common.seeds import derived_seed
 from stages.run.log import configure
-from stages.run.memory import keep_freed_memory
+from stages.run.processes import keep_freed_memory
 
 SEED = 13
 TOLERANCE = 1e-5  # of losses and weights of two trainings without dropout

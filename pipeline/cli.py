@@ -117,21 +117,6 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
 
 
 @app.command()
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR", help="folder to be made, or an empty one")]) -> None:
-    """Begin a project outside of a clone: dvc.yaml, params.yaml, a recipe to change, and the sample's texts.
-
-    Its stages are those that are installed, and depend on the installed version.
-
-    Example: `keycontrast init my-project`
-    """
-    from pipeline.new_project import begin
-
-    begin(folder)
-    typer.echo(f"Now: cd {folder}; keycontrast run. Your own texts: name them in recipes/first.yaml, then "
-               f"keycontrast use first.")
-
-
-@app.command()
 def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; without it, all are listed")] = None,
         data: Annotated[Path | None, typer.Option(
             help="folder of data that does not ship with the project, put in place of {data} in the recipe")] = None,
@@ -159,7 +144,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     from pipeline.estimate import estimate_of_project
     from pipeline.running.environment import RUN_LOCK, settle_environment
     from pipeline.running.lockfile import read_lock
-    from stages.run.guard import exclusive
+    from stages.run.processes import exclusive
 
     if recipe is None:
         names = recipes.recipe_names()
@@ -194,11 +179,10 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
     from pipeline.running.environment import RUN_LOCK, settle_environment
     from pipeline.running.reproduction import repeat_stage
     from stages.params import load_params
-    from stages.run.guard import die_with, exclusive, watched_ancestors
+    from stages.run.processes import exclusive
 
     params = load_params(whole=True)
     settle_environment(Path())
-    die_with(watched_ancestors())
     with exclusive(RUN_LOCK, "keycontrast run"):
         succeeded = repeat_stage(params, name, force, Console(), seed)
     raise typer.Exit(0 if succeeded else 1)
@@ -361,34 +345,6 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     size = batch_size or (None if file is not None else 1)
     found = texts_from(texts or [], file, sys.stdin, column, encoding)
     prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed, n))
-
-
-@app.command()
-def pack(file: Annotated[Path, typer.Argument(help="archive to write, .tar.gz")],
-         models: Annotated[list[str] | None, typer.Option(
-             "--model", help="models that go in, with their runs; may be repeated; all by default")] = None) -> None:
-    """Pack what a GPU machine without network needs to train and generate: code, artifacts, encoder; at most 60 MB.
-
-    The data stages must be done. There, `python run_packed.py --out DIR` trains and generates, and writes
-    results.tar.gz, which `keycontrast unpack` takes in.
-
-    Example: `keycontrast pack hcl.tar.gz --model hcl --model no-graph`
-    """
-    from pipeline.pack import show_pack
-
-    show_pack(file, models, Console())
-
-
-@app.command()
-def unpack(file: Annotated[Path, typer.Argument(help="results.tar.gz of a packed run")],
-           force: Annotated[bool, typer.Option("--force", help="put newer artifacts aside")] = False) -> None:
-    """Take in predictions and histories of a packed run; `keycontrast stage evaluate_TRACK@RUN` then scores them.
-
-    Example: `keycontrast unpack results.tar.gz`
-    """
-    from pipeline.unpack import show_unpacked
-
-    show_unpacked(file, force, Console())
 
 
 app.command()(keywords)

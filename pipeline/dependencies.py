@@ -25,18 +25,14 @@ _CODE = ("stages/", "models/")
 # Modules that say how, where or in what words a stage works, never what it makes.
 WITHOUT = {
     "stages.run.process": "arguments, lock and record of a process; the values that it reads are `settings`",
-    "stages.run.guard": "ends a stage with its command, and locks folders",
+    "stages.run.processes": "ends a stage with its command, and locks folders",
     "stages.common.storage": "carries parts of tables to where they are kept, and back",
     "stages.run.cluster_map": "where chunks of texts are worked on",
     "stages.tracks.common.finished": "takes what was finished before as it is",
     "stages.run.progress": "bars",
     "stages.run.log": "lines for people",
-    "stages.run.memory": "gives memory back",
     "stages.run.errors": "words of errors",
-    "stages.run.tethered": "ends a stage with its command, before it has imported anything",
-    "stages.run.systems": "what a system does in another way",
     "stages.run.durable": "waits for the disk",
-    "stages.run.installed": "whether the installed code is what it was",
     "stages.common.shipped": "where a clone or an installation has its files",
 }
 _ALWAYS = ("stages.common.settings",)  # which only the process imports

@@ -22,7 +22,6 @@ from rich.text import Text
 
 from stages.common.paths import PARAMS
 from stages.run.errors import InputError, unwritten
-from stages.run.systems import differences
 
 CONSTRAINTS = Path("constraints.txt")
 _PROJECT = "keycontrast"
@@ -91,8 +90,7 @@ def _python(_: Path) -> Iterator[Finding]:
 
 
 def _system(_: Path) -> Iterator[Finding]:
-    yield Finding("system", "; ".join([f"{platform.system()} {platform.release()}, {platform.machine()}",
-                                       *differences()]))
+    yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
 def _packages(root: Path) -> Iterator[Finding]:

@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from pipeline.installation import renew
 from pipeline.running.dag import open_repo
 from pipeline.running.lockfile import LOCK
 from stages.common.paths import (
@@ -229,7 +228,6 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
     removable, kept = _leftovers(change.params, root)
     with atomic_file(root / PARAMS) as temporary:
         temporary.write_text(change.text, encoding="utf-8")
-    renew(change.params.plain(), root)
     for folder in removable:
         shutil.rmtree(root / folder)
     forget_others(root, {(stage, key, seed) for track in TRACKS.values() for stage, keys in (

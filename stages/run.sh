@@ -23,9 +23,16 @@ shift
 # DVC is the parent, or the parent of a shell that waits. One that stands outside any environment has no pandas.
 grandparent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$PPID/stat" 2>/dev/null)
 [ -n "$grandparent" ] || grandparent=$(ps -o ppid= -p "$PPID" 2>/dev/null | tr -d ' ')
-for python in "$(program_of "$PPID")" "$(program_of "$grandparent")" python .venv/bin/python .venv/Scripts/python.exe python3; do
+dvc=
+for pid in "$PPID" "$grandparent"; do
+    program=$(program_of "$pid")
+    case ${program##*/} in
+        python*|dvc*) [ -n "$dvc" ] || { dvc=$program; export KEYCONTRAST_ORCHESTRATOR="$pid"; } ;;
+    esac
+done
+for python in "$dvc" python .venv/bin/python python3; do
     case ${python##*/} in
-        python*) has_packages "$python" && exec "$python" -m stages.run.tethered "stages.$stage" "$@" ;;
+        python*) has_packages "$python" && exec "$python" -m stages.run.processes "stages.$stage" "$@" ;;
     esac
 done
 echo "$stage: no Python here has the packages that stages need. Make the environment by \`make env\`, or activate it." >&2

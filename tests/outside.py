@@ -2,7 +2,7 @@
 
     python -m tests.outside
 
-Builds the wheel, installs it with all that it needs, runs the document's examples and a project of `keycontrast init`.
+Builds the wheel, installs it with all that it needs, runs the document's examples.
 """
 
 import re
@@ -33,15 +33,6 @@ def main():
 if __name__ == "__main__":
     main()
 """
-LOADED = """
-from keycontrast import load
-
-if __name__ == "__main__":
-    with load("my-project", "ct") as model:
-        print(model.classify(["Who wrote this book?", "Where does that river end?"]))
-"""
-
-
 def examples() -> str:
     """Return the document's statements that ask for no trained project."""
     document = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("## What a project has trained")[0]
@@ -80,12 +71,6 @@ def main() -> int:
         (place / "texts.txt").write_text("\n".join(TEXTS))
         listed = run(command, "keywords", "texts.txt", "--diversity", "0.5", "--ngram-range", "1", "2", place=place)
         assert "belly fat" in listed, listed
-        run(command, "init", "my-project", place=place)
-        run(command, "run", place=place / "my-project")
-        again = run(python.with_name("dvc"), "repro", place=place / "my-project")
-        assert "up to date" in again, again
-        (place / "loaded.py").write_text(LOADED)
-        run(python, "loaded.py", place=place)
     return 0
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import agreement, command, parts, runner
-from benchmarks.gpu.command import check, main
+from benchmarks.gpu.command import main
 from benchmarks.gpu.runner import Ended, Part, Runner, as_json, parts_of, plan
 from benchmarks.gpu.sizes import TRACKS, Job
 from benchmarks.gpu.subjects import subject_of
@@ -141,14 +141,3 @@ def test_every_kind_has_its_work_and_its_table():
     assert set(runner.KINDS) - {"resume"} == set(parts.WORK)
     lines = "\n".join(report({**ABOUT, "machine": {**ABOUT["machine"], "devices": 0}}, plan()))
     assert all(f"### {kind.capitalize()}" in lines for kind in runner.KINDS) and NO_GPU in lines
-
-
-def test_a_pack_measures_with_its_own_encoder(tmp_path, monkeypatch):
-    given = []
-    monkeypatch.setattr("benchmarks.gpu.command.main", lambda argv: given.append(argv) or 0)
-    monkeypatch.chdir(tmp_path)
-    check(tmp_path / "r.json", "encoder", None, "auto")
-    (tmp_path / "encoder-2").mkdir()
-    check(tmp_path / "r.json", "encoder", 5.0, "cpu")
-    out = ["--out", str(tmp_path / "r.json")]
-    assert given == [out, [*out, "--encoder", "encoder-2", "--minutes", "5.0", "--device", "cpu"]]

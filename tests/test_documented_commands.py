@@ -16,7 +16,6 @@ from documented_commands import PAGES, PLACEHOLDERS, Command, commands_of
 from source_imports import ROOT
 
 from pipeline.cli import app
-from pipeline.packed.run import _arguments as pack_arguments
 from pipeline.recipes import read_recipe, recipe_names
 from stages.run.errors import InputError
 
@@ -65,7 +64,7 @@ def check_keycontrast(command):
         check_stage(target)
     runs = {"predict": [values.get("run")], "sheets": values.get("runs")}.get(name, [])
     assert set(runs) <= NAMES["runs"] | PLACEHOLDERS
-    models = {"export": [values.get("model")], "pack": values.get("models")}.get(name) or []
+    models = {"export": [values.get("model")]}.get(name) or []
     assert set(models) <= NAMES["models"] | PLACEHOLDERS | {None}
     assert values.get("dataset") in NAMES["datasets"] | PLACEHOLDERS | {None}
     if name == "inspect" and values["path"] is not None and str(values["path"]) not in PLACEHOLDERS:
@@ -103,9 +102,6 @@ class Parsed(Exception):
 
 def check_python(command, monkeypatch):
     """Let the module's own parser take the arguments, and stop before any work."""
-    if command.words[1].rpartition("/")[2] == "run_packed.py":
-        assert pack_arguments(list(command.words[2:])).out is not None
-        return
     assert command.words[1] == "-m", "python is shown with a module"
     module, arguments = command.words[2], list(command.words[3:])
     assert importlib.util.find_spec(module) is not None, f"no module {module}"

@@ -24,7 +24,7 @@ from pipeline.running.environment import settle_environment
 from pipeline.running.leftovers import clear_dead_locks, clear_unfinished
 from pipeline.running.workers import BadInput, LockLost, StageCrash, failure_of
 from stages.run.errors import InputError
-from stages.run.guard import alive
+from stages.run.processes import alive
 
 ALL = ["evaluate_x@m1", "evaluate_x@m2", "ingest@d", "report", "side@d", "train_x@m1", "train_x@m2"]
 

@@ -6,7 +6,6 @@ import tiny_classes
 from tiny_classes import CLASSES
 
 from models.clld import ClldModel, given_distance
-from pipeline.pack import pack
 from stages.common.paths import ModelPaths
 from stages.params import parse_params
 from stages.params.clld import DISTANCES
@@ -69,14 +68,6 @@ def test_a_model_is_trained_with_them_and_keeps_them(tmp_path, monkeypatch, caps
     assert main(["far"]) == 0
     model = ClldModel.from_pretrained(ModelPaths("far", 13).weights)
     assert model.ldm.tolist() == WANTED and model.config.distance["kind"] == "given"
-
-
-def test_a_pack_has_no_such_file_and_says_so(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tiny_classes.write_params(tmp_path, {"ct": {}, "far": GIVEN})
-    with pytest.raises(InputError, match="models.clld.far: its label distances are in .*far.csv, and a pack has no"):
-        pack(tmp_path / "pack.tar.gz")
-    assert not (tmp_path / "pack.tar.gz").exists()
 
 
 def test_the_file_is_watched_by_those_that_read_it_and_missed_by_those_that_lack_it():

@@ -45,7 +45,7 @@ def test_sums_are_those_of_backward_passes_to_the_bit(count):
     ours, plain = Net(), Net()
     parameters = list(ours.parameters())
     for number in range(count):
-        add_gradients([ours.loss(number)], [None], parameters, alone=False)
+        add_gradients([ours.loss(number)], [None], parameters)
         plain.loss(number).backward()
     expected, found = gradients(plain), gradients(ours)
     assert found.keys() == expected.keys() and ("late.weight" in found) == (count > 1)
@@ -57,25 +57,14 @@ def test_all_parameters_are_added_at_once():
     parameters = list(net.parameters())
     for number in (1, 2):
         with Added() as added:
-            add_gradients([net.loss(number)], [None], parameters, alone=False)
+            add_gradients([net.loss(number)], [None], parameters)
     assert added.names == ["_foreach_add_"]
-
-
-def test_alone_is_a_backward_pass_with_its_hooks():
-    net, seen = Net(), []
-    for parameter in net.parameters():
-        parameter.register_post_accumulate_grad_hook(seen.append)
-    parameters = list(net.parameters())
-    add_gradients([net.loss(1)], [None], parameters, alone=False)
-    first = len(seen)
-    add_gradients([net.loss(2)], [None], parameters, alone=True)
-    assert first and len(seen) == 2 * first
 
 
 def test_weights_of_several_outputs():
     ours, plain = Net(), Net()
     for number in (1, 2):
-        for net, add in ((ours, lambda out, by: add_gradients(out, by, list(ours.parameters()), alone=False)),
+        for net, add in ((ours, lambda out, by: add_gradients(out, by, list(ours.parameters()))),
                          (plain, torch.autograd.backward)):
             vectors = net.layers(torch.ones(4, 5))
             add([net.loss(number), vectors], [None, torch.full((4, 3), 0.5)])

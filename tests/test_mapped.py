@@ -14,7 +14,6 @@ from stages.common.parts import Layout
 from stages.common.tables import Provenance
 from stages.common.writing import table_writer
 from stages.run.errors import InputError
-from stages.run.systems import hand_back
 
 COLUMNS = ["text_id", "text"]
 
@@ -122,14 +121,3 @@ def test_rows_that_do_not_come_by_their_ids_are_refused(tmp_path):
 def test_an_empty_table_has_no_pair(tmp_path):
     with copied("attribution", PAIRS, [], tmp_path / "rows.arrow", "pair") as table:
         assert table.places(np.array([1, 2]), np.array([3, 4])).tolist() == [-1, -1] and list(table.batches()) == []
-
-
-def test_systems_without_advice_on_memory_keep_what_was_read(tmp_path, monkeypatch):
-    class Mapping:
-        """A mapped file of a system that takes no advice."""
-
-    hand_back(Mapping())
-    monkeypatch.setattr(module, "hand_back", lambda memory: None)
-    _, batches = some_pairs()
-    with copied("attribution", PAIRS, batches, tmp_path / "rows.arrow", "pair") as table:
-        assert table.at(np.arange(3)).num_rows == 3

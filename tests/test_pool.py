@@ -13,8 +13,8 @@ import pytest
 from stages.common.chunk_store import ChunkStore
 from stages.run import pool
 from stages.run.errors import InputError
-from stages.run.guard import alive
 from stages.run.pool import map_chunks
+from stages.run.processes import alive
 from stages.run.progress import advance, progress_bar
 
 ROOT = Path(__file__).resolve().parents[1]

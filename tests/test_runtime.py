@@ -1,9 +1,7 @@
 """The frame around a stage: clean errors, exclusive scratch, death with the command, seeds, checkpoints."""
 
 import os
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,7 +14,6 @@ from safetensors.torch import load_file
 
 from stages.common.fingerprint import hash_files, hash_values
 from stages.common.seeds import derived_seed, generator
-from stages.run import guard
 from stages.run.checkpoints import FolderCheckpoints, write_tensors
 from stages.run.errors import InputError, nearest
 from stages.run.process import run_stage
@@ -60,78 +57,6 @@ def test_help_has_an_example(capsys):
     with pytest.raises(SystemExit):
         run_stage("graph", test_help_has_an_example, ["--help"])
     assert f"example: python -m {__name__} dataset" in capsys.readouterr().out
-
-
-def test_a_stage_dies_with_the_process_that_its_orchestrator_named(tmp_path):
-    boss = start("import time; time.sleep(60)", tmp_path)
-    worker = start("""
-        import time
-        from stages.run.guard import die_with, watched_ancestors
-        die_with(watched_ancestors())
-        print("ready", flush=True)
-        time.sleep(60)
-    """, tmp_path, KEYCONTRAST_ORCHESTRATOR=str(boss.pid))
-    try:
-        assert worker.stdout.readline() == "ready\n"
-        assert worker.poll() is None
-        boss.kill()
-        boss.wait()
-        assert worker.wait(timeout=20) == -signal.SIGKILL
-    finally:
-        boss.kill()
-        worker.kill()
-
-
-def test_a_stage_dies_with_dvc_even_behind_a_shell(tmp_path):
-    program = tmp_path / "dvc"
-    program.write_text("import subprocess, sys\nsubprocess.run(['sh', '-c', sys.argv[1] + '; true'])\n")
-    stage = tmp_path / "stage.py"
-    stage.write_text(textwrap.dedent("""
-        import os, pathlib, time
-        from stages.run.guard import die_with, watched_ancestors
-        found = watched_ancestors()
-        die_with(found)
-        pathlib.Path("pid.tmp").write_text(f"{os.getpid()} {len(found)}")
-        pathlib.Path("pid.tmp").rename("pid")
-        time.sleep(60)
-    """))
-    given = {name: value for name, value in os.environ.items() if name != guard.ORCHESTRATOR}
-    dvc = subprocess.Popen([sys.executable, str(program), shlex.join([sys.executable, str(stage)])], cwd=tmp_path,
-                           env={**given, "PYTHONPATH": str(ROOT)})
-    try:
-        wait_until((tmp_path / "pid").exists)
-        pid, found = map(int, (tmp_path / "pid").read_text().split())
-        assert found == 2
-        assert guard.alive(pid)
-        dvc.kill()
-        dvc.wait()
-        wait_until(lambda: not guard.alive(pid))
-    finally:
-        dvc.kill()
-
-
-def test_one_process_holds_a_scratch_folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(guard, "_LOCK_SECONDS", 0.2)
-    holder = start("""
-        import time
-        from pathlib import Path
-        from stages.run.guard import exclusive
-        with exclusive(Path("scratch"), "train_hcl hcl"):
-            print("held", flush=True)
-            time.sleep(60)
-    """, tmp_path)
-    try:
-        assert holder.stdout.readline() == "held\n"
-        with (pytest.raises(InputError, match=f"already running .process {holder.pid} holds"),
-              guard.exclusive(tmp_path / "scratch", "train_hcl hcl")):
-            pass
-        holder.kill()
-        holder.wait()
-        for _ in range(2):  # and lets go of it
-            with guard.exclusive(tmp_path / "scratch", "train_hcl hcl") as folder:
-                assert folder.is_dir()
-    finally:
-        holder.kill()
 
 
 def test_seeds_depend_on_names_and_on_nothing_else():

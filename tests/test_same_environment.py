@@ -1,4 +1,4 @@
-"""What decides the bytes of a stage beside its params is the same, whether DVC, the flow or a pack runs it."""
+"""What decides the bytes of a stage beside its params is the same, whether DVC, the flow or a person runs it."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from pipeline.running.environment import child_environment
 
 ROOT = Path(__file__).resolve().parent.parent
-WAYS = ("dvc", "flow", "pack")
+WAYS = ("dvc", "flow", "person")
 # A stage that writes down what it finds once it has seeded everything.
 STAGE = """
 import json
@@ -50,16 +50,6 @@ stages.__path__.append({folder!r})
 entries.module_of = "stages.{{}}".format
 settings.declared = lambda stage: ()
 """
-PACK = """
-from pathlib import Path
-
-from pipeline.packed.run import Job, launcher
-
-if __name__ == "__main__":
-    process = launcher(["settled"])(Job("settled", "pack", ()))
-    process.join()
-    raise SystemExit(process.exitcode)
-"""
 
 
 @pytest.fixture
@@ -69,7 +59,6 @@ def project(tmp_path):
         (tmp_path / name).mkdir()
     (tmp_path / "planted/settled.py").write_text(STAGE)
     (tmp_path / "hook/sitecustomize.py").write_text(HOOK.format(folder=str(tmp_path / "planted")))
-    (tmp_path / "packed.py").write_text(PACK)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     (tmp_path / "dvc.yaml").write_text(json.dumps({"stages": {
         name: {"cmd": f"python -m stages.settled {name}"} for name in ("dvc", "flow")}}))
@@ -78,20 +67,20 @@ def project(tmp_path):
 
 
 @pytest.mark.whole
-def test_dvc_the_flow_and_a_pack_run_a_stage_in_the_same_environment(project):
+def test_dvc_the_flow_and_a_person_run_a_stage_in_the_same_environment(project):
     shell = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project / "hook"), str(ROOT)]), "DVC_NO_ANALYTICS": "1",
              "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
     repro = [sys.executable, "-m", "dvc", "repro", "-q"]
     # A person's own workspace would decide which kernels sum in which order.
     own = {**shell, "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
     started = {"dvc": ([*repro, "dvc"], own), "flow": ([*repro, "flow"], {**child_environment(), **shell}),
-               "pack": ([sys.executable, "packed.py"], shell)}
+               "person": ([sys.executable, "-m", "stages.settled", "person"], own)}
     for way in WAYS:    # DVC locks its folder, so one after the other
         command, environment = started[way]
         done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=120,
                               check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     found = {way: json.loads((project / f"{way}.json").read_text()) for way in WAYS}
-    assert found["dvc"] == found["flow"] == found["pack"]
+    assert found["dvc"] == found["flow"] == found["person"]
     assert found["dvc"]["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert found["dvc"]["cudnn"] == [True, False] and found["dvc"]["deterministic"] and not found["dvc"]["started"]

@@ -1,4 +1,4 @@
-"""Two machines, each a clone with artifacts and scratch of its own, that train one model through the params."""
+"""Two machines, each a clone with artifacts and scratch of its own, that train one model by ``torchrun``."""
 
 import os
 import shutil
@@ -7,7 +7,6 @@ import sys
 
 import pytest
 import tiny_training
-import yaml
 from hosts import hosts
 from source_imports import ROOT
 from test_parallel_training import free_port, until
@@ -20,8 +19,8 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.whole]
 EPOCHS = 30
 
 
-def make_clone(home, node, endpoint):
-    """Write a project that has its code beside it, as a clone has, and say in its params which machine it is on."""
+def make_clone(home):
+    """Write a project that has its code beside it, as a clone has."""
     home.mkdir(parents=True)
     for folder in ("models", "stages"):
         shutil.copytree(ROOT / folder, home / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -29,35 +28,27 @@ def make_clone(home, node, endpoint):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         tiny_training.write_project(home, epochs=EPOCHS, patience=EPOCHS, learning_rate=1e-3)
-    meet(home, node, endpoint)
     return home
 
 
-def meet(home, node, endpoint):
-    params = yaml.safe_load((home / "params.yaml").read_text())
-    params["runtime"]["rendezvous"] = {"endpoint": endpoint, "nodes": 2, "node": node}
-    (home / "params.yaml").write_text(yaml.safe_dump(params))
-
-
-def start(home, host):
+def start(home, host, node, address, port):
     """Start the training as a person does on this machine."""
     with (home / "said").open("wb") as said:
-        return host.start(sys.executable, "-m", "stages.tracks.hcl.train", "hcl", cwd=home, stderr=said,
-                          env={**os.environ, "PYTHONPATH": str(home), "GLOO_SOCKET_IFNAME": host.interface},
-                          start_new_session=True)
+        return host.start(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
+                          "--master-addr", address, "--master-port", str(port), "-m", "stages.tracks.hcl.train", "hcl",
+                          cwd=home, stderr=said, start_new_session=True,
+                          env={**os.environ, "PYTHONPATH": str(home), "GLOO_SOCKET_IFNAME": host.interface})
 
 
 def test_killed_on_one_machine_and_begun_again_on_both_it_ends_in_the_bytes_of_an_undisturbed_one(tmp_path):
     with hosts(2) as two:
 
-        def endpoint():
-            return f"{two[0].address}:{free_port()}"
-
         def started(homes):
-            return [start(home, host) for home, host in zip(homes, two, strict=True)]
+            port = free_port()
+            return [start(home, host, node, two[0].address, port)
+                    for node, (home, host) in enumerate(zip(homes, two, strict=True))]
 
-        meeting = endpoint()
-        pair = [make_clone(tmp_path / name, node, meeting) for node, name in enumerate(("one", "the other"))]
+        pair = [make_clone(tmp_path / name) for name in ("one", "the other")]
         machines = started(pair)
         scratch = pair[0] / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
         until(lambda: len(list(scratch.glob("*/*/whole.json"))) == 2 or machines[0].poll() is not None, 120)
@@ -65,13 +56,9 @@ def test_killed_on_one_machine_and_begun_again_on_both_it_ends_in_the_bytes_of_a
         assert [machine.wait(60) for machine in machines] == [-signal.SIGKILL, 1]
         assert "another process of this training has ended" in (pair[1] / "said").read_text()
         assert not (pair[0] / ModelPaths("hcl", 13).folder).exists() and list(scratch.glob("*/*/whole.json"))
-        meeting = endpoint()
-        for node, home in enumerate(pair):
-            meet(home, node, meeting)
         assert [machine.wait(200) for machine in started(pair)] == [0, 0], (pair[0] / "said").read_text()
         assert not (pair[1] / ModelPaths("hcl", 13).folder).exists() and not (pair[1] / SCRATCH).exists()
-        meeting = endpoint()
-        others = [make_clone(tmp_path / "elsewhere" / name, node, meeting) for node, name in enumerate(("a", "b"))]
+        others = [make_clone(tmp_path / "elsewhere" / name) for name in ("a", "b")]
         assert [machine.wait(200) for machine in started(others)] == [0, 0]
     for path in (ModelPaths("hcl", 13).weights / "model.safetensors", ModelPaths("hcl", 13).history):
         assert (others[0] / path).read_bytes() == (pair[0] / path).read_bytes()

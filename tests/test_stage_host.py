@@ -36,8 +36,6 @@ def project(tmp_path, monkeypatch):
     """A folder with packages of its own called as ours."""
     files = {"stages/__init__.py": "", "models/__init__.py": "", "stages/params.py": "", "stages/say.py": SAY,
              "stages/run/__init__.py": "", "stages/run/log.py": "def configure():\n    pass\n",
-             "stages/run/tethered.py": (ROOT / "stages/run/tethered.py").read_text(),
-             "stages/run/systems.py": (ROOT / "stages/run/systems.py").read_text(),
              "stages/broken.py": "raise OSError('no disk')"}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

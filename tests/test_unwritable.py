@@ -193,9 +193,7 @@ WRITERS = {"pipeline.export.export_graph": ["export", "graph.graphml"],
            "pipeline.export.export_model": ["export", "folder", "--model", "ct"],
            "pipeline.neighbourhood.show": ["graph", "oven"], "pipeline.explain.show": ["explain", "1"],
            "pipeline.judgement.command.sheets": ["judge", "sheets", "one", "--out", "judged"],
-           "pipeline.judgement.command.read": ["judge", "read", "judged"],
-           "pipeline.pack.show_pack": ["pack", "pack.tar.gz"],
-           "pipeline.unpack.show_unpacked": ["unpack", "results.tar.gz"]}
+           "pipeline.judgement.command.read": ["judge", "read", "judged"]}
 
 
 @pytest.mark.parametrize("place", WRITERS)

@@ -35,7 +35,7 @@ READ_BY = {
     **{f"train_hcl.{name}.source": {f"train_hcl@{name}"} for name in PRETRAINED}}
 # Texts of any kind that name none: names of rows, columns, methods, encodings; words; addresses; what is filled in.
 NAMES_NO_FILE = {"artifacts.url", "cluster.scheduler_file", 
-    "recipe", "runtime.rendezvous.endpoint", "cluster.address",
+    "recipe", "cluster.address",
     *(f"datasets.{part}{name}" for part in ("files.", "splits.") for name in ("name", "layout", "columns", "encoding")),
     *(f"datasets.{name}" for name in ("layout", "columns", "ingest", "encoding", "language", "turn_mark", "watched")),
     "text_datasets.method", "keyword_datasets.method",

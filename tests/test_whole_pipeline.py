@@ -107,7 +107,7 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
 
 
 # Commands of README's blocks that other tests run, or that would need another machine.
-ELSEWHERE = {"run", "stage", "use", "doctor", "unpack"}
+ELSEWHERE = {"run", "stage", "use", "doctor"}
 STAND_INS = {"artifacts/sample/keywords.parquet": "artifacts/tiny/keywords.parquet", "sample": "tiny",
              "hcl-no-graph": None, "ct-clald": "clsled"}
 DOCUMENTED = [command for command in commands_of("README.md")
@@ -123,7 +123,7 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
     (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
     keyword = pd.read_parquet("artifacts/tiny/nodes.parquet")["keyword"].iloc[0]
     own = {**STAND_INS, "horse": keyword, **{name: str(tmp_path / name) for name in (
-        "more.csv", "abstracts.csv", "graph.graphml", "judging", "hcl.tar.gz", "my-classifier", "my-pairs")}}
+        "more.csv", "abstracts.csv", "graph.graphml", "judging", "my-classifier", "my-pairs")}}
     said = {}
     for command in DOCUMENTED:
         words = [own.get(word, word) for word in command.words[1:]]
@@ -136,9 +136,8 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
         else:
             assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
     assert len(said) >= 11 and {words[0] for words in said} >= {"inspect", "explain", "graph", "export", "predict",
-                                                               "judge", "pack"}
-    assert all((tmp_path / name).exists() for name in ("graph.graphml", "judging/key.json", "hcl.tar.gz",
-                                                             "my-pairs/README.md"))
+                                                               "judge"}
+    assert all((tmp_path / name).exists() for name in ("graph.graphml", "judging/key.json", "my-pairs/README.md"))
 
 
 def broken_texts(folder: Path) -> None:

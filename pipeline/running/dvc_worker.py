@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from stages.run.errors import unwritten
-from stages.run.guard import ORCHESTRATOR, die_with
-from stages.run.log import logger
-from stages.run.systems import differences, forks_stages
+from stages.run.processes import end_with_orchestrator
 
 if __name__ == "__main__":  # before DVC is imported, which takes a second
-    die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
+    end_with_orchestrator()
 
 import dvc.stage.run
 from dvc.exceptions import DvcException
@@ -65,11 +63,9 @@ def main() -> None:
 
 
 def host_stages() -> None:
-    """Have stages run in forks of a host where the system has such; elsewhere leave them to DVC."""
-    if forks_stages():
+    """Have stages run in forks of a host; leave them to DVC on macOS, whose libraries may end a fork that uses them."""
+    if sys.platform == "linux":
         _run_stages_in(StageHost())
-    else:
-        logger("running").info("stages are started one by one, as a bare dvc repro does: %s", "; ".join(differences()))
 
 
 def _run_stages_in(host: StageHost) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from stages.run.guard import ORCHESTRATOR
+from stages.run.processes import ORCHESTRATOR
 
 HOME = Path(".keycontrast")
 LOGS = HOME / "logs"

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pipeline.running.dag import open_repo
 from stages.common.paths import ARTIFACTS, METRICS
-from stages.run.guard import alive as runs
-from stages.run.systems import state
+from stages.run.processes import alive as runs
 
 # DVC's name for what it writes, or tries links with: sometimes after the name of what it is to be, and 16 random bytes.
 _UNFINISHED = re.compile(r".*\.[\w-]{22}\.tmp")
@@ -57,7 +58,7 @@ def _live_entries(held: dict[str, Any]) -> tuple[dict[str, Any], set[str]]:
 
 
 def _is_dvc(pid: int) -> bool:
-    return pid == os.getpid() or ((found := state(pid)) is not None and "dvc" in found.command)
+    return pid == os.getpid() or "dvc" in " ".join(psutil.Process(pid).cmdline())
 
 
 def clear_unfinished(root: Path = Path()) -> list[str]:

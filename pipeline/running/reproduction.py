@@ -14,7 +14,6 @@ from rich.console import Console
 
 from pipeline.estimate import estimate_in_words, recorded_seconds
 from pipeline.hub_revisions import remarks as hub_remarks
-from pipeline.installation import renew
 from pipeline.running.dag import Dag, read_and_restore, read_dag
 from pipeline.running.display import RunDisplay, duration
 from pipeline.running.environment import RUN_LOCK, settle_environment
@@ -28,7 +27,7 @@ from stages.params import Params, load_params
 from stages.params.data import Dataset
 from stages.params.watched import named_paths
 from stages.run.errors import InputError, plain
-from stages.run.guard import die_with, exclusive, watched_ancestors
+from stages.run.processes import exclusive
 from stages.tracks.common.finished import forget
 from stages.tracks.registry import seed_of, seeds_of_stage
 
@@ -94,7 +93,6 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
     if not only:
         check_sources(load_params())
     settle_environment(Path())
-    die_with(watched_ancestors())
     with exclusive(RUN_LOCK, "keycontrast run"):
         if recipe is not None and load_params().recipe != recipe:
             from pipeline.recipes import apply, plan
@@ -105,8 +103,6 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             console.print(plain(remark), style="yellow", markup=False, highlight=False, soft_wrap=True)
         for note in clear_dead_locks() + clear_unfinished():
             console.print(note, style="dim")
-        if (changed := renew(params.plain())) is not None:
-            console.print(changed, highlight=False, soft_wrap=True)
         before = read_lock()
         again = force or seed is not None
         dag, back = (read_dag(targets=targets), []) if again or only else read_and_restore(targets)

@@ -5,9 +5,11 @@ the modules of stages, in one thread: a fork of it finds no lock held and no GPU
 depend on who has imported its module; a bare `dvc repro` starts a Python for each.
 """
 
+import ctypes
 import gc
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,12 +21,19 @@ from typing import Any, NoReturn
 import models
 import stages
 from stages.run.log import configure
-from stages.run.tethered import end_with_parent
 
 _REQUEST_BYTES = 1 << 16
 # What a stage imports when it runs.
 _WITH_ANY_STAGE = ("psutil", "stages.params")
 _STALE = "stale"
+_PARENT_DEATH = 1  # PR_SET_PDEATHSIG
+
+
+def end_with_parent(parent: int) -> None:
+    """Have Linux end this process with ``parent``; the thread that forked it counts."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was faster
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class StageHost:

@@ -1,6 +1,7 @@
 """Stage instances in lasting DVC processes: how one runs, and how its end is told."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -13,7 +14,6 @@ from typing import Any, Literal
 
 from pipeline.running.environment import LOGS, child_environment
 from stages.run.errors import unwritten
-from stages.run.systems import end_group
 
 _MESSAGE_LINES = 12
 _BY_SIGNAL = 128  # a shell adds the number of the signal to this
@@ -76,7 +76,7 @@ class Workers(AbstractContextManager["Workers"]):
         devices = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
         answer = _ask(worker, {"stage": name, "force": force, "log": str(log), "environment": devices})
         if answer is None:
-            end_group(worker, at_once=True)  # what it had started may not have noticed yet
+            _end_group(worker, signal.SIGKILL)  # what it had started may not have noticed yet
             raise StageCrash(f"the DVC process that ran it ended before it did. The last that was said:\n{_tail(log)}")
         with self._guard:
             self._idle.append(worker)
@@ -91,12 +91,12 @@ class Workers(AbstractContextManager["Workers"]):
             self.stopped = True
             workers = list(self._all)
         for worker in workers:
-            end_group(worker, at_once=False)
+            _end_group(worker, signal.SIGTERM)
         for worker in workers:
             with suppress(subprocess.TimeoutExpired):
                 worker.wait(_KILL_SECONDS)
             # A stage may not heed SIGTERM; the group is ended as a whole.
-            end_group(worker, at_once=True)
+            _end_group(worker, signal.SIGKILL)
             worker.wait()
 
     def _taken(self) -> "subprocess.Popen[str]":
@@ -111,6 +111,11 @@ class Workers(AbstractContextManager["Workers"]):
                                   stdout=subprocess.PIPE, text=True, env=child_environment(), start_new_session=True)
         self._all.append(worker)
         return worker
+
+
+def _end_group(worker: "subprocess.Popen[str]", by: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(worker.pid, by)
 
 
 def _ask(worker: "subprocess.Popen[str]", request: dict[str, Any]) -> dict[str, Any] | None:

@@ -77,7 +77,7 @@ def _work(process: StageProcess) -> None:
     found = each_part(source, _languages_of, (), Workforce(params.runtime.workers, cluster), "languages")
     language = _one_language(set().union(*found) or {params.datasets[process.instance].language}, str(source))
     by = load_annotator(chosen.pipeline, language)
-    key = hash_values({**process.computed_values, "model": by.describe(),
+    key = hash_values({**process.declared_values, "model": by.describe(),
                        "code": hash_files(code_of(["stages.annotate.annotate"], GROUND))})
     store = ChunkStore(process.scratch, key)
     work = PartWork(annotator, annotator_arguments(chosen.pipeline, language, cluster), _COLUMNS, _BATCH,

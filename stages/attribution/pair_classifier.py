@@ -26,8 +26,8 @@ from stages.common.seeds import derived_seed
 from stages.common.tables import atomic_folder, read_frame, write_json
 from stages.common.training import fit_of_data_set
 from stages.run.errors import InputError
-from stages.run.memory import keep_freed_memory
 from stages.run.process import StageProcess, run_stage
+from stages.run.processes import keep_freed_memory
 
 STAGE = "pair_classifier"
 # Columns of the examples that are needed.

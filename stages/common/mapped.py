@@ -22,7 +22,6 @@ import pyarrow as pa
 from stages.common.schemas import TableSchema
 from stages.common.tables import read_batches
 from stages.run.errors import InputError
-from stages.run.systems import hand_back
 
 # Makes an array of zeros, given its shape and the type of its values.
 NewArray = Callable[[tuple[int, ...], npt.DTypeLike], np.ndarray]
@@ -85,8 +84,9 @@ class _MappedRows:
         return found
 
     def _hand_back(self) -> None:
+        """Let the system take the pages that were read, which it reads again when they are looked at."""
         if self._memory is not None:
-            hand_back(self._memory)
+            self._memory.madvise(mmap.MADV_DONTNEED)
 
     def let_go(self) -> None:
         """Hold the file no longer, so that it can be removed on every system; no row can be asked for after that."""

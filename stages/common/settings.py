@@ -4,7 +4,6 @@ A stage reads nothing else of ``params.yaml``, so that DVC knows whatever its ar
 sound is looked after elsewhere, in ``stages.params``.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from functools import cache
@@ -20,8 +19,6 @@ from stages.run.errors import InputError, nearest
 PARAMS = Path("params.yaml")
 # Begins an entry that names a folder from elsewhere in place of a model, or of an encoder.
 GIVEN = "path:"
-# What a machine has in another way than the params say, laid over them; never part of their hash.
-MACHINE = Path("machine.json")
 _DVC = shipped("dvc.yaml")
 # Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
 _ANYWHERE = ("runtime", "cluster")
@@ -85,29 +82,15 @@ def read_params(path: Path = PARAMS) -> Params:
         InputError: the file is missing or broken, or any name or value in it is wrong.
     """
     # By name, so that no stage depends on its code: it can stop a stage, and fills in what the file leaves out, but
-    # `keycontrast use` leaves nothing out. A machine without it has a pack's params, which were validated at home.
-    try:
-        content = import_module("stages.params").load_params(path).model_dump(mode="json")
-    except ModuleNotFoundError as missing:
-        if missing.name not in ("pydantic", "stages.params"):
-            raise
-        if not path.exists():
-            raise InputError(f"{path}: not found. Run this in the project's folder.") from missing
-        content = read_yaml(path)
-    return Params(_as_values(content))
-
-
-def on_this_machine(params: Params) -> Params:
-    """Return params with what the machine has in another way."""
-    return Params(_as_values(laid_over(params, _machine()))) if MACHINE.exists() else params
+    # `keycontrast use` leaves nothing out.
+    return Params(_as_values(import_module("stages.params").load_params(path).model_dump(mode="json")))
 
 
 def stage_params(params: Params, stage: str, key: str = "") -> Params:
-    """Return what stage instance ``stage@key`` reads: the params that it declares, as they are on this machine."""
-    here = on_this_machine(params)
-    found: dict[str, Any] = {name: here[name] for name in _ANYWHERE}
+    """Return what stage instance ``stage@key`` reads: the params that it declares, and where and how it runs."""
+    found: dict[str, Any] = {name: params[name] for name in _ANYWHERE}
     for parts in _places(params, stage, key):
-        _put(found, parts, here)
+        _put(found, parts, params)
     return Params(_as_values(found))
 
 
@@ -138,11 +121,6 @@ def _under(seed: int, value: Any) -> Any:
 def stage_hash(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> str:
     """Return the hash of :func:`stage_values`, as stored in the metadata of the stage's artifacts."""
     return hash_values(stage_values(params, stage, key, seed))
-
-
-def computed_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
-    """Return :func:`stage_values` with what this machine has in another way, for what goes on here after a kill."""
-    return {**stage_values(params, stage, key, seed), **({"here": _machine()} if MACHINE.exists() else {})}
 
 
 @cache
@@ -200,11 +178,6 @@ def _put(target: dict[str, Any], parts: list[str], source: Mapping[str, Any]) ->
     for part in parts[:-1]:
         target = target.setdefault(part, {})
     target[parts[-1]] = value
-
-
-def _machine() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(MACHINE.read_text(encoding="utf-8"))
-    return found
 
 
 def _laid(block: Mapping[str, Any], own: Mapping[str, Any]) -> Values:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from stages.common.parts import listed, parts_of
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
 from stages.common.storage import filesystem_of, is_url
-from stages.run.durable import flush_below, flush_file, flush_folder
+from stages.run.durable import flush_below, flush_path
 from stages.run.errors import InputError
 
 METADATA_KEY = b"keycontrast"
@@ -288,9 +288,9 @@ def atomic_file(path: Path) -> Iterator[Path]:
         yield temporary
         # mkstemp makes private files; an artifact is as readable as any other new file.
         temporary.chmod(0o666 & ~_umask())
-        flush_file(temporary)
+        flush_path(temporary)
         temporary.replace(path)
-        flush_folder(path.parent)
+        flush_path(path.parent)
     except Exception as error:
         error.add_note(str(path))
         raise
@@ -330,17 +330,17 @@ def take_place(made: Path, path: Path) -> None:
         made.chmod(0o777 & ~_umask())
         flush_below(made)
     else:
-        flush_file(made)
+        flush_path(made)
     if made.is_dir() or path.is_dir():
         old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
         if path.exists():
             path.replace(old / "previous")
         made.replace(path)
-        flush_folder(path.parent)
+        flush_path(path.parent)
         rmtree(old)
     else:
         made.replace(path)
-        flush_folder(path.parent)
+        flush_path(path.parent)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

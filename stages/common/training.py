@@ -1,6 +1,5 @@
 """What training stages share that take turns at a device: settings of the loop, checkpoints, progress, record."""
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -12,21 +11,18 @@ from models.common.training import Bar, History, Settings
 from models.common.training.parallel import gathered
 from stages.common.code import GROUND, code_of
 from stages.common.device import choose_device
-from stages.common.distributed import Processes, check_devices
+from stages.common.distributed import check_devices
 from stages.common.entries import module_of
 from stages.common.fingerprint import hash_files, hash_values, sha256_of
 from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import on_this_machine, read_params
+from stages.common.settings import read_params
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.run.process import StageProcess
 from stages.run.progress import TrainingBar
 
 Fitted = TypeVar("Fitted")
-Prepared = TypeVar("Prepared")
 _ROOT = Path(__file__).resolve().parents[2]
-_SHOWN = 4
 
 
 def loop_settings(training: Mapping[str, Any]) -> Settings:
@@ -49,61 +45,6 @@ def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderC
     if process.first:
         gathered(None)
     return store
-
-
-def prepared_everywhere(prepare: Callable[[], Prepared]) -> Prepared:
-    """Return what ``prepare`` gives; if it fails on one machine, fail on all, and do not wait for that one.
-
-    Raises:
-        InputError: what is wrong here, or on the first machine where something is.
-    """
-    try:
-        found, problem = prepare(), ""
-    except InputError as error:
-        found, problem = None, str(error)
-    problems = gathered((socket.gethostname(), problem))
-    if problem:
-        raise InputError(problem)
-    for number, (host, other) in enumerate(problems):
-        if other:
-            raise InputError(f"process {number} on {host} cannot begin: {other}")
-    return found  # type: ignore[return-value]
-
-
-def agree(name: str, key: str, parts: Callable[[], Mapping[str, str]]) -> None:
-    """Make sure that all processes, perhaps of several machines, train the same model on the same data and code.
-
-    Args:
-        name: what is trained.
-        key: hash of all that decides the weights.
-        parts: returns hashes of what ``key`` is made of, by their names; called only if the keys differ.
-
-    Raises:
-        InputError: names what differs.
-    """
-    if len(set(gathered(f"{name}, {key}"))) == 1:
-        return
-    found = gathered((socket.gethostname(), {"what is trained": name, **parts()}))
-    (home, own), *others = found
-    for number, (host, values) in enumerate(others, 1):
-        if other := [part for part in {**own, **values} if own.get(part) != values.get(part)]:
-            shown = ", ".join(f"{part} ({values.get(part, 'none')}, there {own.get(part, 'none')})"
-                              for part in other[:_SHOWN]) + (f" and {len(other) - _SHOWN} more"
-                                                             if len(other) > _SHOWN else "")
-            raise InputError(f"process {number} on {host} differs from process 0 on {home} in {shown}. Check out the "
-                             f"same commit on every machine, `dvc pull` what the stage reads, give each the params of "
-                             f"machine 0 but for runtime.rendezvous.node, and start the same stage on each.")
-    raise InputError(f"the machines {', '.join(host for host, _ in found)} differ in what they train. Make their "
-                     f"folders equal.")
-
-
-def parts_of_key(process: StageProcess, tables: Sequence[Path], code: Sequence[Path],
-                 further: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hash of each thing that decides the weights, by a name that a person knows."""
-    return {**{f"param {name}": hash_values({name: value}) for name, value in process.computed_values.items()},
-            **{path.as_posix(): hash_files([path]) for path in tables},
-            **{place.as_posix(): sha256_of(path) for place, path in by_place(code).items()},
-            **{name: hash_values({name: value}) for name, value in further.items()}, "torch": torch.__version__}
 
 
 def hash_code(files: Sequence[Path]) -> str:
@@ -177,15 +118,13 @@ def selection(history: History) -> dict[str, Any]:
             "validation": history.best}
 
 
-def processes() -> Processes:
-    """Return the processes that are to share a training, as ``runtime`` of ``params.yaml`` has them.
+def processes() -> int:
+    """Return how many processes of this machine are to share a training, as ``params.yaml`` has it.
 
     Raises:
         InputError: they are to compute on GPUs, and this machine shows fewer of them.
     """
-    runtime = on_this_machine(read_params()).runtime
+    runtime = read_params().runtime
     if runtime.processes > 1 and choose_device(runtime.device) == "cuda":
         check_devices(runtime.processes, torch.cuda.device_count())
-    meeting = runtime.rendezvous
-    return Processes(runtime.processes) if meeting is None else Processes(
-        runtime.processes, meeting.nodes, meeting.node, meeting.endpoint)
+    return int(runtime.processes)

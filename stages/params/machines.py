@@ -7,20 +7,6 @@ from pydantic import Field, model_validator
 from stages.params.block import Block
 
 
-class Rendezvous(Block):
-    """Where several machines meet that train one model together; the same on each of them but for ``node``."""
-
-    endpoint: str = Field(pattern=r"^\S+:\d+$", description="HOST:PORT of machine 0, which all can reach")
-    nodes: int = Field(ge=2, description="machines, each with `processes`")
-    node: int = Field(0, ge=0, description="number of this machine; 0 keeps checkpoints and writes what is trained")
-
-    @model_validator(mode="after")
-    def _node_is_one_of_them(self) -> "Rendezvous":
-        if self.node >= self.nodes:
-            raise ValueError(f"node is {self.node}, and {self.nodes} nodes are numbered from 0 to {self.nodes - 1}")
-        return self
-
-
 class Runtime(Block):
     """What decides bytes (threads, deterministic, precision, tf32) and what does not (workers, device)."""
 
@@ -33,7 +19,6 @@ class Runtime(Block):
     tf32: bool = Field(False, description="GPUs round the factors of fp32 products to ten bits: faster, other bytes")
     processes: int = Field(1, ge=1, description="of one training (torchrun), each with a GPU where there is one; any "
                                                 "count trains the same model up to the rounding of sums")
-    rendezvous: Rendezvous | None = Field(None, description="several machines share a training; null: this one alone")
     checkpoint_minutes: float = Field(5.0, ge=0, description="between checkpoints of a training, which also takes one "
                                                              "after each epoch; never decides bytes")
     memory_gib: float = Field(4.0, gt=0, description="what joins over a whole corpus may take before they use the disk")

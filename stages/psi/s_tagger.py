@@ -38,8 +38,8 @@ from stages.common.training import fit_of_data_set
 from stages.psi.importance.texts import WordTexts, read_words
 from stages.psi.tagging.sources import labelled_sources, vocabulary, word_ids
 from stages.psi.tagging.tagger import TrainedTagger, model_card, tag, tag_columns, tagger_metrics, word_tokenizer
-from stages.run.memory import keep_freed_memory
 from stages.run.process import StageProcess, run_stage
+from stages.run.processes import keep_freed_memory
 
 STAGE = "s_tagger"
 

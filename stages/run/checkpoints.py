@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from stages.common.fingerprint import sha256_of
-from stages.run import stopping
-from stages.run.durable import flush, flush_folder
+from stages.run.durable import flush, flush_path
 from stages.run.errors import InputError
 from stages.run.log import logger
 
@@ -51,11 +50,8 @@ class FolderCheckpoints:
                     shutil.rmtree(other)
 
     def due(self) -> bool:
-        """Tell whether the last checkpoint, or the opening of this store, is so long ago that another is due.
-
-        It is at once if the process has been asked to stop; with that checkpoint it ends.
-        """
-        return stopping.asked() or self.clock() - self.last >= self.seconds
+        """Tell whether the last checkpoint, or the opening of this store, is so long ago that another is due."""
+        return self.clock() - self.last >= self.seconds
 
     def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
              best: bool) -> None:
@@ -73,12 +69,10 @@ class FolderCheckpoints:
             files |= {name: digest for name, digest in current.files.items() if name == current.best_file}
         record = _Record(number, number if best else current.best if current else None, files)
         _write(home / _RECORD, record.as_text().encode())
-        flush_folder(home)
-        flush_folder(home.parent)
+        flush_path(home)
+        flush_path(home.parent)
         self._record = record
         self.last = self.clock()
-        if stopping.asked():
-            raise SystemExit(stopping.STATUS)
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
         """Return weights, optimiser and plain values of the last whole checkpoint, or None.

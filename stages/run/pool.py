@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from stages.common.chunk_store import Store
 from stages.run.cluster_map import Cluster, cluster_jobs
 from stages.run.errors import InputError
-from stages.run.guard import die_with
+from stages.run.processes import die_with
 from stages.run.progress import advance, progress_bar
 
 Chunk = TypeVar("Chunk")

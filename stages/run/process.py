@@ -1,4 +1,4 @@
-"""The frame around every stage process: arguments, logging, guard, lock, clean errors, resource record."""
+"""The frame around every stage process: arguments, logging, lock, clean errors, resource record."""
 
 import argparse
 import json
@@ -12,13 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stages.common.distributed import PeerLost, Processes, is_first, launched, launcher, speaks, start_processes
-from stages.common.settings import Params, computed_values, read_params, stage_hash, stage_params
-from stages.run import installed
+from stages.common.distributed import PeerLost, is_first, launched, launcher, speaks, start_processes
+from stages.common.settings import Params, read_params, stage_hash, stage_params, stage_values
 from stages.run.errors import InputError, unwritten
-from stages.run.guard import die_with, exclusive, watched_ancestors
 from stages.run.log import configure, logger
-from stages.run.systems import usage
+from stages.run.processes import die_with, exclusive, usage
 
 # Neither is an artifact: both may be deleted at any time, at the cost of repeated work.
 SCRATCH = Path(".keycontrast") / "scratch"
@@ -55,7 +53,7 @@ class StageProcess:
 
     @cached_property
     def params(self) -> Params:
-        """The params that dvc.yaml declares for it, as they are on this machine."""
+        """The params that dvc.yaml declares for it, and where and how it runs."""
         return stage_params(self._all_params, self.stage, self.instance)
 
     @property
@@ -64,9 +62,9 @@ class StageProcess:
         return stage_hash(self._all_params, self.stage, self.instance, self.seed)
 
     @property
-    def computed_values(self) -> dict[str, Any]:
-        """The declared params by dotted name, and how this machine differs: the key of what goes on after a kill."""
-        return computed_values(self._all_params, self.stage, self.instance, self.seed)
+    def declared_values(self) -> dict[str, Any]:
+        """The declared params by dotted name, of which the key of a checkpoint is made."""
+        return stage_values(self._all_params, self.stage, self.instance, self.seed)
 
     @property
     def first(self) -> bool:
@@ -84,7 +82,7 @@ class StageProcess:
 
 
 def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] | None = None,
-              instance: str | None = "DATASET", processes: Callable[[], Processes] | None = None) -> int:
+              instance: str | None = "DATASET", processes: Callable[[], int] | None = None) -> int:
     """Run ``work`` as stage ``stage`` and return the exit status of the process.
 
     Args:
@@ -92,9 +90,9 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
         work: reads, calls ``run``, writes.
         argv: arguments after the program name; ``sys.argv`` by default.
         instance: what the one argument names; None for a stage without instances.
-        processes: returns the processes that share the work; with more than one, and unless ``torchrun`` has
-            started them already, this one starts those of its machine and waits. The first alone holds the
-            scratch folder and leaves a record; the first of each machine says what is wrong with an input.
+        processes: returns how many processes share the work; with more than one, and unless ``torchrun`` has
+            started them already, this one starts them and waits. The first alone holds the scratch folder and
+            leaves a record; the first of each machine says what is wrong with an input.
     """
     entry = sys.modules[work.__module__]
     module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__
@@ -107,14 +105,13 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     arguments = parser.parse_args(argv)
     configure()
     key = arguments.instance if instance else ""
-    die_with([*watched_ancestors(), *launcher()])
+    die_with(launcher())
     started = time.monotonic()
     try:
-        if processes is not None and not launched() and (wanted := processes()).count > 1:
+        if processes is not None and not launched() and (wanted := processes()) > 1:
             return start_processes(["-m", module, *([key] if key else [])], wanted)
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
-            installed.check()
             process.params  # noqa: B018 - invalid params stop any stage before it works, started by whatever
             work(process)
         if is_first():

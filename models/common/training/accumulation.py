@@ -43,8 +43,8 @@ class PartSums:
         return sums
 
 
-def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None], parameters: Sequence[nn.Parameter],
-                  alone: bool) -> None:
+def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None],
+                  parameters: Sequence[nn.Parameter]) -> None:
     """Add the gradients of ``outputs`` to those that ``parameters`` have.
 
     A backward pass adds them parameter by parameter, one launch each on a GPU: a sixth of all that a micro-batch
@@ -54,9 +54,8 @@ def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None], p
         outputs: what is differentiated.
         weights: the gradient by each, None for a scalar's 1.
         parameters: all that are trained.
-        alone: do it by a backward pass, which calls the hooks of the parameters.
     """
-    if alone or all(parameter.grad is None for parameter in parameters):
+    if all(parameter.grad is None for parameter in parameters):
         torch.autograd.backward(outputs, weights)
         return
     found = torch.autograd.grad(outputs, parameters, weights, allow_unused=True)

@@ -16,7 +16,14 @@ from torch import nn
 from models.common.precision import products
 from models.common.training.accumulation import CachedContrast, PartSums, add_gradients
 from models.common.training.batches import epoch_batches, loaded_ahead, moved, pinned
-from models.common.training.parallel import SharedGradients, SharedSums, from_first, place, spread, tensors_of_first
+from models.common.training.parallel import (
+    SharedSums,
+    add_gradients_of_all,
+    from_first,
+    place,
+    spread,
+    tensors_of_first,
+)
 from models.common.training.settings import Settings
 from models.common.training.state import State, load_optimiser, load_tensors, optimiser_tensors, trained_tensors
 from models.common.training.task import (
@@ -79,7 +86,6 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
                 else:
                     loop.keep()
         finally:
-            loop.gradients.close()
             if bar is not None:
                 bar.close()
         return loop.finish()
@@ -114,7 +120,7 @@ class _Loop:
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         self.device = self.parameters[0].device
-        self.gradients, self.sums = SharedGradients(self.parameters), SharedSums(self.device)
+        self.sums = SharedSums(self.device)
         self.state = State()
 
     def resume(self) -> None:
@@ -197,7 +203,7 @@ class _Loop:
         for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
         sums = self._accumulate(Step(state.step, self.total, state.epoch, batch), loaded)
-        self.gradients.add()
+        add_gradients_of_all(self.parameters)
         clip = self.settings.clip
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, inf if clip is None else clip)
         self.optimiser.step()
@@ -216,7 +222,7 @@ class _Loop:
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts = self.task.train_batch(batch, step)
-            add_gradients([loss], [None], self.parameters, alone=self._sent_after(number, runs))
+            add_gradients([loss], [None], self.parameters)
             sums.add({"loss": loss, **parts})
         return sums
 
@@ -227,19 +233,10 @@ class _Loop:
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts, vectors = task.train_apart(batch, step)
-            add_gradients([loss, vectors], [None, contrast.gradient(number, vectors)], self.parameters,
-                          alone=self._sent_after(number, runs))
+            add_gradients([loss, vectors], [None, contrast.gradient(number, vectors)], self.parameters)
             sums.add({"loss": loss, **parts})
         sums.add(contrast.parts)
         return sums
-
-    def _sent_after(self, number: int, runs: Sequence[list[int]]) -> bool:
-        """Let gradients be sent to other processes during the backward pass to come, if it is this process's last."""
-        world = place()[1]
-        sent = world > 1 and number + world >= len(runs)
-        if sent:
-            self.gradients.send_when_ready()
-        return sent
 
     def _begun(self, step: Step, number: int) -> torch.autocast:
         """Seed what a micro-batch of ``step`` draws, and return the precision of its products."""

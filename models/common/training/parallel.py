@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, distributed, nn
 
 Value = TypeVar("Value")
-_BUCKET_BYTES = 25 * 2**20
 
 
 def place() -> tuple[int, int]:
@@ -104,83 +103,21 @@ class SharedSums:
         self._names = list(dict.fromkeys([*self._names, *(name for names in gathered(list(sums)) for name in names)]))
 
 
-class SharedGradients:
-    """Sums of all processes' gradients, sent in buckets while the backward pass still goes on.
+def add_gradients_of_all(parameters: Sequence[nn.Parameter]) -> None:
+    """Put the sum of all processes' gradients into the parameters; without gradient in all, one stays without.
 
-    Buckets take the parameters from the last to the first, as a backward pass reaches them, and are sent in this order
-    everywhere, whichever is ready first. So the sums do not depend on timing.
-
-    Args:
-        parameters: all that are trained.
-        size: bytes of a bucket; a larger parameter has one of its own.
+    Every process calls it once a step, also one that had no backward pass.
     """
-
-    def __init__(self, parameters: Sequence[nn.Parameter], size: int = _BUCKET_BYTES) -> None:
-        self._parameters = list(parameters) if place()[1] > 1 else []
-        self._buckets = _buckets(self._parameters[::-1], size)
-        self._hooks = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in self._parameters]
-        self._bucket = {parameter: number for number, bucket in enumerate(self._buckets) for parameter in bucket}
-        self._missing: list[set[nn.Parameter]] | None = None
-        self._sent: list[tuple[Tensor, Any]] = []
-
-    def send_when_ready(self) -> None:
-        """Let the next backward pass, the last of a step in this process, send each bucket as soon as it is whole."""
-        self._missing = [set(bucket) for bucket in self._buckets]
-
-    def add(self) -> None:
-        """Put the sum of all processes' gradients into the parameters; without gradient in all, one stays without.
-
-        Every process calls it once a step, also one that had no backward pass.
-        """
-        if not self._parameters:
-            return
-        without = [parameter.grad is None for parameter in self._parameters]
-        while len(self._sent) < len(self._buckets):
-            self._send()
-        there = torch.tensor([not lacks for lacks in without], dtype=torch.float32, device=self._parameters[0].device)
-        distributed.all_reduce(there)
-        for bucket, (flat, message) in zip(self._buckets, self._sent, strict=True):
-            message.wait()
-            for parameter, total in zip(bucket, flat.split([one.numel() for one in bucket]), strict=True):
-                parameter.grad = total.view_as(parameter)
-        if any(without):  # only then is the device waited for
-            for parameter, count in zip(self._parameters, there.tolist(), strict=True):
-                if not count:
-                    parameter.grad = None
-        self._missing, self._sent = None, []
-
-    def close(self) -> None:
-        """Take the hooks off the parameters."""
-        for hook in self._hooks:
-            hook.remove()
-
-    def _ready(self, parameter: Tensor) -> None:
-        if self._missing is None:
-            return
-        number = self._bucket[parameter]  # type: ignore[index]
-        if number < len(self._sent):
-            raise RuntimeError("a gradient changed after it was sent to the other processes: the last micro-batch of a "
-                               "step has more than one backward pass")
-        self._missing[number].discard(parameter)  # type: ignore[arg-type]
-        while len(self._sent) < len(self._buckets) and not self._missing[len(self._sent)]:
-            self._send()
-
-    def _send(self) -> None:
-        """Send the next bucket; a gradient that is not there counts as 0."""
-        flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten()
-                          for one in self._buckets[len(self._sent)]])
-        self._sent.append((flat, distributed.all_reduce(flat, async_op=True)))
-
-
-def _buckets(parameters: Iterable[nn.Parameter], size: int) -> list[list[nn.Parameter]]:
-    """Cut ``parameters`` into runs of at most ``size`` bytes, or of one parameter."""
-    buckets: list[list[nn.Parameter]] = []
-    room = 0
-    for parameter in parameters:
-        needed = parameter.numel() * parameter.element_size()
-        if not buckets or needed > room:
-            buckets.append([])
-            room = size
-        buckets[-1].append(parameter)
-        room -= needed
-    return buckets
+    if place()[1] == 1:
+        return
+    without = [parameter.grad is None for parameter in parameters]
+    there = torch.tensor([not lacks for lacks in without], dtype=torch.float32, device=parameters[0].device)
+    distributed.all_reduce(there)
+    flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in parameters])
+    distributed.all_reduce(flat)
+    for parameter, total in zip(parameters, flat.split([one.numel() for one in parameters]), strict=True):
+        parameter.grad = total.view_as(parameter)
+    if any(without):  # only then is the device waited for
+        for parameter, count in zip(parameters, there.tolist(), strict=True):
+            if not count:
+                parameter.grad = None

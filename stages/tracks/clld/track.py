@@ -7,13 +7,11 @@ from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.common.track import Track
 
 CLLD = Track(
-    "clld", "CLLD", {"examples": "ingest", "texts": "ingest", "linear_floor": "linear_floor"},
-    prepared_by="linear_floor", classifies=True,
+    "clld", "CLLD", prepared_by="linear_floor", classifies=True,
     run_files=("predictions.parquet", "scores.parquet", "classes.parquet", "confusion.parquet", "calibration.parquet",
                "metrics.json"),
     schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
              "scores": CLASS_SCORES},
     after="pairs_of", source=source_of,
     encoded=lambda source: source != TEXTCNN,
-    pooled=lambda params, name: bool(params.model(name).pool == "pooler"),
     unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))

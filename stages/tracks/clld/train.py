@@ -16,8 +16,8 @@ from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import GIVEN, Params
 from stages.common.tables import read_frame
 from stages.common.training import processes
-from stages.run.memory import keep_freed_memory
 from stages.run.process import StageProcess, run_stage
+from stages.run.processes import keep_freed_memory
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.given_distances import Matrix, given_distances

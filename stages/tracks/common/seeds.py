@@ -36,7 +36,7 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
         one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
         # What is missing is said by what reads it.
         read = [path for path in (paths.folder, *tables(run)) if path.exists()]
-        key = hash_values({**one.computed_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
+        key = hash_values({**one.declared_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
                            **further})
         finished = Finished(one, key, folders(run))
         if not finished.restore():

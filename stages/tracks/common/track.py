@@ -1,7 +1,7 @@
 """What a track is to whoever does not care which: its names in params and artifacts, its models, and how they are used.
 
 Training, generating and evaluating are entries of their own (``stages/tracks/NAME/``); a track brings their parts
-together for predictions, packs, exports and results. What these need is imported by name when they ask for it, so that
+together for predictions, exports and results. What these need is imported by name when they ask for it, so that
 who knows the tracks does not depend on all of their code.
 """
 
@@ -91,7 +91,6 @@ class Track:
     Attributes:
         name: in params, artifacts and stages.
         title: as people write it.
-        tables: that models are trained on, and runs scored with, and the stage that makes each.
         prepared_by: the last of the data stages.
         schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
         classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
@@ -99,14 +98,11 @@ class Track:
         after: entry of a model's block that names another model, which must be trained before.
         source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
         encoded: whether such a source is an encoder's.
-        pooled: given params and a model, whether it needs the weights of its encoder's pooler.
-        vectors: models need stage ``node_vectors``.
         unread: options of a prediction that mean nothing here, and why.
     """
 
     name: str
     title: str
-    tables: Mapping[str, str]
     prepared_by: str
     schemas: Mapping[str, TableSchema]
     classifies: bool = False
@@ -114,8 +110,6 @@ class Track:
     after: str | None = None
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True
-    pooled: Callable[[Params, str], bool] = lambda params, name: False
-    vectors: bool = False
     unread: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -8,7 +8,6 @@ A track prepares a :class:`Training`; everything else is here.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,7 +15,7 @@ import torch
 from transformers import PreTrainedModel
 
 from models.common.training import Bar, CheckpointStore, History
-from models.common.training.parallel import from_first, place
+from models.common.training.parallel import from_first, gathered, place
 from stages.common.code import GROUND, code_of
 from stages.common.device import choose_device
 from stages.common.distributed import process_group
@@ -27,15 +26,13 @@ from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params
 from stages.common.tables import Provenance
 from stages.common.training import (
-    agree,
     hash_code,
     open_checkpoints,
-    parts_of_key,
-    prepared_everywhere,
     training_bar,
     training_record,
     warn_of_idle_processes,
 )
+from stages.run.errors import InputError
 from stages.run.process import StageProcess
 from stages.tracks.common.finished import Finished
 from stages.tracks.common.trained import ModelFolder, write_model
@@ -97,18 +94,17 @@ def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made
         entry: dotted name of the module that ``prepared`` is of.
 
     Raises:
-        InputError: as of ``prepared`` and of the training; a device or precision that is not to be had; machines that
-            share the training differ in params, files, code or torch.
+        InputError: as of ``prepared`` and of the training; a device or precision that is not to be had; the
+            processes that share the training differ in params, files, code or torch.
     """
     params, name = process.params, process.instance
     seeds = params.model_seeds(name)
     _settle(process, seeds[0])
     with process_group(choose_device(params.runtime.device)) as device:
-        agree(f"{process.name} with seeds {seeds}", "", dict)
-        of_seed = prepared_everywhere(lambda: prepared(params, name))
+        of_seed = prepared(params, name)
         for seed in seeds:
             _settle(process, seed)
-            _train(process.under(seed), seed, prepared_everywhere(partial(of_seed, seed)), entry, device)
+            _train(process.under(seed), seed, of_seed(seed), entry, device)
 
 
 def _settle(process: StageProcess, seed: int) -> None:
@@ -121,9 +117,11 @@ def _train(process: StageProcess, seed: int, training: Training[Made], entry: st
     """Train the model under one seed, which ``process`` is at work on."""
     runtime = process.params.runtime
     code, further = _code(entry, training.code), {"models": training.models, **training.further}
-    key = hash_values({**process.computed_values, "data": hash_files(training.tables), "code": hash_code(code),
+    key = hash_values({**process.declared_values, "data": hash_files(training.tables), "code": hash_code(code),
                        "torch": torch.__version__, **further})
-    agree(process.name, key, lambda: parts_of_key(process, training.tables, code, further))
+    if len(set(gathered(f"{process.name}, {key}"))) > 1:
+        raise InputError(f"the processes that train {process.name} differ in params, data, code or torch. On every "
+                         f"machine, check out the same commit and `dvc pull` what the stage reads.")
     finished = Finished(process, key, [ModelPaths(process.instance, seed).folder])
     if from_first(finished.restore):
         return

@@ -6,9 +6,6 @@ from stages.tracks.common.schemas.scores import SCORES
 from stages.tracks.common.track import Track
 
 HCL = Track(
-    "hcl", "HCL",
-    {"examples": "ingest", "texts": "ingest", "keywords": "keywords", "clusters": "clusters", "nodes": "graph",
-     "edges": "graph"},
-    prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
-    after="init_from", source=lambda params, name: params.encoder.source, vectors=True,
+    "hcl", "HCL", prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
+    after="init_from", source=lambda params, name: params.encoder.source,
     unread={"n": "draw further outputs instead, with --samples"})

@@ -6,7 +6,6 @@ from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES
 from stages.tracks.common.track import Track
 
 PGKPR = Track(
-    "pgkpr", "PGKPR", {"paraphrase_items": "paraphrase_items", "vocabulary": "paraphrase_items"},
-    prepared_by="paraphrase_items",
+    "pgkpr", "PGKPR", prepared_by="paraphrase_items",
     schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": PARAPHRASE_SCORES},
     after="init_from", unread={"samples": "draw nothing"})

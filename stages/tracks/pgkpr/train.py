@@ -13,8 +13,8 @@ from stages.common.paths import DatasetPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame, read_metadata
 from stages.common.training import processes
-from stages.run.memory import keep_freed_memory
 from stages.run.process import StageProcess, run_stage
+from stages.run.processes import keep_freed_memory
 from stages.tracks.common.starts import start_of
 from stages.tracks.common.training import Training, train
 from stages.tracks.pgkpr.architecture import STAGE, PgkprRow
