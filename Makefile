@@ -1,11 +1,17 @@
-# Three commands: `make run`, `make test` and `make test-all`. Each creates the environment if it is not there yet.
+# `make run` and `make test`; `make help` names the others. Each creates the environment if it is not there yet.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 KEYCONTRAST := $(BIN)/keycontrast
+# Programs of an environment work only in the folder where it was made, which the stamp names. In a clone that was moved
+# or copied it is made anew.
+HERE := $(shell test "$$(cat $(STAMP) 2>&1)" = "$$(pwd -P)" && echo here)
 
-.PHONY: run test test-all outside env check docs pages clean help
+.PHONY: run test test-browser test-whole test-all nightly sample outside env check docs pages clean help
+ifndef HERE
+.PHONY: $(STAMP)
+endif
 
 run: $(STAMP)
 	@$(KEYCONTRAST) run
@@ -13,16 +19,31 @@ run: $(STAMP)
 # Bytecode is kept, whatever the environment says: hundreds of processes begin in the tests.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 HARNESS := $(BIN)/python -m tests.harness --seed 1
+# The Pythons beside which the wheel is installed at night: those of this machine.
+PYTHONS ?= $(foreach version,11 12 13,$(shell command -v python3.$(version)))
 
 test: $(STAMP)
-	@$(PYTEST) -m "not whole"
+	@$(PYTEST) -m "not whole and not browser and not nightly"
 
-test-all: test
-	@$(PYTEST) -m whole
+test-browser: $(STAMP)
+	@$(PYTEST) -m "browser and not nightly"
+
+test-whole: $(STAMP)
+	@$(PYTEST) -m "whole and not browser and not nightly"
+
+test-all: test test-browser test-whole
+
+nightly: $(STAMP)
+	@$(PYTEST) -m nightly
 	@rm -f .keycontrast/harness/*-1.jsonl	# what is noted there was found of another state of the code
 	@$(HARNESS) mutate --n 4000 --minutes 4
 	@$(HARNESS) bits --n 4000 --minutes 2
-	@$(HARNESS) kill --n 20 --minutes 5 --jobs 2
+	@$(HARNESS) kill --n 20 --minutes 15 --jobs 2
+	@$(BIN)/python -m tests.outside $(PYTHONS)
+
+# A fresh clone, killed in the middle of its run.
+sample: $(STAMP)
+	@$(BIN)/python -m tests.sample_run
 
 # The wheel in an empty environment, with what it needs from the package index, and the examples of docs/python.md there.
 outside: $(STAMP)
@@ -32,6 +53,7 @@ env: $(STAMP)
 
 check: $(STAMP)
 	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
 	@$(BIN)/mypy
 
 docs: $(STAMP)
@@ -54,20 +76,24 @@ UNCOMPILED := /tests/|/testing/_internal/|/transformers/models/(?!auto/|bert/)[^
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make run PYTHON=python3.11")'
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(if $(HERE),,--clear) $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt torch uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --editable ".[dev]"
 	@$(BIN)/python -m compileall -qq -j 0 -x '$(UNCOMPILED)' $(VENV)/lib pipeline stages models || true
-	@touch $@
+	@pwd -P > $@
 
 clean:
 	rm -rf $(VENV) .keycontrast artifacts site
 
 help:
 	@echo "make run    set up and run the main job (params.yaml)"
-	@echo "make test   set up and run the tests"
-	@echo "make test-all  these, the tests of the whole at its full size, and the harness of random damage"
-	@echo "make outside  the wheel in an empty environment outside the clone, and its examples"
-	@echo "make check  style and types"
+	@echo "make test   set up and run the fast tests: no network, no browser"
+	@echo "make test-browser  the tests of the page in Chromium or Chrome"
+	@echo "make test-whole    the tests at full size: every row of every method, compiled models"
+	@echo "make test-all      these three"
+	@echo "make sample        a fresh clone, run with a kill in the middle"
+	@echo "make outside       the wheel in an empty environment outside the clone, and its examples"
+	@echo "make nightly       random damage, many kills, the wheel on every Python of this machine"
+	@echo "make check  style, imports between packages, types"
 	@echo "make docs   regenerate the generated documents"
 	@echo "make pages  the documents and the tutorial as a site, in site/"

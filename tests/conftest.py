@@ -16,8 +16,8 @@ os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 # Files are dealt out to processes in this order (`make test`): one of minutes at the end would leave the others idle.
-_LONG = ("test_whole_pipeline.py", "test_compiled.py", "test_flow.py", "test_small_pipeline.py", "test_style.py",
-         "test_pretend_stages.py", "test_lockfile.py", "test_pack.py", "test_benchmarks.py", "test_benchmarks_gpu.py",
+_LONG = ("test_whole_pipeline.py", "test_compiled.py", "test_flow.py", "test_small_pipeline.py",
+         "test_lockfile.py", "test_pack.py", "test_benchmarks.py", "test_benchmarks_gpu.py",
          "test_train_clld.py", "test_deployment.py", "test_spread.py", "test_several_machines.py",
          "test_pack_clld.py", "test_report_page.py")
 
@@ -28,9 +28,47 @@ def pytest_xdist_auto_num_workers():
     return min(psutil.cpu_count() + 1, 4)
 
 
+# Markers that a command leaves out, and the command that runs their tests.
+_ELSEWHERE = {"browser": "need a browser: make test-browser", "nightly": "nightly: make nightly",
+              "whole": "at full size: make test-whole"}
+_LEFT_OUT = pytest.StashKey[dict[str, int]]()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Put the files that take longest first; the order within a file stays."""
+    """Mark the tests that need a browser, and put the files that take longest first; the order within a file stays."""
+    for item in items:
+        if "browser" in item.fixturenames:
+            item.add_marker("browser")
     items.sort(key=lambda item: _LONG.index(item.path.name) if item.path.name in _LONG else len(_LONG))
+
+
+def pytest_deselected(items):
+    """Count what is left out by its first marker."""
+    for item in items:
+        marker = next((name for name in _ELSEWHERE if item.get_closest_marker(name)), None)
+        counts = item.config.stash.setdefault(_LEFT_OUT, {})
+        counts[marker] = counts.get(marker, 0) + 1
+
+
+def pytest_sessionfinish(session):
+    """Let a process of pytest-xdist send its counts; every one of them collects all tests."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(_LEFT_OUT, {})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take the counts of a process that has ended."""
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", {})
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say what was left out, and which command runs it, where tests were chosen by these markers alone."""
+    counts = config.stash.get(_LEFT_OUT, {})
+    named = [f"{counts[name]} {command}" for name, command in _ELSEWHERE.items() if name in counts]
+    if named and None not in counts:
+        terminalreporter.write_line(f"Left out: {'; '.join(named)}")
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,9 @@
 """The wheel in an empty environment outside the clone, used as docs/python.md says; it must reach a package index.
 
-    python -m tests.outside
+    python -m tests.outside [PYTHON ...]
 
-Builds the wheel, installs it with all that it needs, runs the document's examples.
+With each interpreter, or with this one, it builds the wheel, installs it with all that it needs, and runs the
+document's examples.
 """
 
 import re
@@ -30,6 +31,7 @@ def main():
     assert [phrase.text for phrase in nlp(text)._.phrases][0] == "belly fat"
     assert "site-packages" in keycontrast.__file__, keycontrast.__file__
 
+
 if __name__ == "__main__":
     main()
 """
@@ -51,14 +53,14 @@ def run(*command: str | Path, place: Path) -> str:
     return done.stdout
 
 
-def main() -> int:
-    """Do it all in a folder that is gone afterwards."""
+def use(python_of_machine: str) -> None:
+    """Do it all with one interpreter, in a folder that is removed afterwards."""
     with TemporaryDirectory(prefix="keycontrast-outside-") as name:
         folder, place = Path(name), Path(name) / "elsewhere"
         place.mkdir()
         quiet, pinned = ("--quiet", "--disable-pip-version-check"), ("-c", ROOT / "constraints.txt")
         run(sys.executable, "-m", "pip", "wheel", *quiet, "--no-deps", "-w", folder / "dist", ROOT, place=place)
-        run(sys.executable, "-m", "venv", folder / "env", place=place)
+        run(python_of_machine, "-m", "venv", folder / "env", place=place)
         python = folder / "env" / "bin" / "python"
         # PyTorch by pip, as in the Makefile.
         run(python, "-m", "pip", "install", *quiet, *pinned, "torch", place=place)
@@ -71,8 +73,8 @@ def main() -> int:
         (place / "texts.txt").write_text("\n".join(TEXTS))
         listed = run(command, "keywords", "texts.txt", "--diversity", "0.5", "--ngram-range", "1", "2", place=place)
         assert "belly fat" in listed, listed
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for name in sys.argv[1:] or [sys.executable]:
+        use(name)
