@@ -7,7 +7,8 @@ from pathlib import Path
 
 from source_imports import ROOT
 
-PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", "CONTRIBUTING.md",
+         *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
 PROGRAMS = ("keycontrast", "python", "dvc", "make")
 # What stands for a name or a path of the reader's own.
 PLACEHOLDERS = {"NAME", "DIR", "FILE", "FOLDER", "RUN", "MODEL", "TEXT", "DATASET", "RECIPE", "BLOCK", "PLACE=VALUE"}

@@ -56,7 +56,7 @@ def main() -> None:
             run.wait()
         seconds, ran = finish(clone)
         stages = len(yaml.safe_load((clone / "dvc.lock").read_text(encoding="utf-8"))["stages"])
-        print(f"killed after {STAGES_BEFORE_THE_KILL} stages of {stages}; the second run took {seconds:.0f} s for {ran}")
+        print(f"killed after {STAGES_BEFORE_THE_KILL} of {stages} stages; the second took {seconds:.0f} s for {ran}")
         if not 0 < ran < stages:
             sys.exit("the second run did not go on from where the first was killed")
         before = (clone / "dvc.lock").read_bytes()

@@ -19,10 +19,6 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def path_of(module: str) -> str:
-    return modules()[module].relative_to(ROOT).as_posix()
-
-
 @cache
 def imports(module: str, inner: bool = True) -> frozenset[str]:
     """Dotted names that ``module`` imports: project modules in full, others as written.
@@ -55,20 +51,8 @@ def closure(module: str, inner: bool = True) -> set[str]:
     return seen
 
 
-def outside(module: str, inner: bool = True) -> set[str]:
-    """Top-level names of what ``module`` and its project imports take from elsewhere."""
-    return {name.partition(".")[0] for one in closure(module, inner) for name in imports(one, inner)
-            if not is_ours(name)}
-
-
 def is_ours(name: str) -> bool:
     return name.partition(".")[0] in PACKAGES
-
-
-def has_code(module: str) -> bool:
-    """Whether there is anything but a docstring in it."""
-    body = ast.parse(modules()[module].read_text(encoding="utf-8")).body
-    return any(not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in body)
 
 
 def _resolved(name: str, fallback: str | None = None) -> str:

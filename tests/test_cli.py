@@ -195,3 +195,17 @@ def test_data_that_is_nowhere_is_refused_before_anything_is_written(tmp_path):
     said = subprocess.run([sys.executable, "-m", "pipeline", "use", "paper-hcl-qqp", "--data", str(tmp_path / "no")],
                           capture_output=True, text=True, cwd=ROOT)
     assert said.returncode == 1 and "no: no such folder. Name the one that holds" in said.stderr
+
+
+def test_command_line_and_models_import_light():
+    program = """
+import sys
+import pipeline.cli
+heavy = {"torch", "prefect", "dvc", "pandas", "pyarrow", "spacy", "pydantic"} & set(sys.modules)
+assert not heavy, heavy
+import models.common.losses, models.hcl, models.common.training
+heavy = {"pandas", "pyarrow", "spacy", "prefect", "dvc", "stages.params"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,70 +1,33 @@
-"""Documents that are made from the code are up to date, and what they name exists."""
+"""Generated documents are up to date, and what documents name exists."""
 
 import importlib
 import re
-from pathlib import Path
 
-import pytest
+from source_imports import ROOT
 
-from pipeline.documentation import MARKS, documents, with_table
-from pipeline.schemas import SCHEMAS
+from pipeline.documentation import documents
 
-ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_generated_documents_are_up_to_date():
     stale = [str(path) for path, text in documents().items()
              if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text]
-    assert stale == [], "run `python -m pipeline.documentation`"
+    assert stale == [], "run `make docs`"
 
 
-def test_the_dictionary_has_every_column():
-    text = (ROOT / "docs" / "data-dictionary.md").read_text(encoding="utf-8")
-    for schema in SCHEMAS.values():
-        assert f"## {schema.name}.parquet" in text
-        for name, _, _ in schema.fields:
-            assert f"| `{name}` |" in text
+def test_every_function_of_the_equations_exists():
+    names = re.findall(r"`((?:models|stages|pipeline)\.[\w.]+)`", (ROOT / "docs/equations.md").read_text("utf-8"))
+    missing = [name for name in names for module, _, attribute in [name.rpartition(".")]
+               if not hasattr(importlib.import_module(module), attribute)]
+    assert names and not missing
 
 
-NAMES = sorted(set(re.findall(r"`((?:models|stages|pipeline)\.[\w.]+)`",
-                              (ROOT / "docs" / "equations.md").read_text(encoding="utf-8"))))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_function_of_the_equations_exists(name):
-    module, _, attribute = name.rpartition(".")
-    assert callable(getattr(importlib.import_module(module), attribute))
-
-
-def test_a_readme_without_marks_is_refused():
-    with pytest.raises(ValueError, match="lacks the marks"):
-        with_table("# no marks", "stages", "")
-    assert all(mark in (ROOT / "README.md").read_text(encoding="utf-8") for pair in MARKS.values() for mark in pair)
-
-
-def test_every_command_of_the_readme_is_one():
-    from typer.main import get_command
-
-    from pipeline.cli import app
-
-    commands = set(get_command(app).commands)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"\.venv/bin/keycontrast (\w+)", readme))
-    assert named <= commands
-    assert commands <= named | {"inspect", "predict"}
-
-
-def test_every_relative_link_leads_somewhere():
-    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
-            assert (document.parent / target).exists(), f"{document.name}: {target}"
-
-
-def test_the_makefile_has_the_readmes_commands():
-    readme, makefile = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "Makefile"))
-    for command in ("run", "test", "test-all"):
-        assert f"make {command}\n" in readme
-        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
-    assert "make test test-all outside pages\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    # Between them they run every test, and none twice.
-    assert re.findall(r"\$\(PYTEST\) -m (.*)", makefile) == ['"not whole"', "whole"]
+def test_relative_links_and_paths_lead_somewhere():
+    path = r"`((?:pipeline|stages|models|benchmarks|recipes|docs|tests|metrics|data)/[\w./*-]*\.(?:py|yaml|md))`"
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        links = [page.parent / target for target in re.findall(r"\]\((?!https?:)([^)#]+)", text)]
+        missing = [str(link) for link in links if not link.exists()]
+        missing += [name for name in re.findall(path, text) if not list(ROOT.glob(name))]
+        assert not missing, page.name
