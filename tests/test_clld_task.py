@@ -211,19 +211,6 @@ def test_samplers_draw_the_batches_of_the_training(sampler):
         fit(one, replace(SETTINGS, batch_size=5), Memory(), SEED)
 
 
-@pytest.mark.parametrize("make", [textcnn, bert])
-@pytest.mark.parametrize("contrast", [{}, {**CONTRAST, "temperature": 0.1}])
-def test_overfits_a_dozen_texts(make, contrast):
-    model = make(contrast=contrast)
-    dozen = texts()
-    one = ClldTask(model, dozen, dozen, 1e-2, 12)
-    settings = Settings(epochs=80, batch_size=12, optimiser="adam", schedule="constant")
-    history = fit(one, settings, Memory(), SEED)
-    assert history.best["loss"] < 0.05 and history.best["accuracy"] == 1.0
-    if contrast:
-        assert history.rows[-1]["train_contrast"] < 0.3 * history.rows[0]["train_contrast"]
-
-
 def test_half_precision_of_products_trains_on():
     one, history = run(replace(SETTINGS, precision="bf16", epochs=2), make=bert)
     assert all(tensor.dtype == torch.float32 for tensor in weights(one).values())

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 import pytest
 import tiny_hcl
 import torch
-from selection import mostly_whole
 
-from models.hcl import HclModel, kl_weight, objective, validation_loss
+from models.hcl import objective, validation_loss
 
 OFF = {"weight": 0.0}
 TERMS = {"reconstruction", "kl", "bow", "instance", "keyword", "mahalanobis"}
@@ -185,72 +184,3 @@ def test_every_row_is_selected_by_the_same_quantity():
         output = model(batch_of())
         kl = 0.0 if output.latent is None else output.latent.kl
         torch.testing.assert_close(validation_loss(output, model.config), (output.reconstruction + kl) / 6.0, msg=name)
-
-
-# What every model must do (METHODS 0)
-
-TABLE = [name for name in ROWS if name not in ("w/o keyword contrast", "w/o bag of words")]
-
-
-def train(steps, groups, seed=0):
-    batch = tiny_hcl.batch(size=8)
-    torch.manual_seed(seed)
-    encoder = tiny_hcl.encoder_config(num_hidden_layers=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    groups = {**groups, "decoder": {"layers": 1, "dropout": 0.0}}
-    model = HclModel.from_parts(tiny_hcl.config(encoder, **groups), graph=tiny_hcl.keyword_graph())
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-    model.train()
-    for step in range(steps):
-        loss, _ = objective(model(batch), model.config, kl_weight(step, 100))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    return model.eval(), batch
-
-
-@pytest.mark.parametrize("name", mostly_whole(TABLE, "full"))
-def test_eight_items_are_learnt_by_heart(name):
-    model, batch = train(150, ROWS[name].groups)
-    output = model(batch)
-    assert (output.reconstruction / output.tokens).max() < 0.1
-    if "instance" not in ROWS[name].gone:
-        assert output.contrasts["instance"].loss.mean() < 0.1
-        assert (output.latent.d_pos < output.latent.d_neg).all()
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_padding_changes_nothing(name):
-    model = tiny_hcl.model(**ROWS[name].groups)
-    (short, _), (long, _) = (objective(model(tiny_hcl.batch(extra=extra)), model.config, 1.0) for extra in (0, 5))
-    torch.testing.assert_close(short, long, atol=1e-4, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_the_same_seed_gives_the_same_bytes(name):
-    previous = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        first, second = (train(2, ROWS[name].groups)[0].state_dict() for _ in range(2))
-    finally:
-        torch.use_deterministic_algorithms(previous)
-    assert all(torch.equal(first[parameter], second[parameter]) for parameter in first)
-    other = train(2, ROWS[name].groups, seed=1)[0].state_dict()
-    assert not torch.equal(first["decoder.transform.weight"], other["decoder.transform.weight"])
-
-
-@pytest.mark.parametrize("name", TABLE)
-def test_saved_rows_give_identical_logits(name, tmp_path):
-    model, batch = tiny_hcl.model(**ROWS[name].groups), tiny_hcl.batch()
-    model.save_pretrained(tmp_path)
-    loaded = HclModel.from_pretrained(tmp_path)
-
-    def logits(of):
-        hidden = of.encode(batch["x_ids"], batch["x_mask"])
-        z = torch.ones(4, tiny_hcl.LATENT) if of.config.latent["enabled"] else None
-        memory, mask = of.memory(hidden, batch["x_mask"], None, z)
-        return of.score(of.decode(batch["y_in"], memory, mask, z))
-
-    assert torch.equal(logits(loaded), logits(model))
-    assert torch.equal(loaded(batch).reconstruction, model(batch).reconstruction)
-    texts = batch["x_ids"], batch["x_mask"], batch["kx"]
-    assert torch.equal(loaded.paraphrase(*texts), model.paraphrase(*texts))

@@ -1,4 +1,4 @@
-"""What tests/pretend_device.py cannot show, with torch.cuda patched: imports, the device's memory and peak, page-locking."""
+"""What pretend_device.py cannot show, with torch.cuda patched: imports, the device's memory, page-locking."""
 
 import subprocess
 import sys

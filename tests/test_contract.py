@@ -1,0 +1,167 @@
+"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved."""
+
+import piece_cases
+import pytest
+import recurrent_cases
+import tiny_clld
+import tiny_hcl
+import torch
+import transformer_cases
+from torch.nn import functional as F
+
+from models.clld import ClldModel
+from models.common.training import Step
+from models.hcl import HclModel, objective
+from models.hcl.baselines.auto import load_pieces
+from models.pgkpr.auto import load_rewriter
+from models.pgkpr.special import PAD
+
+STEP = Step(0, 100, 0, range(8))
+
+
+class Hcl:
+    """HCL, with ``groups`` of its params changed."""
+
+    rate, learnt = 1e-2, 0.1
+
+    def __init__(self, folder, **groups):
+        self.groups = {**groups, "decoder": {"layers": 1, "dropout": 0.0}}
+
+    def model(self, seed=0):
+        torch.manual_seed(seed)
+        encoder = tiny_hcl.encoder_config(num_hidden_layers=1, hidden_dropout_prob=0.0,
+                                          attention_probs_dropout_prob=0.0)
+        return HclModel.from_parts(tiny_hcl.config(encoder, **self.groups), graph=tiny_hcl.keyword_graph())
+
+    def loss(self, model, extra=0):
+        """The training loss, and the mean loss of a target token."""
+        output = model(tiny_hcl.batch(8, extra=extra))
+        return objective(output, model.config, 0.3)[0], (output.reconstruction / output.tokens).mean()
+
+    load = HclModel.from_pretrained
+
+
+class Pieces:
+    """A baseline of HCL's table."""
+
+    rate, learnt = 2e-2, 0.3
+
+    def __init__(self, folder, name):
+        self.folder, self.name = folder / "encoder", name
+
+    def model(self, seed=0):
+        self.case = piece_cases.Case(self.name, self.folder, seed)
+        return self.case.model
+
+    def loss(self, model, extra=0):
+        batch = self.case.batch(extra=extra)
+        tokens = (batch["y_out"] != self.case.marks.pad).sum()
+        losses = model.trainee().objective(model.planned(batch), STEP)["loss"]
+        return losses.mean(), model.nll(batch).sum() / tokens
+
+    def load(self, folder):
+        return load_pieces(folder, self.case.architecture)
+
+
+class Rewriter:
+    """A rewriter of PGKPR's table."""
+
+    rate, learnt = 5e-3, 0.2
+
+    def __init__(self, folder, name):
+        self.name = name
+
+    def model(self, seed=0):
+        if self.name in recurrent_cases.ARCHITECTURES:
+            return recurrent_cases.model(self.name, seed, width=32, dropout=0.0)
+        sizes = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "dropout": 0.0}
+        return transformer_cases.model(self.name, seed, sizes=sizes)
+
+    def loss(self, model, extra=0):
+        batch, mask = transformer_cases.tagged_batch(8, seed=3)
+        batch = {name: part if part.dim() == 1 or name == "bow_ids" else F.pad(part, (0, extra), value=PAD)
+                 for name, part in batch.items()}
+        parts = model.sums(batch, F.pad(mask, (0, extra)) if model.uses_keywords else None)
+        tokens = (batch["y_out"] != PAD).sum()
+        return sum(parts.values()) / tokens, parts["generation"] / tokens
+
+    load = staticmethod(load_rewriter)
+
+
+class Classifier:
+    """A classifier of CLLD."""
+
+    rate, learnt = 1e-2, 0.1
+
+    def __init__(self, folder, make):
+        self.make = make
+
+    def model(self, seed=0):
+        return self.make(seed)
+
+    def loss(self, model, extra=0):
+        batch = tiny_clld.texts(8).batch(range(8))
+        logits = model(*(F.pad(batch[name], (0, extra)) for name in ("input_ids", "attention_mask")))
+        loss = F.cross_entropy(logits, batch["labels"])
+        return loss, loss
+
+    load = ClldModel.from_pretrained
+
+
+ARCHITECTURES = {
+    "hcl": Hcl, "hcl without graph": lambda folder: Hcl(folder, graph={"iterations": 0}),
+    "hcl without latent": lambda folder: Hcl(folder, latent={"enabled": False}),
+    **{name: lambda folder, name=name: Pieces(folder, name)
+       for name in ("transformer", "cvae", "group_wise", "seq2seq_du", "seq2seq", "dialogpt", "simctg", "t5",
+                    "t5_claps")},
+    **{f"pgkpr {name}": lambda folder, name=name: Rewriter(folder, name)
+       for name in ("pgkpr", "transformer", "ianet", "residual_lstm", "latent_bow")},
+    "textcnn": lambda folder: Classifier(folder, tiny_clld.textcnn),
+    "bert": lambda folder: Classifier(folder, tiny_clld.bert)}
+
+
+@pytest.fixture(params=ARCHITECTURES)
+def case(request, tmp_path):
+    return ARCHITECTURES[request.param](tmp_path)
+
+
+def trained(case, steps, seed=0):
+    model = case.model(seed).train()
+    torch.manual_seed(seed)
+    optimiser = torch.optim.Adam(model.parameters(), lr=case.rate)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss, tokens = case.loss(model)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        if tokens < case.learnt / 2:
+            break
+    return model.eval()
+
+
+def test_eight_items_are_learnt_by_heart(case):
+    model = trained(case, 200)
+    with torch.no_grad():
+        assert case.loss(model)[1] < case.learnt
+
+
+@torch.no_grad()
+def test_padding_changes_nothing(case):
+    model = case.model().eval()
+    for short, long in zip(case.loss(model), case.loss(model, extra=4), strict=True):
+        torch.testing.assert_close(short, long, atol=1e-4, rtol=1e-4)
+
+
+def test_the_same_seed_gives_the_same_bytes(case):
+    first, second, other = (trained(case, 2, seed).state_dict() for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+@torch.no_grad()
+def test_a_saved_model_gives_the_same_bits(case, tmp_path):
+    model = case.model().eval()
+    model.save_pretrained(tmp_path / "saved")
+    loaded = case.load(tmp_path / "saved").eval()
+    assert all(torch.equal(*pair) for pair in zip(case.loss(loaded), case.loss(model), strict=True))
