@@ -1,4 +1,4 @@
-"""Which of many alike cases `make test` runs: some; `make test-all` runs them all."""
+"""Which of many alike cases `make test` runs: some; `make test-whole` runs the others."""
 
 import pytest
 

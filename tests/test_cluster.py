@@ -184,6 +184,7 @@ def gives_up(client):
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("asks", [
     lambda submit, width, client: width(),
     lambda submit, width, client: (submit(0)(), width()),
@@ -203,6 +204,7 @@ def test_a_scheduler_that_dies_while_it_is_asked(mortal, asks):
     assert time.monotonic() - began < 60 and not [record for record in records if record.exc_info]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("question", ["wait_for_workers", "scheduler_info"])
 def test_a_scheduler_that_dies_before_the_first_chunk(mortal, monkeypatch, question, waits):

@@ -111,16 +111,14 @@ def test_bad_edges_are_refused(edges, message):
 # Attention
 
 
-@pytest.mark.parametrize("edge_type", ["shared", "signed"])
-@pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize(("iterations", "edge_type", "layer_norm"),
+                         [(1, "shared", False), (2, "signed", True), (3, "signed", False)])
 def test_attention_equals_the_loop(iterations, edge_type, layer_norm):
     graph, attention = graph_of(), attention_of(iterations, edge_type, layer_norm)
     torch.testing.assert_close(attention(graph, torch.arange(NODES)), loop(attention, graph))
 
 
-@pytest.mark.parametrize("edge_type", ["shared", "signed"])
-@pytest.mark.parametrize("iterations", [0, 1, 2, 3])
+@pytest.mark.parametrize(("iterations", "edge_type"), [(0, "shared"), (1, "signed"), (2, "shared"), (3, "signed")])
 def test_neighbourhoods_and_the_whole_graph_agree(iterations, edge_type, monkeypatch):
     graph, attention = graph_of(), attention_of(iterations, edge_type)
     whole = attention.all_vectors(graph)
@@ -132,9 +130,8 @@ def test_neighbourhoods_and_the_whole_graph_agree(iterations, edge_type, monkeyp
     torch.testing.assert_close(attention.all_vectors(graph), whole)
 
 
-@pytest.mark.parametrize("edge_type", ["shared", "signed"])
-@pytest.mark.parametrize("edges", [1, 3, 5])
-@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize(("iterations", "edges", "edge_type"),
+                         [(1, 3, "signed"), (2, 1, "shared"), (3, 5, "signed")])
 def test_blocks_of_edges_change_neither_vectors_nor_gradients(edges, iterations, edge_type):
     def trained(largest):
         torch.manual_seed(4)

@@ -118,20 +118,12 @@ def test_at_the_output_z_is_concatenated_to_the_state():
 
 
 @pytest.mark.parametrize("enters", ENTERS)
-def test_padding_changes_nothing(enters):
+def test_padding_and_saving_change_nothing(enters, tmp_path):
     model = model_of(enters)
     short, long = (model(tiny_hcl.batch(extra=extra)).reconstruction for extra in (0, 5))
     torch.testing.assert_close(short, long, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("enters", ENTERS)
-def test_saved_models_give_identical_results(enters, tmp_path):
-    model, batch = model_of(enters), tiny_hcl.batch()
     model.save_pretrained(tmp_path)
-    loaded = HclModel.from_pretrained(tmp_path)
-    assert torch.equal(loaded(batch).reconstruction, model(batch).reconstruction)
-    ids, mask, nodes = batch["x_ids"], batch["x_mask"], batch["kx"]
-    assert torch.equal(loaded.paraphrase(ids, mask, nodes), model.paraphrase(ids, mask, nodes))
+    assert torch.equal(HclModel.from_pretrained(tmp_path)(tiny_hcl.batch()).reconstruction, short)
 
 
 @pytest.mark.parametrize("enters", ENTERS)

@@ -6,7 +6,7 @@ from tests.harness.cases import draw
 from tests.harness.kills import QUICK, killed_project
 
 # `make test` has a killed run, in test_flow, and killed trainings of every track (test_train_*).
-pytestmark = pytest.mark.whole
+pytestmark = pytest.mark.nightly
 
 
 def test_killed_at_random_a_project_ends_as_if_it_never_had_been(tmp_path):

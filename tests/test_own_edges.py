@@ -159,17 +159,15 @@ def alone(encoder, graph, model, node, source):
     return u_in, model.prior(h_x, u_in)
 
 
-@pytest.mark.parametrize("link_inputs", [True, False])
-@pytest.mark.parametrize("own_edges", ["component", "item"])
-@pytest.mark.parametrize(("iterations", "edge_type"), [(0, "shared"), (1, "shared"), (2, "shared"), (2, "signed"),
-                                                       (3, "shared")])
+@pytest.mark.parametrize(("own_edges", "link_inputs", "iterations", "edge_type"), [
+    ("component", True, 0, "shared"), ("component", False, 1, "shared"), ("component", True, 2, "signed"),
+    ("item", True, 1, "shared"), ("item", False, 2, "signed"), ("item", True, 3, "shared")])
 def test_a_prior_in_training_is_that_on_a_graph_rebuilt_without_what_is_hidden(encoder, own_edges, link_inputs,
                                                                                iterations, edge_type):
     as_rebuilt(encoder, own_edges, link_inputs, iterations, edge_type)
 
 
-@pytest.mark.parametrize("own_edges", ["component", "item"])
-@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize(("own_edges", "iterations"), [("component", 1), ("item", 2)])
 def test_so_it_is_where_an_item_is_in_several_clusters(encoder, own_edges, iterations):
     assert len(whole(encoder, True, cluster_by="contains").clusters) > 1.5 * len(whole(encoder, True).clusters)
     as_rebuilt(encoder, own_edges, True, iterations, "shared", cluster_by="contains")
