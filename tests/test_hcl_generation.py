@@ -169,12 +169,6 @@ def test_an_unseen_keyword_needs_its_vector():
         model.paraphrase(ids, mask, unseen)
 
 
-def test_a_saved_model_generates_the_same(tmp_path):
-    model = tiny_hcl.model()
-    model.save_pretrained(tmp_path)
-    assert torch.equal(paraphrase(HclModel.from_pretrained(tmp_path)), paraphrase(model))
-
-
 def test_longer_outputs_may_be_preferred():
     lengths = [
         sum(len(row) for seed in range(3) for row in outputs(paraphrase(tiny_hcl.model(seed), length_penalty=penalty)))

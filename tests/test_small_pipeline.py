@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import tiny_project
-from test_whole_pipeline import processes_of, wait_for
 
 DVC = (sys.executable, "-m", "dvc")
 EPOCHS = 30
@@ -31,9 +32,30 @@ def make(folder, **runtime):
     return folder
 
 
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of live processes that work in ``folder``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").resolve() == folder.resolve():
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if line:
+                    found.append(line)
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+def wait_for(condition, what, seconds=300.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
 def test_killed_while_training_it_goes_on_and_ends_in_the_bytes_of_dvc_alone(tmp_path):
     """DVC alone has other numbers of workers and another hash seed, is never killed, and nothing on its PATH."""
-    flow, alone = make(tmp_path / "a project"), make(tmp_path / "dvc alone", workers=1)
+    flow, alone = make(tmp_path / "a project", workers=3), make(tmp_path / "dvc alone", workers=1)
     twin = subprocess.Popen([*DVC, "repro"], cwd=alone, env=tiny_project.environment(PYTHONHASHSEED="2",
                                                                                     PATH=os.defpath),
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
