@@ -20,7 +20,7 @@ run: $(STAMP)
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 HARNESS := $(BIN)/python -m tests.harness --seed 1
 # The Pythons beside which the wheel is installed at night: those of this machine.
-PYTHONS ?= $(foreach version,11 12 13,$(shell command -v python3.$(version)))
+PYTHONS ?= $(foreach version,11 12 13,$(shell python3.$(version) -c 'import sys; print(sys.executable)' 2>&-))
 
 test: $(STAMP)
 	@$(PYTEST) -m "not whole and not browser and not nightly"
