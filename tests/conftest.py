@@ -29,8 +29,8 @@ def pytest_xdist_auto_num_workers():
 
 
 # Markers that a command leaves out, and the command that runs their tests.
-_ELSEWHERE = {"browser": "need a browser: make test-browser", "nightly": "nightly: make nightly",
-              "whole": "at full size: make test-whole"}
+_ELSEWHERE = {"browser": "that need a browser (make test-browser)", "nightly": "of the night (make nightly)",
+              "whole": "at full size (make test-whole)"}
 _LEFT_OUT = pytest.StashKey[dict[str, int]]()
 
 
@@ -66,9 +66,9 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter, config):
     """Say what was left out, and which command runs it, where tests were chosen by these markers alone."""
     counts = config.stash.get(_LEFT_OUT, {})
-    named = [f"{counts[name]} {command}" for name, command in _ELSEWHERE.items() if name in counts]
+    named = [f"{command}: {counts[name]}" for name, command in _ELSEWHERE.items() if name in counts]
     if named and None not in counts:
-        terminalreporter.write_line(f"Left out: {'; '.join(named)}")
+        terminalreporter.write_line(f"Left out: tests {', '.join(named)}")
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,6 @@ class Pieces:
         batch = self.case.batch(extra=extra)
         tokens = (batch["y_out"] != self.case.marks.pad).sum()
         step = Step(60 if self.name == "cvae" else 0, 100, 0, range(8))  # the whole KL; no reweighted tokens
-        torch.manual_seed(0)  # CLAPS draws a projection
         losses = model.trainee().objective(model.planned(batch), step)["loss"]
         return losses.mean(), model.nll(batch).sum() / tokens
 
@@ -140,6 +139,11 @@ def trained(case, steps, seed=0):
     return model.eval()
 
 
+def losses(case, model, extra=0):
+    torch.manual_seed(0)  # CLAPS draws a projection
+    return case.loss(model, extra)
+
+
 def test_eight_items_are_learnt_by_heart(case):
     model = trained(case, 200)
     with torch.no_grad():
@@ -149,7 +153,7 @@ def test_eight_items_are_learnt_by_heart(case):
 @torch.no_grad()
 def test_padding_changes_nothing(case):
     model = case.model().eval()
-    for short, long in zip(case.loss(model), case.loss(model, extra=4), strict=True):
+    for short, long in zip(losses(case, model), losses(case, model, extra=4), strict=True):
         torch.testing.assert_close(short, long, atol=1e-4, rtol=1e-4)
 
 
@@ -164,4 +168,4 @@ def test_a_saved_model_gives_the_same_bits(case, tmp_path):
     model = case.model().eval()
     model.save_pretrained(tmp_path / "saved")
     loaded = case.load(tmp_path / "saved").eval()
-    assert all(torch.equal(*pair) for pair in zip(case.loss(loaded), case.loss(model), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(losses(case, loaded), losses(case, model), strict=True))
