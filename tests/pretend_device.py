@@ -13,7 +13,7 @@ from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-from stages.common import device, training
+from stages.common import device
 
 NAME = "pretend"
 # Lengths of packed sequences belong on the CPU; an index may lie there; a copy goes from one device to the other.
@@ -222,7 +222,6 @@ def switched_on():
 def stages_on_device():
     """Let stages that choose their device choose this one."""
     deterministic = torch.are_deterministic_algorithms_enabled()
-    with (mock.patch.object(device, "accelerator", lambda: NAME),
-          mock.patch.object(training, "measured_peak", lambda *_: 1e12, create=True), switched_on()):
+    with mock.patch.object(device, "accelerator", lambda: NAME), switched_on():
         yield
     torch.use_deterministic_algorithms(deterministic)
