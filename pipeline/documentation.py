@@ -1,6 +1,7 @@
-"""The documents that are made from the code: three pages of ``docs/``, the README's tables of stages and layouts.
+"""Write the documents that are made from the code.
 
-The pages are ``data-dictionary.md``, ``commands.md`` and ``api.md`` (:mod:`pipeline.reference`).
+They are in ``docs/``: ``data-dictionary.md``, ``commands.md`` and ``api.md`` (:mod:`pipeline.reference`), the table of
+stages in ``running.md``, that of layouts in ``data.md``, and the picture of the DAG (:mod:`pipeline.stage_picture`).
 
 ``python -m pipeline.documentation`` writes them; ``--check`` only compares, for the tests.
 """
@@ -15,6 +16,7 @@ import yaml
 
 from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
+from pipeline.stage_picture import stage_picture
 from stages.common.methods import METHODS
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
 from stages.common.tables import atomic_file
@@ -23,7 +25,7 @@ from stages.ingest.layouts.registry import LAYOUTS
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY, COMMANDS, API = (Path("docs") / name for name in ("data-dictionary.md", "commands.md", "api.md"))
-README = Path("README.md")
+STAGES, LAYOUTS_PAGE, PICTURE = (Path("docs") / name for name in ("running.md", "data.md", "img/dag.svg"))
 MARKS = {name: (f"<!-- {name}: made by `python -m pipeline.documentation` -->", f"<!-- /{name} -->")
          for name in ("stages", "layouts")}
 
@@ -93,17 +95,17 @@ def _columns(layout: Layout) -> str:
     return _cell(listed[True] + (f"; perhaps {listed[False]}" if listed[False] else ""))
 
 
-def with_table(readme: str, name: str, table: str) -> str:
-    """Return ``readme`` with the table between the two marks called ``name`` made anew.
+def with_table(page: str, name: str, table: str) -> str:
+    """Return ``page`` with a new table between the two marks called ``name``.
 
     Raises:
         ValueError: the marks are missing.
     """
     first, last = MARKS[name]
-    before, begin, rest = readme.partition(first)
+    before, begin, rest = page.partition(first)
     _, end, after = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"README.md lacks the marks {first} and {last}")
+        raise ValueError(f"the page for the table of {name} lacks the marks {first} and {last}")
     return f"{before}{first}\n{table}\n{last}{after}"
 
 
@@ -114,9 +116,10 @@ def _cell(text: str) -> str:
 def documents(root: Path = ROOT) -> dict[Path, str]:
     """Return each generated document's path (below ``root``) and the text that it should have."""
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
-    readme = (root / README).read_text(encoding="utf-8")
-    readme = with_table(with_table(readme, "stages", stage_table(dvc)), "layouts", layout_table(LAYOUTS.values()))
-    return {DICTIONARY: data_dictionary(), COMMANDS: command_page(), API: api_page(root), README: readme}
+    stages, layouts = ((root / page).read_text(encoding="utf-8") for page in (STAGES, LAYOUTS_PAGE))
+    return {DICTIONARY: data_dictionary(), COMMANDS: command_page(), API: api_page(root), PICTURE: stage_picture(root),
+            STAGES: with_table(stages, "stages", stage_table(dvc)),
+            LAYOUTS_PAGE: with_table(layouts, "layouts", layout_table(LAYOUTS.values()))}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,9 +12,10 @@ from typing import Any
 
 from markupsafe import escape
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import BoxStyle, FancyArrowPatch, FancyBboxPatch
+from matplotlib.path import Path as PathOfLine
 
 from stages.common.figures import PALETTE, columns_of, drawing, svg_text, text_width, xml_text
 
@@ -22,7 +23,7 @@ _SIGNS: dict[int, tuple[str, str, Any]] = {1: ("positive", PALETTE["first"], "so
                                            -1: ("negative", PALETTE["second"], "dashed")}
 _INK, _MUTED, _PAPER = PALETTE["ink"], PALETTE["muted"], PALETTE["paper"]
 _SIZE, _LABEL = 9.0, 30     # points, and columns of a label
-_ROW, _GAP, _WORD_ROW = 0.25, 1.4, 0.36     # inches
+_ROW, _GAP, _PAD, _WORD_ROW = 0.34, 1.1, 0.1, 0.36     # inches
 _Point = tuple[float, float]
 
 
@@ -66,36 +67,35 @@ class Word:
 def neighbourhood_svg(title: str, nodes: Sequence[Neighbour], edges: Sequence[SignedEdge]) -> str:
     """Return the drawing of a neighbourhood.
 
-    The keyword stands in the middle, its positive neighbours in a column on the right, its negative ones on the
-    left, and what is further away in further columns. Edges of the middle and of the path to it are drawn in
-    full, those among the others faintly; the head of an arrow is at the keyword that receives.
+    The keyword is in the middle, its positive neighbours in a column on the right, its negative ones on the left, and
+    keywords further away in further columns. Edges of the middle and of the path to it are drawn in full, those among
+    the others faintly; the head of an arrow is at the keyword that receives.
 
     Args:
         title: heading, plain text.
         nodes: the middle first; a column keeps their order below each parent.
         edges: no edge joins a keyword to itself.
     """
-    widest = max(_width(node.label) for node in nodes)
+    widest = max(_width(node.label) for node in nodes) + 2 * _PAD
     places = places_of(nodes, widest)
-    across = max(3.3, *(abs(x) + widest + 0.4 for x, _ in places), text_width(title, 12) / 2 + 0.2)
+    across = max(3.4, *(abs(x) + widest / 2 + 0.8 for x, _ in places), text_width(title, 12) / 2 + 0.2)
     tall = max(y for _, y in places) + 0.4
     notes: dict[str, str] = {}
-    with drawing(2 * across, 2 * tall + 1.0) as figure:
-        axes = _canvas(figure, (-across, across), (tall + 0.4, -tall - 0.6))
-        axes.text(0, -tall - 0.4, xml_text(title), ha="center", fontsize=12, weight="bold")
+    with drawing(2 * across, 2 * tall + 0.9) as figure:
+        axes = _canvas(figure, (-across, across), (tall + 0.3, -tall - 0.6))
+        axes.text(0, -tall - 0.3, xml_text(title), ha="center", fontsize=12, weight="bold")
         for number, ((one, other, sign), counts) in enumerate(_pairs(edges).items()):
             notes[f"edge-{number}"] = _note(nodes, one, other, sign, counts)
             axes.add_patch(_arrow(nodes, places, one, other, sign, counts, f"edge-{number}"))
         for number, (node, place) in enumerate(zip(nodes, places, strict=True)):
             notes |= _draw_keyword(axes, node, place, f"keyword-{number}")
         for sign, (name, colour, _) in _SIGNS.items():
-            own = [y for node, (_, y) in zip(nodes, places, strict=True) if node.sign == sign]
-            if own:
-                axes.text(sign * _GAP, min(own) - 0.3, f"{name} neighbours", color=colour,
-                          ha="left" if sign > 0 else "right")
-        samples = [Line2D([], [], color=colour, linestyle=line, label=name) for name, colour, line in _SIGNS.values()]
-        axes.legend(handles=samples, loc="lower left", ncols=2,
-                    title="The head of an arrow is at the keyword that receives. Width: count.")
+            column = [place for node, place in zip(nodes, places, strict=True) if node.sign == sign and node.hops == 1]
+            if column:
+                axes.text(column[0][0], min(y for _, y in column) - 0.34, f"{name} neighbours", color=colour,
+                          ha="center", weight="bold")
+        axes.text(0, tall + 0.12, "An arrow points at the keyword that receives. A wide line stands for several "
+                  "examples.", ha="center", color=_MUTED, fontsize=8)
         return _titled(svg_text(figure), notes)
 
 
@@ -131,7 +131,10 @@ def word_graph_svg(title: str, text: str, words: Sequence[Word], edges: Mapping[
 
 
 def places_of(nodes: Sequence[Neighbour], widest: float) -> list[_Point]:
-    """Return where keywords stand, in inches: columns beside the middle, each below its parents; y grows downwards."""
+    """Return the centre of each keyword's box in inches: columns beside the middle, each in the order of its parents.
+
+    ``widest`` is the width of the widest box; y grows downwards.
+    """
     columns: dict[int, list[int]] = {0: [0]}
     rank = {0: 0}
     for hops in range(1, max(node.hops for node in nodes) + 1):
@@ -140,9 +143,7 @@ def places_of(nodes: Sequence[Neighbour], widest: float) -> list[_Point]:
             members.sort(key=lambda index: (rank[nodes[index].parent], index))
             rank.update({index: place for place, index in enumerate(members)})
             columns[sign * hops] = members
-    step = widest + 0.9
-    places = {index: ((_GAP + (abs(column) - 1) * step) * (column > 0 or -1) if column else 0.0,
-                      _ROW * (row - (len(members) - 1) / 2))
+    places = {index: (column * (widest + _GAP), _ROW * (row - (len(members) - 1) / 2))
               for column, members in columns.items() for row, index in enumerate(members)}
     return [places[index] for index in range(len(nodes))]
 
@@ -168,28 +169,41 @@ def _note(nodes: Sequence[Neighbour], one: int, other: int, sign: int, counts: t
 
 def _arrow(nodes: Sequence[Neighbour], places: Sequence[_Point], one: int, other: int, sign: int,
            counts: tuple[int, int], gid: str) -> FancyArrowPatch:
-    """Return the line of a pair; between rows of one column it bows towards the middle."""
+    """Return the line of a pair, from the side of one box to that of the other; within a column it goes round outside.
+    """
     faint = nodes[other].parent != one and nodes[one].parent != other
     forth, back = counts
     heads = "-" if faint else f"{'<|' if back else ''}-{'|>' if forth else ''}"
     (x, y), (x_other, y_other) = places[one], places[other]
-    bow = 0.3 * (1 if x > 0 else -1) * (1 if y_other > y else -1) if x == x_other else 0.0
+    half, half_other = (_width(nodes[index].label) / 2 + _PAD + 0.02 for index in (one, other))
+    if x == x_other:
+        side = 1 if x > 0 else -1
+        start, end = x + side * half, x_other + side * half_other
+        bend = max(start * side, end * side) * side + side * _reach(abs(y_other - y) / _ROW)
+        bends = bend, bend
+    else:
+        side = 1 if x_other > x else -1
+        start, end = x + side * half, x_other - side * half_other
+        bends = (start + end) / 2, (start + end) / 2
+    line = PathOfLine([(start, y), (bends[0], y), (bends[1], y_other), (end, y_other)],
+                      [PathOfLine.MOVETO, PathOfLine.CURVE4, PathOfLine.CURVE4, PathOfLine.CURVE4])
     return FancyArrowPatch(
-        (x, y), (x_other, y_other), arrowstyle=heads, mutation_scale=9, connectionstyle=f"arc3,rad={bow}",
-        shrinkA=6, shrinkB=6, color=_SIGNS[sign][1], linestyle=_SIGNS[sign][2], alpha=0.28 if faint else 1.0,
-        linewidth=0.6 if faint else min(0.8 + 0.6 * log2(max(counts)), 4.5), gid=gid)
+        path=line, arrowstyle=heads, mutation_scale=9, facecolor="none" if heads == "-" else _SIGNS[sign][1],
+        edgecolor=_SIGNS[sign][1], linestyle=_SIGNS[sign][2], alpha=0.3 if faint else 1.0,
+        linewidth=0.6 if faint else min(0.9 + 0.7 * log2(max(counts)), 4.5), gid=gid)
 
 
 def _draw_keyword(axes: Axes, node: Neighbour, place: _Point, gid: str) -> dict[str, str]:
-    """Draw a dot and its label, which hides the lines behind it; return the note of the label."""
+    """Draw the box of a keyword with its label; return the note of a label that is cut."""
     x, y = place
     # Further out a sign is that of a path, not of an edge.
     colour = _INK if not node.sign else _SIGNS[node.sign][1] if node.hops == 1 else _MUTED
-    axes.plot(x, y, "o", color=colour, markersize=7 if node.sign else 13)
-    axes.text(x + 0.12 * node.sign, y if node.sign else y - 0.2, xml_text(shortened(node.label)), gid=gid,
-              ha={1: "left", -1: "right", 0: "center"}[node.sign], va="center", zorder=3,
-              weight="normal" if node.sign else "bold",
-              bbox={"facecolor": _PAPER, "edgecolor": "none", "pad": 1.0, "alpha": 0.85})
+    wide, high = _width(node.label) + 2 * _PAD, 0.25
+    fill = colour if not node.sign else tuple(0.9 + 0.1 * part for part in to_rgb(colour))
+    axes.add_patch(FancyBboxPatch((x - wide / 2, y - high / 2), wide, high, facecolor=fill, edgecolor=colour,
+                                  linewidth=0.8, boxstyle=BoxStyle.Round(pad=0, rounding_size=0.1), zorder=2))
+    axes.text(x, y, xml_text(shortened(node.label)), gid=gid, ha="center", va="center_baseline", zorder=3,
+              color=_INK if node.sign else _PAPER, weight="normal" if node.sign else "bold")
     return {gid: node.label} if shortened(node.label) != node.label else {}
 
 
@@ -232,7 +246,7 @@ def _titled(svg: str, notes: Mapping[str, str]) -> str:
         f"<title>{escape(xml_text(notes[part[1]]))}</title>" if part[1] in notes else ""), svg)
 
 
-def _reach(distance: int) -> float:
+def _reach(distance: float) -> float:
     """Return how far to the side an arc over ``distance`` rows goes."""
     return 0.45 * sqrt(distance)
 

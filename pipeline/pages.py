@@ -31,7 +31,8 @@ _FETCHED = re.compile(r"<(?:script|img|iframe|source|video|audio)\b[^>]*\bsrc=[\
 
 def places(root: Path = ROOT) -> dict[str, str]:
     """Return the name on the site of each file that stands there, by its path in the repository."""
-    found = {f"{DOCS}/{path.name}": path.name for path in sorted((root / DOCS).glob("*.md"))}
+    paths = [*(root / DOCS).glob("*.md"), *(root / DOCS).glob("img/*")]
+    found = {f"{DOCS}/{name}": name for name in sorted(str(path.relative_to(root / DOCS)) for path in paths)}
     return {**found, **OUTSIDE}
 
 

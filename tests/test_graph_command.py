@@ -133,8 +133,9 @@ def test_thirty_labels_do_not_cover_each_other_and_stay_inside():
     spans = []
     for element in drawn.iter(f"{SVG}text"):
         if (element.text or "").startswith("a keyword"):
+            assert "anchor: middle" in element.get("style")
             x, y, wide = float(element.get("x")), float(element.get("y")), 0.6 * 9 * len(element.text)
-            start = x if "anchor: end" not in element.get("style") else x - wide
+            start = x - wide / 2
             assert start >= 0 and start + wide <= width and 9 < y < height
             spans.append((start, start + wide, y))
     assert len(spans) == 30

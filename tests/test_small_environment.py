@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from source_imports import ROOT
 
-# As docs/gpu.md lists them.
+# As docs/running.md lists them.
 COMPUTING = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pandas", "pyarrow", "pyyaml",
              "tqdm", "psutil", "filelock", "pydantic")
 EVALUATING = ("sacrebleu", "rouge-score", "scikit-learn", "nltk")
