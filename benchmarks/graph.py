@@ -17,10 +17,10 @@ from stages.common.columns.keywords import KEYWORDS
 from stages.common.tables import Provenance
 from stages.common.writing import table_writer
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
+from stages.graph.params import Graph
 from stages.graph.partitions import components
 from stages.graph.relations import relate
 from stages.graph.statistics import centrality
-from stages.params.data import Graph
 
 DATASET = "synthetic"
 ROLES = ("input_keyword", "output_keyword", "negative_keyword")

@@ -22,7 +22,7 @@ from statistics import median
 from threading import Event, Thread
 from typing import Any
 
-from stages.common.entries import module_of
+from stages.common.settings import module_of
 
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from stages.common.normal_form import normal_form
 from stages.common.tables import atomic_file
 from stages.keywords import embedrank
+from stages.keywords.params import EmbedRank
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
-from stages.params.data import EmbedRank
 from stages.ranking import rank
 from stages.ranking.chunks import Chunks, with_chunks
 from stages.ranking.package import package_component

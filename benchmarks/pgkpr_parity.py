@@ -28,16 +28,16 @@ from torch.nn import functional as F
 
 from benchmarks.harness import Context, Disagreement, Section
 from models.common.decoding import Rules
+from models.common.special import BOS, EOS, IGNORE, PAD
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import counterpart, perturbed
-from models.pgkpr.special import BOS, EOS, IGNORE, PAD
-from stages.params.pgkpr import TrainPgkpr
 from stages.run.errors import InputError
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 from stages.tracks.pgkpr.normalisation import ReleasedForm
+from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.task import Totals, part_weights
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 

@@ -35,12 +35,15 @@ from benchmarks.reporting import as_markdown, machine
 from stages.common.tables import atomic_file
 
 DATASET = "synthetic"
-STAGES = ("ingest", "annotate", "textrank", "keywords", "clusters", "graph")
+STAGES = ("ingest", "annotate", "textrank", "keywords", "graph")
 BY_ID = ("pair_classifier", "attribution", "word_vectors", "psi", "s_tagger", "yake", "side_by_side", "node_vectors",
          "paraphrase_items")
-_LOOKED_UP = {"encoder": {"source": "path:encoder"}, "models": {"pgkpr": {"pgkpr": {"dataset": DATASET}}},
+_NAMED = {"datasets": [DATASET]}
+_LOOKED_UP = {"encoder": {"source": "path", "path": "encoder"}, "models": {"pgkpr": {"pgkpr": {"dataset": DATASET}}},
+              "psi": _NAMED, "side_by_side": _NAMED, "node_vectors": _NAMED,
+              "paraphrase_items": {"datasets": {DATASET: {}}},
               "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32},
-              "s_tagger": {"epochs": 1, "batch_size": 1024}, "attribution": {"batch_size": 256}}
+              "s_tagger": {**_NAMED, "epochs": 1, "batch_size": 1024}, "attribution": {**_NAMED, "batch_size": 256}}
 _PIECE = 100_000
 _NOUNS, _OTHERS = 200_000, 5_000
 _ENDINGS = {"ion": ("NOUN", "NN"), "ful": ("ADJ", "JJ"), "ing": ("VERB", "VBG"), "the": ("DET", "DT")}
@@ -119,9 +122,9 @@ def measure(folder: Path, texts: int, workers: int, memory_gib: float, pairs: bo
     (folder / "params.yaml").write_text(json.dumps({
         "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": memory_gib},
         "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "columns": {
-            role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"},
-            "side_by_side": pairs}},
-        "annotate": {"pipeline": "./blank"}, **(_LOOKED_UP if pairs else {})}))
+            role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"}}},
+        "keywords": _NAMED, "graph": _NAMED, "annotate": {"pipeline": "path", "path": "./blank"},
+        **(_LOOKED_UP if pairs else {})}))
     for stage in (*STAGES, *(BY_ID if pairs else ())):
         started = time.perf_counter()
         peak = (peak_anonymous if stage in BY_ID else peak_memory)(run_stage_in, folder, stage, DATASET)

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from keycontrast import components
 from pipeline.schemas import SCHEMAS
+from stages.common.token_pieces import pieces
 from stages.ranking import Settings, rank, ranker
-from stages.ranking.blocks import pieces
 from stages.ranking.selection import DIGITS, InverseFrequency
 from stages.text.annotation import annotator
 

@@ -75,6 +75,6 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     ids = pa.array(range(len(given)), pa.int64())
     examples = pa.table({"example_id": ids, "split": pa.array(["train"] * len(given), pa.string()), "text_id": ids})
     written = pa.table({"text_id": ids, "text": pa.array([str(text) for text in given], pa.string())})
-    settings = code("stages.params.data").Graph(max_nbr=neighbours)
+    settings = code("stages.graph.params").Graph(max_nbr=neighbours)
     _, made = code("stages.graph.text_graph").run(examples, ranked, written, tokens, settings)
     return KeywordGraph(made.nodes, made.edges)

@@ -283,7 +283,7 @@ def export(target: Annotated[Path, typer.Argument(
     centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
     of the Hugging Face library, DialoGPT, SimCTG, T5 and T5-CLAPS as what they are there, each with tokenizer and a
     card as the hub reads it. Of an HCL model what it has trained beside its frozen encoder, one of the PGKPR track with
-    its vocabulary, in half precision: other rows begin with it by init_from: path:FOLDER. A data set as a Parquet file
+    its vocabulary, in half precision: other rows begin with it by init: FOLDER. A data set as a Parquet file
     per split, with a card as the hub reads it; load_dataset of the library datasets takes the folder.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`,

@@ -20,11 +20,11 @@ from pipeline.cells import printable
 from pipeline.datasets import dataset_with
 from pipeline.markdown import escaped, table
 from stages.common.fingerprint import sha256_of
+from stages.common.layouts import structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params, stage_hash
 from stages.common.tables import ROW_GROUP, WRITTEN, atomic_folder, column_names, dataset_of
-from stages.ingest.layouts.registry import structure_of
 from stages.ingest.reading.files import data_files
 from stages.run.errors import InputError
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stages.common.paths import ARTIFACTS, PARAMS, DatasetPaths
+from stages.common.paths import DATA, PARAMS, DatasetPaths
 from stages.run.errors import InputError, nearest
 
 _MADE_BY = {"nodes": "graph", "edges": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
@@ -10,7 +10,7 @@ _MADE_BY = {"nodes": "graph", "edges": "graph", "tokens": "annotate", "texts": "
 
 def datasets_with(kind: str) -> list[str]:
     """Return the data sets that have table ``kind``, sorted."""
-    return sorted(path.parent.name for path in ARTIFACTS.glob(f"*/{kind}.parquet"))
+    return sorted(path.name for path in DATA.glob("*") if DatasetPaths(path.name).table(kind).exists())
 
 
 def in_force(names: Sequence[str]) -> list[str]:
@@ -37,13 +37,13 @@ def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
     found = datasets_with(kind)
     if dataset is not None:
         if dataset not in found:
-            known = (ARTIFACTS / dataset).is_dir()
+            known = DatasetPaths(dataset).folder.is_dir()
             raise InputError(f"{DatasetPaths(dataset).table(kind)}: no such artifact; "
                              + (f"make it with `keycontrast stage {_MADE_BY.get(kind, kind)}@{dataset}`." if known
                                 else nearest(dataset, found)))
         return DatasetPaths(dataset)
     if not found:
-        raise InputError(f"no data set has a {kind}.parquet in {ARTIFACTS}/; make it with `keycontrast run`. Commands "
+        raise InputError(f"no data set has a {kind}.parquet in {DATA}/; make it with `keycontrast run`. Commands "
                          f"work in the project's folder.")
     found = in_force(found)
     if len(found) > 1:

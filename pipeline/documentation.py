@@ -17,7 +17,6 @@ import yaml
 from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
 from pipeline.stage_picture import stage_picture
-from stages.common.methods import METHODS
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
 from stages.common.tables import atomic_file
 from stages.ingest.layouts.layout import Layout
@@ -60,15 +59,10 @@ def stage_table(dvc: dict[str, Any]) -> str:
 
 def _instance(entry: dict[str, Any]) -> str:
     group, _, name = str(entry.get("foreach", "")).strip("${}").partition(".")
-    if group == "ranked_datasets":
-        return "data set of pairs" if METHODS[name].needs_pairs else "data set"
-    return {"datasets": "data set", "own_encoders": "data set of pairs",
-            "text_datasets": "data set of plain texts",
-            "paired_datasets": "data set of pairs", "compared_datasets": "data set of pairs",
-            "tagged_datasets": "data set of pairs", "contrasted_datasets": "data set of pairs",
-            "paraphrase_datasets": "data set of pairs", "keyword_datasets": "data set",
-            "classified_datasets": "data set of labelled texts", "consulted_models": "model", "models": "model",
-            "runs": "run", "probes": "probe"}.get(group, "project")
+    if name == "datasets":
+        return f"data set of {group}.datasets"
+    return {"datasets": "data set", "confusing_pairs": "model", "models": "model", "runs": "run",
+            "probes": "probe"}.get(group, "project")
 
 
 def _outputs(body: dict[str, Any]) -> list[str]:

@@ -27,8 +27,8 @@ from stages.common.settings import read_params
 from stages.common.tables import check_columns, read_table, row_count
 from stages.keywords.choice import choose_keywords
 from stages.keywords.explanation import Explanation, explain
+from stages.keywords.params import TextRank
 from stages.params import Params, load_params, parse_params
-from stages.params.data import TextRank
 from stages.params.problems import problem_lines
 from stages.ranking.frequency import training_frequency
 from stages.ranking.selection import InverseFrequency
@@ -91,14 +91,14 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     # Outside a project a text is read with the defaults; what a file there says, though it be wrong, is never left out.
     inside = PARAMS.exists()
     params = load_params() if inside else parse_params({"recipe": "defaults", "datasets": {}}, "defaults")
-    if dataset in params.datasets and dataset not in params.keyword_datasets:
-        raise InputError(f"--dataset {dataset}: its params say keywords: false, so its texts have none to explain. Let "
-                         f"datasets.{dataset}.keywords be true, or leave out --dataset.")
+    if dataset in params.datasets and dataset not in params.keywords.datasets:
+        raise InputError(f"--dataset {dataset}: keywords.datasets does not name it, so its texts have none to explain. "
+                         f"Name it there, or leave out --dataset.")
     is_id = not as_text and re.fullmatch(r"[0-9]{1,18}", argument) is not None
     subject = stored_text(int(argument), dataset) if is_id else new_text(argument, dataset, params)
     if not inside:
         subject.origin.append(f"No {PARAMS} here: the pipeline and the settings are the defaults.")
-    named_by = keyword_method(subject, params)
+    named_by = METHODS[params.keywords.method]
     by, settings = ranking_settings(params, method, named_by)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
     found = explain(subject.tokens, by.ranking(settings, subject.language), settings.phrases, method=by.name, idf=idf,
@@ -113,12 +113,6 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     elif method is None and idf is not None and named_by.needs_pairs:
         _print_scored(subject, named_by, idf, console)
     _draw(subject, found, svg, console)
-
-
-def keyword_method(subject: Subject, params: Params) -> KeywordMethod:
-    """Return the method that names keywords in the data set of ``subject``."""
-    named = params.keyword_datasets.get(subject.dataset.name) if subject.dataset is not None else None
-    return METHODS[params.keywords.method if named is None else named.method]
 
 
 def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod) -> tuple[KeywordMethod, Any]:

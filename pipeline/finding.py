@@ -45,7 +45,7 @@ class StageFinding:
         from pipeline.explain import training_idf
         from stages.keywords.choice import choose_keywords
 
-        params, method, paths = self.params, self.params.keyword_datasets[dataset].method, DatasetPaths(dataset)
+        params, method, paths = self.params, self.params.keywords.method, DatasetPaths(dataset)
         annotated, idf = self.annotated(dataset), training_idf(paths)
         try:
             rank = ranking_of(params, paths, idf, device)
@@ -129,7 +129,7 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
     """
     from stages.common.methods import METHODS
 
-    method = METHODS[params.keyword_datasets[paths.name].method]
+    method = METHODS[params.keywords.method]
     if not method.ranks_phrases:
         return _SCORED_BY[method.name](params, paths, device)
     rank = method.ranker(getattr(params, method.name), params.datasets[paths.name].language, idf)

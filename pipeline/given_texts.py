@@ -120,7 +120,7 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str]:
 
 
 def _of_table(file: Path, form: str, column: str, encoding: str) -> Iterator[str]:
-    declared = Layout("text", "a text", "texts", {COLUMN: Column("a text", COLUMN)})
+    declared = Layout("texts", "a text", {COLUMN: Column("a text", COLUMN)})
     layout = BoundLayout(declared, {COLUMN: column}, "standard", named_by=lambda role: "--column")
     for row in _rows(file, form, encoding, RowMaker(file.name, layout, None)):
         yield _text(file, row, column)

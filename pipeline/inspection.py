@@ -134,7 +134,9 @@ def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
 
 
 def _texts_file(path: Path) -> Path:
-    return path.with_name("texts.parquet")
+    """Return the texts of the data set, in whose folder, or in one of its folders, a table lies."""
+    return next((found for folder in list(path.parents)[:2] if (found := folder / "items" / "texts.parquet").exists()),
+                path.with_name("texts.parquet"))
 
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:

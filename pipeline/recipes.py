@@ -1,6 +1,7 @@
 """Recipes: named, validated sets of params, and what changes in the project when one is chosen.
 
-``params.yaml`` is the single truth that DVC sees, so a recipe is written out in full, defaults included.
+``params.yaml`` is the single truth that DVC sees: the recipe as it stands, what was chosen for this machine, and what
+DVC reads by name.
 Artifacts of the params that are left stay in DVC's cache; when the same params come back, the next run takes them from
 there without computing them again.
 """
@@ -10,17 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import reduce
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ruamel.yaml import YAML
 
 from pipeline.running.dag import open_repo
 from pipeline.running.lockfile import LOCK
 from stages.common.paths import (
-    ARTIFACTS,
     COMPARISON,
     CONFUSED,
+    DATA,
     MODELS,
     PARAMS,
     PREDICTED,
@@ -29,20 +31,19 @@ from stages.common.paths import (
     REPORT,
     RUNS,
     DatasetPaths,
+    old_layout,
 )
 from stages.common.settings import laid_over
 from stages.common.tables import atomic_file
 from stages.common.yaml_files import parse_yaml, read_yaml
-from stages.params import Params, parse_params
+from stages.params import Params, parse_params, with_what_dvc_reads
 from stages.run.errors import InputError, nearest
 from stages.tracks.common.finished import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
 
 _DATA = "{data}"
 _HEADER = """\
-# Written by `keycontrast use {recipe}` with every value spelt out, because DVC compares these values one
-# by one. Edit freely: `keycontrast run` and `dvc repro` check it first. The reasons for the values stand
-# in recipes/{recipe}.yaml.
+# Written by `keycontrast use {recipe}`. Edit freely: `keycontrast run` and `dvc repro` check it first.
 """
 _LITERAL = "--set graph.preset=paper --set train_hcl.preset=paper --model hcl"
 _FOUR_EPOCHS = ("--set train_clld.training.epochs=4 --set train_clld.training.patience=null --set "
@@ -58,7 +59,8 @@ _FORMER = {
     "cpu-clld-textcnn-sentences": f"cpu-clld-textcnn --set dataset=DATASET {_FOUR_EPOCHS}",
     "cpu-clld-textcnn-documents": f"cpu-clld-textcnn --set dataset=DATASET {_FOUR_EPOCHS}",
     "cpu-clld-minilm-seeds": "cpu-clld-minilm --set dataset=trec6",
-    "cpu-hcl-qqp-attribution": "cpu-hcl-qqp --set keywords.by_dataset.qqp=attribution --model hcl --model no-graph "
+    "cpu-hcl-qqp-attribution": "cpu-hcl-qqp --set keywords.method=attribution "
+                               "--set 'attribution.datasets=[qqp, qqp-pairs, qqp-20k]' --model hcl --model no-graph "
                                "--model no-keyword",
     "cpu-pgkpr-budget": "cpu-pgkpr-choices --set train_pgkpr.training.epochs=9 --set 'every_model.seeds=[13, 14]' "
                         "--model pgkpr --model transformer --model lbow",
@@ -147,7 +149,7 @@ def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:
             raise InputError(f"{place}: dataset: by_dataset holds no {said['dataset'][:100]!r}; "
                              f"{nearest(said['dataset'], by_dataset)}")
         found = _mapping(by_dataset, said["dataset"], f"{place}: by_dataset")
-        content = reduce(_changed, changes, laid_over(content, found))
+        content = reduce(_changed, changes, laid_over(_for_dataset(content, said["dataset"]), found))
         del content["by_dataset"], content["dataset"]
     if "every_model" in content:
         said.update(_mapping(content, "every_model", place))
@@ -158,6 +160,15 @@ def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:
     return {**content, "models": {
         track: {name: laid_over(said, _mapping(models[track], name, f"{place}: models.{track}"))
                 for name in _mapping(models, track, f"{place}: models")} for track in models}}
+
+
+def _for_dataset(content: Any, dataset: str) -> Any:
+    """Return ``content`` with the name of the data set in place of ``{dataset}``, in lists of data sets, say."""
+    if isinstance(content, Mapping):
+        return {name: _for_dataset(value, dataset) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_for_dataset(value, dataset) for value in content]
+    return dataset if content == "{dataset}" else content
 
 
 def _mapping(content: Mapping[str, Any], name: str, place: str) -> Mapping[str, Any]:
@@ -190,7 +201,9 @@ def _part(content: dict[str, Any], models: Sequence[str], place: str) -> dict[st
         return {track: {name: row for name, row in (rows or {}).items() if name in names}
                 for track, rows in (content.get(group) or {}).items()}
 
-    return {**content, "models": kept("models", chosen), "runs": kept("runs", runs), "probes": kept("probes", probes)}
+    pairs = content.get("confusing_pairs") or {}
+    return {**content, "models": kept("models", chosen), "runs": kept("runs", runs), "probes": kept("probes", probes),
+            "confusing_pairs": {**pairs, "models": [name for name in pairs.get("models", ()) if name in chosen]}}
 
 
 def plan(name: str, data: str | None = None, root: Path = Path(), changes: Sequence[str] = (),
@@ -201,19 +214,51 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
         models: those of its models to take, with what they start from; all if there are none.
     """
     content, place = _read(name, data, root / RECIPES, changes, called)
-    params = parse_params(_part(content, models, place) if models else content, place)
-    text = params_text(params, name)
+    content = _part(content, models, place) if models else content
+    params, content = parse_params(content, place), with_what_dvc_reads(content)[0]
+    text = params_text(content, Path(place).read_text(encoding="utf-8"))
     present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
     lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
                          lineterm="", n=1)
     return Change(params, text, "\n".join(lines))
 
 
-def params_text(params: Params, name: str | None = None) -> str:
-    """Return ``params.yaml`` for ``params`` of recipe ``name``: a header and every value, defaults included."""
-    body = yaml.safe_dump(params.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110,
-                          default_flow_style=False)
-    return _HEADER.format(recipe=name or params.recipe) + body
+def params_text(content: Mapping[str, Any], recipe: str = "") -> str:
+    """Return ``params.yaml`` for ``content``: the text of a recipe, with what is other or more than there.
+
+    Args:
+        content: of the file that is to be.
+        recipe: text of the recipe that it began as.
+    """
+    yaml = YAML()
+    yaml.width, yaml.allow_unicode = 110, True
+    yaml.representer.add_representer(float, _float)
+    yaml.representer.add_representer(type(None), lambda by, _: by.represent_scalar("tag:yaml.org,2002:null", "null"))
+    # Under an anchor a place stands for several, so that none could be changed alone.
+    document = None if "&" in recipe else yaml.load(recipe)
+    stream = StringIO()
+    yaml.dump(content if document is None else _synchronised(document, content), stream)
+    header = _HEADER.format(recipe=content["recipe"]) if document is None or document.ca.comment is None else ""
+    return header + stream.getvalue()
+
+
+def _float(by: Any, value: float) -> Any:
+    # As YAML 1.1 reads it, too, for which 1e-05 is a text.
+    text = repr(value)
+    return by.represent_scalar("tag:yaml.org,2002:float", text if "." in text else text.replace("e", ".0e"))
+
+
+def _synchronised(document: Any, content: Mapping[str, Any]) -> Any:
+    """Return ``document``, comments and all, with the values of ``content``."""
+    for name in [name for name in document if name not in content]:
+        del document[name]
+    for name, value in content.items():
+        present = document.get(name)
+        if isinstance(present, Mapping) and isinstance(value, Mapping):
+            _synchronised(present, value)
+        elif name not in document or present != value:
+            document[name] = value
+    return document
 
 
 def apply(change: Change, root: Path = Path()) -> list[str]:
@@ -234,8 +279,9 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
         (track.trained_by, track.models(change.params)), (track.computed_by, track.runs(change.params)),
         (track.evaluated_by, track.runs(change.params)))
         for key in keys for seed in seeds_of_stage(change.params, stage, key)})
+    old = old_layout(root)
     return [*(f"removed {folder} (DVC's cache keeps it)" for folder in removable),
-            *(f"kept {folder}: {why}" for folder, why in kept.items())]
+            *(f"kept {folder}: {why}" for folder, why in kept.items()), *([old] if old else [])]
 
 
 def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[str, Any]:
@@ -266,7 +312,7 @@ def _staying_folders(params: Params, root: Path) -> set[Path]:
     if _present_recipe(root) == params.recipe:
         runs = all_runs(params)
         owned = {MODELS: all_models(params), RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
-                 CONFUSED: params.consulted_models}
+                 CONFUSED: params.confusing_pairs.models}
         staying |= {REPORT, COMPARISON, *(group / name for group, names in owned.items() for name in names)}
     return staying
 
@@ -281,10 +327,9 @@ def _present_recipe(root: Path) -> str | None:
 
 def _present_folders(root: Path) -> list[Path]:
     """Folders of data sets, models, runs and the report that lie in ``artifacts/``, whatever the params say."""
-    groups = [MODELS, RUNS, PREDICTED, PROBES, CONFUSED]
-    found = [path for group in groups for path in sorted((root / group).glob("*"))]
-    found += [path for path in sorted((root / ARTIFACTS).glob("*"))
-              if path.relative_to(root) not in groups]
+    found = [path for group in (DATA, MODELS, RUNS, PREDICTED, PROBES, CONFUSED)
+             for path in sorted((root / group).glob("*"))]
+    found += [root / REPORT, root / COMPARISON]
     return [path.relative_to(root) for path in found if path.is_dir()]
 
 

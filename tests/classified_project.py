@@ -11,7 +11,6 @@ import yaml
 from transformers import BertModel
 
 from stages.ingest import ingest
-from stages.params import parse_params
 from stages.tracks.clld import confusing_pairs, linear_floor
 from stages.tracks.clld import evaluate as evaluate_clld
 from stages.tracks.clld import train as train_clld
@@ -21,7 +20,7 @@ CLASSES = ["animal", "place", "person"]
 _WORDS = {"animal": ["dog", "cat", "run", "eat"], "place": ["where", "school", "way", "find"],
           "person": ["who", "you", "tell", "me"]}
 _SHARED = ["what", "is", "the", "a", "how", "can", "about"]
-MODELS = {"ct": {}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "ct"},
+MODELS = {"ct": {}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "artifacts/confusing_pairs/ct"},
           "words": {"encoder": "textcnn", "contrast": "adaptive", "overrides": {"training": {"learning_rate": 0.03}}}}
 
 
@@ -37,24 +36,24 @@ def texts(count=60, seed=0):
     return pd.DataFrame({"text": rows, "label": labels})
 
 
-def params(models=None, runs=None, **changes):
+def params(models=None, **changes):
     models = MODELS if models is None else models
     training = {"epochs": 6, "batch_size": 12, "micro_batch": 12, "learning_rate": 0.005, "schedule": "constant"}
     return {"recipe": "classified", "seed": 3, "runtime": {"device": "cpu", "checkpoint_minutes": 0},
-            "encoder": {"source": "path:encoder"},
-            "datasets": {DATASET: {"source": "texts.csv", "layout": "labelled", "columns": {"label": "label"},
-                                   "keywords": False}},
+            "encoder": {"source": "path", "path": "encoder"},
+            "datasets": {DATASET: {"source": "texts.csv", "layout": "labelled", "columns": {"label": "label"}}},
+            "linear_floor": {"datasets": [DATASET]},
+            "confusing_pairs": {"models": [name for name in models if any(
+                model.get("pairs_of", "").endswith(f"/{name}") for model in models.values())]},
             "ingest": {"validation": 0.2, "test": 0.2},
             "train_clld": {"max_length": 16, "distance": {"evaluations": 3, "per_update": 1}, "training": training,
                            "textcnn": {"embedding": 8, "filters": 4, "min_count": 1}},
             "evaluation": {"resamples": 20},
-            "models": {"clld": {name: {"dataset": DATASET, **model} for name, model in models.items()}},
-            "runs": {"clld": {name: {"model": name} for name in models} if runs is None else runs}, **changes}
+            "models": {"clld": {name: {"dataset": DATASET, **model} for name, model in models.items()}}, **changes}
 
 
 def write_params(folder, **changes):
-    filled = parse_params(params(**changes), "params").model_dump(mode="json")
-    (Path(folder) / "params.yaml").write_text(yaml.safe_dump(filled))
+    (Path(folder) / "params.yaml").write_text(yaml.safe_dump(params(**changes)))
 
 
 def write_project(folder, **changes):

@@ -27,7 +27,7 @@ BINS = 5
 CLASSIFIERS = {
     "ct/13": ({"encoder": "textcnn", "seeds": [13, 99]}, 0.6), "ct/99": ({}, 0.65),
     "cl/13": ({"encoder": "textcnn", "contrast": "uniform", "seeds": [13, 99]}, 0.7), "cl/99": ({}, 0.75),
-    "clsled": ({"encoder": "textcnn", "contrast": "static_tau_pairs", "pairs_of": "ct"}, 0.75),
+    "clsled": ({"encoder": "textcnn", "contrast": "static_tau_pairs", "pairs_of": "artifacts/confusing_pairs/ct"}, 0.75),
     "clald": ({"encoder": "textcnn", "contrast": "adaptive"}, 0.8),
     "mini": ({"encoder": "bundled"}, 0.85), "mini-cl": ({"encoder": "bundled", "contrast": "uniform"}, 0.9),
     "simcse": ({"encoder": "bundled", "contrast": "simcse", "overrides": {"contrast": {"temperature": 0.1}}}, 0.8)}
@@ -245,8 +245,9 @@ def write_classifiers(**changes):
     write_class_comparison()
     content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
         "recipe": "tiny-clld", "seed": 13, "datasets": {}, "models": {}, "runs": {}}
-    content["datasets"]["20ng"] = {"source": "data/20ng.jsonl", "layout": "labelled", "keywords": False,
+    content["datasets"]["20ng"] = {"source": "data/20ng.jsonl", "layout": "labelled",
                                    "columns": {"label": "label"}}
     content["models"]["clld"] = {name: {"dataset": "20ng", **block} for name, block in ROWS.items()}
-    content["runs"]["clld"] = {name: {"model": name} for name in ROWS}
+    content["linear_floor"] = {"datasets": ["20ng"]}
+    content["confusing_pairs"] = {"models": ["ct"]}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}, sort_keys=False))

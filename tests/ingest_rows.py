@@ -12,8 +12,8 @@ from stages.common.tables import as_table
 from stages.ingest import ingest
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.params.data import Dataset, Ingest
 
 LABELLED = {"source": "q1", "target": "q2", "label": "dup"}
 SHARES = {"validation": 0.2, "test": 0.2}

@@ -196,6 +196,7 @@ def write_params(**changes):
                                                      "overrides": {"graph": {"iterations": 0}}}}
     runs = {"full": {"model": "full"}, "plain": {"model": "plain", "decode": {"num_beams": 1}}}
     content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
+               **{name: {"datasets": ["tiny"]} for name in ("keywords", "graph", "node_vectors")},
                "models": {"hcl": models}, "runs": {"hcl": runs}, "probes": {"hcl": {"full": {"model": "full"}}},
                "report": {"examples": 12, "remark_on_alarms": REMARK}}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))

@@ -46,22 +46,22 @@ stages:
   ingest:
     foreach: ${datasets}
     do:
-      cmd: python work.py artifacts/${key}/ingest@${key} ${item.source}
+      cmd: python work.py artifacts/data/${key}/ingest@${key} ${item.source}
       desc: read
       deps: ["${item.source}", work.py]
-      outs: ["artifacts/${key}/ingest@${key}"]
+      outs: ["artifacts/data/${key}/ingest@${key}"]
   side:
     foreach: ${datasets}
     do:
-      cmd: python work.py artifacts/${key}/side@${key} artifacts/${key}/ingest@${key}
-      deps: ["artifacts/${key}/ingest@${key}"]
-      outs: ["artifacts/${key}/side@${key}"]
+      cmd: python work.py artifacts/data/${key}/side@${key} artifacts/data/${key}/ingest@${key}
+      deps: ["artifacts/data/${key}/ingest@${key}"]
+      outs: ["artifacts/data/${key}/side@${key}"]
   train_x:
     foreach: ${models.hcl}
     do:
-      cmd: python work.py artifacts/models/${key}/train_x@${key} artifacts/${item.dataset}/ingest@${item.dataset}
+      cmd: python work.py artifacts/models/${key}/train_x@${key} artifacts/data/${item.dataset}/ingest@${item.dataset}
       meta: {gpu: true, retries: 2}
-      deps: ["artifacts/${item.dataset}/ingest@${item.dataset}"]
+      deps: ["artifacts/data/${item.dataset}/ingest@${item.dataset}"]
       params: ["models.hcl.${key}"]
       outs: ["artifacts/models/${key}/train_x@${key}"]
   evaluate_x:
@@ -81,12 +81,18 @@ RECIPES = {
     "one": """# The first recipe.
 recipe: one
 datasets: {d: {source: raw}}
+keywords: &d {datasets: [d]}
+graph: *d
+node_vectors: *d
 models: {hcl: {m1: {dataset: d}, m2: {dataset: d, seeds: [2]}}}
 runs: {hcl: {m1: {model: m1}, m2: {model: m2}}}
 """,
     "two": """# The second recipe.
 recipe: two
 datasets: {d: {source: raw}}
+keywords: &d {datasets: [d]}
+graph: *d
+node_vectors: *d
 models: {hcl: {m1: {dataset: d, seeds: [5]}}}
 runs: {hcl: {m1: {model: m1}}}
 """,

@@ -16,8 +16,8 @@ import spacy
 
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
+from stages.annotate.params import Annotate
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
-from stages.params.data import Annotate
 from stages.run.errors import InputError
 from stages.text import annotation
 from stages.text.annotators import load_annotator

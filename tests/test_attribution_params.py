@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
+from stages.attribution.params import Attribution
 from stages.attribution.saliency.scorers import BUGS, settings
 from stages.params import parse_params
-from stages.params.data import Attribution
 from stages.run.errors import InputError
 
 RELEASED = {"attr_target": "argmax_logit", "argmax_of": "first_row", "embedding": "block_output",

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import small_artifacts
 import tiny_bert
 import torch
 import yaml
@@ -17,13 +16,13 @@ from transformers import AutoModel, AutoTokenizer
 from models.keywords.attribution import from_characters, siamese_saliency, word_saliency
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
+from stages.attribution.params import Attribution
 from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
 from stages.attribution.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
 from stages.common.mapped import MappedTable
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.params.data import Attribution
 from stages.run.errors import InputError
 
 TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
@@ -205,9 +204,9 @@ def project(tmp_path, monkeypatch, tokenizer):
 
 
 def write_params(folder, workers=1, source="bundled", **changes):
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "data.jsonl", "side_by_side": True}},
-              "runtime": {"workers": workers}, "encoder": {"source": source}, "attribution": {**SMALL, **changes},
-              "ranked_datasets": small_artifacts.RANKED}
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "data.jsonl"}}, "keywords": {"datasets": ["tiny"]},
+              "runtime": {"workers": workers}, "encoder": {"source": source}, 
+              "attribution": {"datasets": ["tiny"], **SMALL, **changes}}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
 

@@ -10,9 +10,9 @@ from pipeline.recipes import read_recipe
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.params import parse_params
-from stages.params.data import CharacterEncoder
 from stages.psi import character_encoder
 from stages.psi.character_encoder import run, vocabulary
+from stages.psi.params import CharacterEncoder
 from stages.run.errors import InputError
 
 TEXTS = ["今天天气很好 [SEP] 天气好", "明天天气不好", "iphone 很好用 [SEP] iphone", "我的 iPhone 不好用", "今天不好"]

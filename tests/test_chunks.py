@@ -9,7 +9,7 @@ from ranking_tables import by_chance, row, table, tagged
 from pipeline.keyphrases import checked, ranked_texts
 from pipeline.phrase_choice import Choice
 from stages.keywords import textrank
-from stages.params.data import TextRank
+from stages.keywords.params import TextRank
 from stages.ranking import Settings, rank, ranker
 from stages.ranking.chunks import with_chunks
 from stages.ranking.selection import InverseFrequency

@@ -21,10 +21,10 @@ import pytest
 from distributed import Client, Future, LocalCluster
 
 from stages.annotate import annotate
+from stages.annotate.params import Annotate
 from stages.common.chunk_store import ChunkStore
 from stages.common.settings import read_params
 from stages.params import Params
-from stages.params.data import Annotate
 from stages.run import cluster_map
 from stages.run.cluster_map import Cluster, code_fingerprint, maker_name, work
 from stages.run.errors import InputError

@@ -18,7 +18,7 @@ from stages.graph import clusters, joins
 from stages.graph.containing import Containment
 from stages.graph.graph import run as run_graph
 from stages.graph.joins import JoinLimits
-from stages.params.data import Graph
+from stages.graph.params import Graph
 from stages.run.errors import InputError
 
 # Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.

@@ -17,9 +17,9 @@ from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
 from stages.metrics.registered import METRICS, standing_alone
-from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun
+from stages.results.params import Compare
 from stages.results.tracks import TRACKS
 
 ITEMS = 24

@@ -25,9 +25,9 @@ from stages.common.paths import COMPARISON, RunPaths
 from stages.common.seeds import derived_seed
 from stages.common.tables import as_table, read_frame, write_table
 from stages.metrics import mean_statistic, paired_bootstrap
-from stages.params.evaluation import Compare
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
+from stages.results.params import Compare
 from stages.results.tracks.clld import CLLD
 
 SETTINGS = Compare(resamples=200)

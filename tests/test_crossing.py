@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.predict import predict
-from stages.common.entries import module_of
 from stages.common.example_texts import all_text_ids, read_examples
 from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.settings import module_of
 from stages.common.tables import read_metadata
 from stages.params import load_params
 from stages.run.errors import InputError
@@ -28,15 +28,15 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("crossing") / "project"
     tiny_project.make(folder)
     params = tiny_project.params()
-    dataset = {**params["datasets"]["tiny"], "side_by_side": False}
+    none = {"datasets": []}
     tiny_project.write_params(
-        folder, datasets={"tiny": dataset}, models={"hcl": {"hcl": {"dataset": "tiny"}}},
-        runs={"hcl": {"hcl": {"model": "hcl"}}}, keywords={"by_dataset": {"tiny": "attribution"}},
+        folder, datasets={"tiny": params["datasets"]["tiny"]}, linear_floor=none, side_by_side=none, psi=none,
+        s_tagger=none, paraphrase_items={}, confusing_pairs={}, models={"hcl": {"hcl": {"dataset": "tiny"}}},
+        runs={"hcl": {"hcl": {"model": "hcl"}}}, keywords={"datasets": ["tiny"], "method": "attribution"},
         train_hcl={**params["train_hcl"], "training": {"epochs": 1, "batch_size": 16, "micro_batch": 16}})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for stage in ("ingest", "annotate", "pair_classifier", "attribution", "keywords", "clusters", "graph",
-                      "node_vectors"):
+        for stage in ("ingest", "annotate", "pair_classifier", "attribution", "keywords", "graph", "node_vectors"):
             assert import_module(module_of(stage)).main(["tiny"]) == 0, stage
         assert import_module(module_of("train_hcl")).main(["hcl"]) == 0
     return folder

@@ -9,8 +9,7 @@ from tiny_project import save_encoder
 from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
 from stages.keywords import embedrank
 from stages.keywords.explanation import explain
-from stages.params import parse_params
-from stages.params.data import EmbedRank
+from stages.keywords.params import EmbedRank
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.chunks import with_chunks
 from stages.ranking.methods import keyness
@@ -68,8 +67,3 @@ def test_wrong_settings_are_named(tmp_path):
 def test_it_is_made_where_it_names_keywords_and_nowhere_else():
     assert "embedrank" in NAMING and "embedrank" in FOR_ANY_TEXT and "embedrank" in ON_DEMAND
     assert METHODS["embedrank"].ranks_phrases and "embedrank" not in COMPARED
-    content = {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "side_by_side": True}}}
-    assert parse_params(content, "r").ranked_datasets["embedrank"] == {}
-    chosen = parse_params({**content, "keywords": {"method": "embedrank"}}, "r")
-    assert list(chosen.ranked_datasets["embedrank"]) == ["mine"]
-    assert chosen.ranked_datasets["embedrank"]["mine"].texts == "all"

@@ -16,7 +16,6 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.params.clld import LinearFloor
 from stages.run.errors import InputError
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
@@ -24,6 +23,7 @@ from stages.tracks.clld.evaluate import System, evaluated_items, floor_systems, 
 from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities
 from stages.tracks.clld.lookup import TrainedOn
+from stages.tracks.clld.params import LinearFloor
 from stages.tracks.clld.sureness import brier, calibration_table, nll
 from stages.tracks.common.evaluation.systems import Resampling
 
@@ -229,15 +229,15 @@ def test_probabilities_of_a_text_hardly_depend_on_its_company(project):
 
 def test_a_run_may_be_of_the_validation_split(project):
     params = (project / "params.yaml").read_text()
-    tiny_classes.write_params(project, {"ct": {}}, runs={"clld": {"early": {"model": "ct", "split": "validation"}}})
-    assert main(["early"]) == 0
-    found = json.loads(RunPaths("early", 13).metrics.read_text())
+    tiny_classes.write_params(project, {"ct": {}}, evaluate_clld={"split": "validation"})
+    assert main(["ct"]) == 0
+    found = json.loads(RunPaths("ct", 13).metrics.read_text())
     trained = json.loads(ModelPaths("ct", 13).metrics.read_text())
     assert found["settings"]["split"] == "validation"
     assert found["run"]["accuracy"] == pytest.approx(trained["validation"]["accuracy"], abs=1e-6)
     assert found["run"]["macro_f1"] == pytest.approx(trained["validation"]["macro_f1"], abs=1e-6)
     own, kept = (read_frame(path, SCHEMAS[kind])["texts"].tolist() for path, kind in (
-        (RunPaths("early", 13).table("confusion"), "confusion"),
+        (RunPaths("ct", 13).table("confusion"), "confusion"),
         (ModelPaths("ct", 13).table("validation_confusion"), "validation_confusion")))
     assert own == kept
     (project / "params.yaml").write_text(params)
@@ -249,7 +249,7 @@ def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypa
     assert main(["ct"]) == 1
     assert "no trained CLLD model (trained_on.json is missing)" in capsys.readouterr().err
     assert train_clld.main(["ct"]) == 0 and main(["ct"]) == 1
-    assert "artifacts/tiny/linear_floor.parquet: no such artifact" in capsys.readouterr().err
+    assert "artifacts/data/tiny/linear_floor.parquet: no such artifact" in capsys.readouterr().err
     items = tiny_classes.items()
     write_table(DatasetPaths("tiny").table("linear_floor"), SCHEMAS["linear_floor"],
                 linear_floor.run(items[items["split"] != "test"], FLOOR).predictions,

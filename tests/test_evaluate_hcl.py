@@ -253,7 +253,7 @@ def project(tmp_path, monkeypatch):
 def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
         "evaluation": {"bertscore": {"encoder": "path:encoder"}, "resamples": 50, **settings},
-        "recipe": "tiny", "encoder": {"source": "path:encoder"},
+        "recipe": "tiny", "encoder": {"source": "path", "path": "encoder"},
         "datasets": {"tiny": {"source": "data/tiny.tsv"}},
         "models": {"hcl": {"model-a": {"dataset": "tiny"}}}, "runs": {"hcl": {"run-a": {"model": "model-a"}}}}))
 

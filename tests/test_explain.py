@@ -45,11 +45,8 @@ def write(paths, kind, rows):
 
 
 def write_params(**changes):
-    from stages.params import parse_params
-
-    content = {"recipe": "sample", "datasets": {"small": {"source": "raw"}}, "textrank": {"method": "mihalcea"}}
-    filled = parse_params(content | changes, "params").model_dump(mode="json")
-    Path("params.yaml").write_text(yaml.safe_dump(filled), encoding="utf-8")
+    content = {"recipe": "sample", "datasets": {"small": {"source": "raw"}}, "keywords": {"datasets": ["small"]}, "textrank": {"method": "mihalcea"}}
+    Path("params.yaml").write_text(yaml.safe_dump(content | changes), encoding="utf-8")
 
 
 @pytest.fixture
@@ -196,6 +193,6 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monke
 def test_texts_that_are_to_have_no_keywords_are_not_looked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "r", "datasets": {
-        "questions": {"source": "x", "layout": "trec", "keywords": False}}}))
+        "questions": {"source": "x", "layout": "trec"}}}))
     with pytest.raises(InputError, match="--dataset questions: its params say keywords: false"):
         asked("0", "--dataset", "questions")

@@ -20,7 +20,6 @@ from stages.common.precision import computed_in
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params import Params
-from stages.params.hcl import GenerateHcl
 from stages.run.errors import InputError
 from stages.tracks.hcl.architectures.hcl import _model
 from stages.tracks.hcl.decoding import Paraphraser
@@ -28,6 +27,7 @@ from stages.tracks.hcl.generate import main, run
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.keywords import unseen_remark, with_keywords
 from stages.tracks.hcl.lookup import notes_of
+from stages.tracks.hcl.params import GenerateHcl
 
 
 def save_model(folder, encoder, **groups):

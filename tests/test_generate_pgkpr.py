@@ -9,11 +9,11 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.params.pgkpr import GeneratePgkpr
 from stages.run.errors import InputError
 from stages.tracks.pgkpr.generate import main, run
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
 from stages.tracks.pgkpr.keywords import fixed_mask
+from stages.tracks.pgkpr.params import GeneratePgkpr
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 PAIRS = tiny_rewriters.items()

@@ -8,14 +8,13 @@ from tiny_classes import CLASSES
 from models.clld import ClldModel, given_distance
 from stages.common.paths import ModelPaths
 from stages.params import parse_params
-from stages.params.clld import DISTANCES
 from stages.run.errors import InputError
 from stages.tracks.clld.given_distances import given_distances
 from stages.tracks.clld.train import main
 
 ROWS = {"place": [7.5, 8, 1], "number": [1, 2, 3], "person": [4, 1, 6]}
 WANTED = [[1, 2, 3], [4, 1, 6], [7.5, 8, 1]]
-GIVEN = {"contrast": "given", "overrides": {"distance": {"source": "path:far.csv"}}}
+GIVEN = {"contrast": "given", "distances": "far.csv"}
 
 
 def table():
@@ -63,20 +62,21 @@ def test_a_model_is_trained_with_them_and_keeps_them(tmp_path, monkeypatch, caps
     monkeypatch.chdir(tmp_path)
     tiny_classes.write_project(tmp_path, {"far": GIVEN})
     assert main(["far"]) == 1
-    assert "models.clld.far: distance.source: far.csv: no such file" in capsys.readouterr().err
+    assert "models.clld.far: distances: far.csv: no such file" in capsys.readouterr().err
     table().to_csv("far.csv", index=False)
     assert main(["far"]) == 0
     model = ClldModel.from_pretrained(ModelPaths("far", 13).weights)
     assert model.ldm.tolist() == WANTED and model.config.distance["kind"] == "given"
 
 
-def test_the_file_is_watched_by_those_that_read_it_and_missed_by_those_that_lack_it():
+def test_a_model_says_its_file_and_no_other_does():
     def params(**model):
-        return parse_params({"recipe": "r", "datasets": {"q": {
+        return parse_params({"recipe": "r", "linear_floor": {"datasets": ["q"]}, "datasets": {"q": {
             "source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}},
             "models": {"clld": {"m": {"dataset": "q", **model}}}}, "params")
 
-    assert params(**GIVEN).models.clld["m"].distances_from == "far.csv"
-    assert params(**{**GIVEN, "contrast": "uniform"}).models.clld["m"].distances_from == DISTANCES.nothing
-    with pytest.raises(InputError, match="models.clld.m: contrast given needs distance.source, the file"):
+    assert params(**GIVEN).models.clld["m"].distances == "far.csv"
+    with pytest.raises(InputError, match="models.clld.m.distances: contrast uniform reads none; write data/start/none"):
+        params(**{**GIVEN, "contrast": "uniform"})
+    with pytest.raises(InputError, match="models.clld.m: contrast given needs distances, the file"):
         params(contrast="given")

@@ -13,7 +13,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graph import graph, graph_tables
-from stages.params.data import Graph
+from stages.graph.params import Graph
 from stages.tracks.hcl.items import keyword_triples
 
 

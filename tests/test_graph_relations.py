@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import named, oracle, random_triples
 
+from stages.common.edges import Edges, strongest
 from stages.graph import relations
-from stages.graph.edges import Edges, strongest
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.relations import BLOCK, Dropped, relate
 from stages.run.errors import InputError

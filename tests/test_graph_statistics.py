@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from source_imports import ROOT
 
-from stages.graph.edges import Edges
+from stages.common.edges import Edges
 from stages.graph.partitions import communities, components
 from stages.graph.statistics import centrality
 
@@ -138,7 +138,7 @@ def test_communities_do_not_depend_on_the_hash_seed():
     program = """
 import json, sys
 import numpy as np
-from stages.graph.edges import Edges
+from stages.common.edges import Edges
 from stages.graph.partitions import communities
 edges = Edges.of(*(np.array(column) for column in json.load(sys.stdin)))
 print(json.dumps(communities(300, edges, 1.0).number.tolist()))

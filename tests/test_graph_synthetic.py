@@ -6,7 +6,7 @@ import pytest
 from benchmarks import graph
 from benchmarks.graph import ROLES, columns_first, networkx_loops, zipf_triples
 from benchmarks.harness import Context, Disagreement
-from stages.params.data import Graph
+from stages.graph.params import Graph
 
 
 def run_here(function, *arguments):

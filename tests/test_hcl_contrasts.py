@@ -12,10 +12,10 @@ from models.hcl import HclConfig
 from models.hcl.contrasts import CONTRASTS, Contrast
 from models.hcl.output import Contrasted
 from stages.common.paths import ModelPaths
-from stages.params import hcl_method as params
 from stages.results.model import Model
 from stages.results.page.curves import curve_groups
 from stages.results.tracks.hcl import HCL
+from stages.tracks.hcl import params
 from stages.tracks.hcl.train import main
 
 

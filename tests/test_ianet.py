@@ -11,10 +11,10 @@ from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, pea
 
 from models.common.attention import DecoderStep, Heads, masking
 from models.common.layers import Decoder
+from models.common.special import EOS, MASK, PAD
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
-from models.pgkpr.special import EOS, MASK, PAD
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 BOUND = 1e-5

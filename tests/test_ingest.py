@@ -17,8 +17,8 @@ from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
 from stages.ingest.deduplication.taken_rows import take_rows
 from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.params import Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.params.data import Ingest
 from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]

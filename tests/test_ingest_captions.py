@@ -6,8 +6,8 @@ from ingest_rows import by_key, dataset, ingested
 
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import text_key
+from stages.ingest.params import Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.params.data import Ingest
 from stages.run.errors import InputError
 
 COLUMNS = {"group": "image", "text": "caption"}

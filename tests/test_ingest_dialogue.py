@@ -11,10 +11,10 @@ from ingest_rows import by_key, ingested
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import join_han, text_key
 from stages.ingest.layouts.dialogue import line_of_turns, line_with_samples
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
-from stages.params.data import Dataset, Ingest
 from stages.run.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}

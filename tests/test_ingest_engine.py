@@ -16,9 +16,9 @@ from stages.ingest import ingest
 from stages.ingest.deduplication import on_disk as disk
 from stages.ingest.deduplication.numbering import Numbering, new_numbers
 from stages.ingest.deduplication.on_disk import Buckets, RecordFile, TextFile, in_order
+from stages.ingest.params import Ingest
 from stages.ingest.reading.rows import RawRow
 from stages.ingest.splitting.components import components
-from stages.params.data import Ingest
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = np.dtype([("place", "<i8"), ("value", "<i4")])

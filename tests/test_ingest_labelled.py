@@ -4,8 +4,8 @@ import pytest
 from ingest_rows import dataset, ingested
 
 from stages.ingest.deduplication import taken_rows as pairs
+from stages.ingest.params import Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.params.data import Ingest
 from stages.run.errors import InputError
 
 COLUMNS = {"text": "t", "label": "c"}

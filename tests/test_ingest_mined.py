@@ -8,8 +8,8 @@ from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.negatives.mined import Cosines, frozen
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.params.data import Dataset, Ingest
 from stages.run.errors import InputError
 
 

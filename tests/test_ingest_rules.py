@@ -8,7 +8,7 @@ from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.ingest.items.partners import PAPER_TRIPLES, RULES, nearest_rule
-from stages.params.data import Ingest
+from stages.ingest.params import Ingest
 
 
 def partners(pairs, way):

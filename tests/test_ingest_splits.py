@@ -7,6 +7,7 @@ from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.items.items import Items, TextLists, no_further, plain_items
+from stages.ingest.params import Ingest
 from stages.ingest.splitting.leaks import leak_lines, leak_report
 from stages.ingest.splitting.splits import (
     TEST,
@@ -17,7 +18,6 @@ from stages.ingest.splitting.splits import (
     split_groups,
     split_items,
 )
-from stages.params.data import Ingest
 from stages.run.errors import InputError
 
 # Components

@@ -15,10 +15,10 @@ from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.layouts.registry import LAYOUTS
 from stages.ingest.layouts.stories import sentences
 from stages.ingest.negatives.bm25 import Bm25, terms
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
-from stages.params.data import Dataset, Ingest
 from stages.run.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "validation": 0.2, "test": 0.2, "max_rejected": 1}

@@ -20,7 +20,7 @@ from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.keywords import keywords
 from stages.keywords.choice import beside, choose_keywords, ranking_columns
 from stages.keywords.keywords import choose_all
-from stages.params.data import Keywords
+from stages.keywords.params import Keywords
 from stages.ranking.blocks import Spans, TokenBlock
 from stages.ranking.selection import InverseFrequency, content_words
 from stages.run.errors import InputError

@@ -7,8 +7,8 @@ import torch
 from recurrent_cases import VOCABULARY, batch, model, peaked
 
 from models.common.losses import bag_of_words
+from models.common.special import PAD
 from models.pgkpr.latent_bow import Bags
-from models.pgkpr.special import PAD
 
 
 def read(rewriter, content):

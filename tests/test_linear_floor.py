@@ -14,11 +14,11 @@ from models.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import as_table, read_frame
-from stages.params.clld import LinearFloor
 from stages.run.errors import InputError
 from stages.tracks.clld.evaluate import floor_systems
 from stages.tracks.clld.linear_floor import WORD, frozen_vectors, main, run
 from stages.tracks.clld.lookup import TrainedOn
+from stages.tracks.clld.params import LinearFloor
 
 
 def values(**changes):
@@ -149,4 +149,4 @@ def test_a_missing_data_set_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tiny_classes.write_params(tmp_path)
     assert main(["tiny"]) == 1
-    assert "artifacts/tiny/examples.parquet: no such artifact" in capsys.readouterr().err
+    assert "artifacts/data/tiny/examples.parquet: no such artifact" in capsys.readouterr().err

@@ -19,8 +19,8 @@ from models.hcl import HclConfig, HclModel
 from stages.graph import node_vectors
 from stages.graph.clusters import Searched
 from stages.graph.joins import DEFAULT_LIMITS, node_triples
+from stages.graph.params import Graph
 from stages.graph.relations import relate
-from stages.params.data import Graph
 from stages.results.tracks.hcl import HCL, row
 from stages.tracks.hcl.architectures.hcl import keyword_graph
 from stages.tracks.hcl.items import joined_items

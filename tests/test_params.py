@@ -8,11 +8,10 @@ from typing import get_args
 import pytest
 import yaml
 
-from stages.common.entries import module_of
-from stages.common.settings import declared, laid_over, read_params, stage_params
-from stages.params import Params, load_params, parse_params, stage_hash, stage_values
-from stages.params.block import Block
-from stages.params.for_dvc import UNREAD
+from pipeline.recipes import read_recipe
+from stages.common.params import Block
+from stages.common.settings import declared, laid_over, module_of, read_params, stage_params
+from stages.params import Params, load_params, parse_params, stage_hash, stage_values, with_what_dvc_reads
 from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +25,7 @@ def sample():
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_valid_and_named_like_its_file(recipe):
-    assert parse_params(yaml.safe_load(recipe.read_text()), recipe.name).recipe == recipe.stem
+    assert read_recipe(recipe.stem, "data", recipe.parent, ["sizes=paper"]).recipe == recipe.stem
 
 
 def test_all_problems_come_at_once_with_the_nearest_name(sample):
@@ -97,105 +96,6 @@ def test_layout_and_columns_must_fit(sample, change, message):
         parse_params(sample, "params.yaml")
 
 
-def test_pairs_are_told_from_labelled_texts(sample):
-    labelled = {"source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}
-    sample["datasets"]["questions"] = labelled
-    params = parse_params(sample, "params.yaml")
-    assert list(params.paired_datasets) == ["sample"]
-    sample["keywords"] = {"method": "psi"}
-    sample["models"]["hcl"]["hcl"]["dataset"] = "questions"
-    with pytest.raises(InputError, match="(?s)psi learns from pairs.*data set questions.*hcl.dataset: questions"):
-        parse_params(sample, "params.yaml")
-    with pytest.raises(InputError, match="paired_datasets: must name the data sets that are no single texts"):
-        parse_params({**sample, "paired_datasets": {"questions": {}}}, "params.yaml")
-
-
-def test_params_that_dvc_cannot_read_whole_are_refused_before_it_does(sample, tmp_path):
-    file, whole = tmp_path / "params.yaml", parse_params(sample, "recipe").plain()
-    file.write_text(yaml.safe_dump(whole))
-    assert load_params(file, whole=True) == load_params(file)
-    del whole["keyword_datasets"], whole["runtime"]["workers"]
-    file.write_text(yaml.safe_dump(whole))
-    assert load_params(file).runtime.workers == 1
-    with pytest.raises(InputError, match=r"leaves out keyword_datasets, runtime.workers, .*use sample-mine"):
-        load_params(file, whole=True)
-
-
-def branches(content):
-    """Return the data sets of each branch that only some need, the comparison's first."""
-    params = parse_params(content, "params.yaml")
-    found = [params.compared_datasets, params.ranked_datasets["attribution"], params.ranked_datasets["psi"],
-             params.tagged_datasets, params.contrasted_datasets]
-    return [list(names) for names in found]
-
-
-def test_only_what_somebody_reads_is_trained(sample):
-    alone = {**sample, "datasets": {"mine": {"source": "x.csv"}}, "models": {}, "runs": {}, "probes": {}}
-    assert branches(alone) == [[], [], [], [], []] and list(parse_params(alone, "recipe").paired_datasets) == ["mine"]
-    compared = {**alone, "datasets": {"mine": {"source": "x.csv", "side_by_side": True}}}
-    assert branches(compared) == [["mine"], ["mine"], ["mine"], ["mine"], []]
-    assert branches({**alone, "models": {"hcl": {"hcl": {"dataset": "mine"}}}}) == [[], [], [], [], ["mine"]]
-    assert branches({**alone, "keywords": {"method": "attribution"}}) == [[], ["mine"], [], [], []]
-    assert branches({**alone, "keywords": {"method": "psi"}}) == [[], [], ["mine"], [], []]
-
-
-def test_a_data_set_may_have_its_keywords_by_another_method(sample):
-    two = {"mine": {"source": "x.csv"}, "yours": {"source": "y.csv", "side_by_side": True}}
-    alone = {**sample, "datasets": two, "models": {}, "runs": {}, "probes": {}}
-    params = parse_params({**alone, "keywords": {"by_dataset": {"mine": "attribution"}}}, "t")
-    assert {name: one.method for name, one in params.keyword_datasets.items()} == {
-        "mine": "attribution", "yours": "textrank"}
-    # what is compared alone is scored as it was, sources and no other texts
-    assert {name: one.texts for name, one in params.ranked_datasets["attribution"].items()} == {
-        "mine": "all", "yours": "sources"}
-    assert {name: one.texts for name, one in params.ranked_datasets["psi"].items()} == {"yours": "sources"}
-    assert stage_values(params, "keywords", "mine") == {
-        "artifacts": {"part_rows": 262144, "url": None}, "keywords.kw_lemma": False,
-        "keyword_datasets.mine": {"method": "attribution"}}
-    assert parse_params(params.model_dump(mode="json"), "t") == params
-    for keywords, further, message in (
-            ({"by_dataset": {"mien": "yake"}}, {}, "keywords.by_dataset.mien: no data set of that name .*'mine'"),
-            ({"by_dataset": {"mine": "yak"}}, {}, "keywords.by_dataset: no value is called 'yak'.*'yake'"),
-            ({"by_dataset": {"mine": "attribution"}}, {"attribution": {"modes": ["xy"]}},
-             "keywords.by_dataset.mine: attribution .*add xx to attribution.modes"),
-            ({"method": "psi"}, {"psi": {"modes": ["xy"]}}, "keywords.method: psi .*add xx to psi.modes")):
-        with pytest.raises(InputError, match=message):
-            parse_params({**alone, **further, "keywords": keywords}, "t")
-
-
-@pytest.mark.parametrize(("overrides", "decode", "expected"), [
-    ({}, {}, (["mine"], [], [])), ({"architecture": "transformer"}, {}, (["mine"], [], [])),
-    ({"architecture": "ianet"}, {}, (["mine"], ["mine"], [])),
-    ({"keywords": {"by": "psi"}}, {}, (["mine"], ["mine"], [])),
-    ({}, {"keywords": "psi_xx"}, (["mine"], ["mine"], [])), ({}, {"keywords": "random"}, (["mine"], [], [])),
-    ({}, {"keywords": "textrank"}, (["mine"], [], [])), ({"keywords": {"by": "textrank"}}, {}, (["mine"], [], [])),
-    ({}, {"keywords": "s_tagger"}, (["mine"], ["mine"], ["mine"]))])
-def test_rows_of_the_pgkpr_track_have_made_what_they_read(sample, overrides, decode, expected):
-    content = {**sample, "datasets": {"mine": {"source": "x.csv"}}, "probes": {},
-               "models": {"pgkpr": {"row": {"dataset": "mine", "overrides": overrides}}},
-               "runs": {"pgkpr": {"row": {"model": "row", "decode": decode}}}}
-    assert branches(content) == [[], *expected, []]
-    joined = parse_params(content, "recipe").paraphrase_datasets["mine"]
-    assert joined.psi == ("artifacts/mine/psi.parquet" if expected[1] else "models/pgkpr/ianet.py")
-    assert joined.s_tags == ("artifacts/mine/s_tags.parquet" if expected[2] else "models/keywords/s_tagger.py")
-    phrases = "textrank" in (overrides.get("keywords", {}).get("by"), decode.get("keywords"))
-    assert joined.textrank == ("artifacts/mine/textrank.parquet" if phrases else "stages/keywords/textrank.py")
-    assert all((ROOT / path).is_file() for path in UNREAD.values()) and len(set(UNREAD.values())) == len(UNREAD)
-
-
-def test_maps_for_dvc_that_say_something_else_are_refused(sample):
-    sample["datasets"]["large"] = {**sample["datasets"]["sample"], "side_by_side": False}
-    params = parse_params(sample, "params.yaml")
-    assert list(params.paired_datasets) == ["sample", "large"] and list(params.compared_datasets) == ["sample"]
-    for given in ({"large": {}}, {}):
-        with pytest.raises(InputError, match="compared_datasets: must name the data sets of pairs .*sample"):
-            parse_params({**sample, "compared_datasets": given}, "params.yaml")
-    other = {"sample": {"psi": "models/pgkpr/ianet.py", "s_tags": "models/keywords/s_tagger.py",
-                        "textrank": "stages/keywords/textrank.py"}}
-    with pytest.raises(InputError, match="paraphrase_datasets: must be "):
-        parse_params({**sample, "paraphrase_datasets": other}, "params.yaml")
-
-
 def test_a_data_set_may_be_ingested_in_its_own_way(sample):
     sample["datasets"]["sample"]["ingest"] = {"negatives": 3}
     params = parse_params(sample, "params.yaml")
@@ -205,35 +105,24 @@ def test_a_data_set_may_be_ingested_in_its_own_way(sample):
         parse_params(sample, "params.yaml")
 
 
-def test_dvc_watches_the_weights_that_a_model_starts_from(sample):
-    sample["models"]["hcl"]["warm"] = {"dataset": "sample", "init_from": "hcl"}
-    models = parse_params(sample, "params.yaml").models.hcl
-    assert models["warm"].starts_from == "artifacts/models/hcl"
-    assert models["hcl"].starts_from == "data/start/hcl" and (ROOT / "data/start/hcl").is_dir()
-    sample["models"]["hcl"]["cold"] = {"dataset": "sample"}
-    assert (ROOT / parse_params(sample, "params.yaml").models.hcl["cold"].starts_from).is_file()
-    sample["models"]["hcl"]["warm"]["starts_from"] = models["hcl"].starts_from
-    with pytest.raises(InputError, match="warm.starts_from: is .*init_from asks for 'artifacts/models/hcl'"):
-        parse_params(sample, "params.yaml")
-
-
 @pytest.mark.parametrize(("starts", "message"), [
-    ({"hcl": "hlc"}, "models.hcl.hcl.init_from: no model 'hlc'; did you mean 'hcl'"),
-    ({"hcl": "hcl"}, "models.hcl.hcl.init_from: the model would start from itself, by way of hcl"),
-    ({"hcl": "hcl-no-graph", "hcl-no-graph": "hcl"}, "hcl.init_from: the model would start from itself, by way of "
+    ({"hcl": "hlc"}, "models.hcl.hcl.init: no model 'hlc'; did you mean 'hcl'"),
+    ({"hcl": "hcl"}, "models.hcl.hcl.init: the model would start from itself, by way of hcl"),
+    ({"hcl": "hcl-no-graph", "hcl-no-graph": "hcl"}, "hcl.init: the model would start from itself, by way of "
                                                      "hcl-no-graph")])
 def test_beginnings_that_cannot_be_are_refused(sample, starts, message):
     for name, start in starts.items():
-        sample["models"]["hcl"][name]["init_from"] = start
+        sample["models"]["hcl"][name]["init"] = f"artifacts/models/{start}"
     with pytest.raises(InputError, match=message):
         parse_params(sample, "params.yaml")
 
 
 def test_the_paper_starts_from_the_encoder_alone(sample):
-    sample["models"]["hcl"]["literal"] = {"dataset": "sample", "init_from": "hcl", "overrides": {"preset": "paper"}}
-    with pytest.raises(InputError, match="literal.init_from: under preset paper a model starts from the encoder alone"):
+    sample["models"]["hcl"]["literal"] = {"dataset": "sample", "init": "artifacts/models/hcl",
+                                          "overrides": {"preset": "paper"}}
+    with pytest.raises(InputError, match="literal.init: under preset paper a model starts from the encoder alone"):
         parse_params(sample, "params.yaml")
-    del sample["models"]["hcl"]["literal"]["init_from"]
+    del sample["models"]["hcl"]["literal"]["init"]
     assert parse_params(sample, "params.yaml").model("literal").latent.free_bits == 0
 
 
@@ -254,7 +143,7 @@ def test_rankings_that_cannot_be_are_refused(sample, block, message):
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("models", "the name is taken by a folder"), ("my.set", "String should match pattern"), ("../x", "pattern")])
+    ("x" * 101, "at most 100 characters"), ("my.set", "String should match pattern"), ("../x", "pattern")])
 def test_names_must_serve_as_folders_and_keys(sample, name, message):
     sample["datasets"][name] = sample["datasets"]["sample"]
     with pytest.raises(InputError, match=message):
@@ -268,8 +157,8 @@ def test_a_model_of_no_data_set_s_name_is_told(sample):
 
 
 def test_names_that_are_no_text_are_told_and_do_not_break_the_telling(sample):
-    sample |= {"datasets": {1: 2}, "paired_datasets": {"sample": {}}}
-    with pytest.raises(InputError, match=r"must name the data sets .*\(1\)"):
+    sample |= {"datasets": {1: 2}}
+    with pytest.raises(InputError, match=r"datasets\.1"):
         parse_params(sample, "params.yaml")
 
 
@@ -311,7 +200,7 @@ def test_the_hash_sees_what_the_stage_reads_and_nothing_else(sample):
 def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_else(sample, tmp_path):
     sample["models"]["hcl"]["literal"] = {"dataset": "sample", "overrides": {
         "preset": "paper", "training": {"learning_rate": "2e-5", "clip": 1}}}
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(parse_params(sample, "recipe").plain()))
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(sample))
     found = stage_params(read_params(tmp_path / "params.yaml"), "train_hcl", "literal")
     assert found.model("literal").plain() == parse_params(sample, "recipe").model("literal").plain()
     assert (found.model("literal").latent.free_bits, found.model("literal").training.learning_rate) == (0.0, 2e-5)
@@ -365,35 +254,6 @@ def test_a_bare_stage_on_invalid_params_does_nothing_and_says_what_every_command
     assert not (tmp_path / "artifacts").exists()
 
 
-def with_pgkpr(content):
-    """Return params with a model and a run of the PGKPR track."""
-    models, runs = content.get("models", {}), content.get("runs", {})
-    return {**{name: value for name, value in content.items() if name != "paraphrase_datasets"},
-            "models": {**models, "pgkpr": {"pgkpr": {"dataset": "sample"}}},
-            "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
-
-
-FILLED_IN = ("paired_datasets", "text_datasets", "compared_datasets", "ranked_datasets", "tagged_datasets",
-             "contrasted_datasets", "paraphrase_datasets", "keyword_datasets", "classified_datasets",
-             "consulted_models", "own_encoders")
-
-
-def with_clld(content, **models):
-    """Return params with a data set of labelled texts, a CT model of it, further ones, and a run of CT."""
-    labelled = {"source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}
-    return {**{name: value for name, value in content.items() if name not in FILLED_IN},
-            "datasets": {**content["datasets"], "questions": labelled},
-            "models": {**content.get("models", {}), "clld": {"ct": {"dataset": "questions"}} | models},
-            "runs": {**content.get("runs", {}), "clld": {"ct": {"model": "ct"}}}}
-
-
-def test_the_data_sets_of_the_pgkpr_track_are_filled_in(sample):
-    assert set(parse_params(with_pgkpr(sample), "recipe").paraphrase_datasets) == {"sample"}
-    alone = {name: value for name, value in sample.items() if name != "paraphrase_datasets"}
-    alone |= {name: {**sample[name], "pgkpr": {}} for name in ("models", "runs")}
-    assert not parse_params(alone, "recipe").paraphrase_datasets
-
-
 @pytest.mark.parametrize(("place", "value", "message"), [
     (("models", "pgkpr", "pgkpr", "dataset"), "samples", "models.pgkpr.pgkpr.dataset: no data set 'samples'"),
     (("runs", "pgkpr", "pgkpr", "model"), "pgkrp", "runs.pgkpr.pgkpr.model: no model 'pgkrp'"),
@@ -408,7 +268,6 @@ def test_wrong_names_and_values_of_the_pgkpr_track_are_named(sample, place, valu
     for name in place[:-1]:
         node = node[name]
     node[place[-1]] = value
-    content.pop("compared_datasets", None)
     with pytest.raises(InputError, match=re.escape(message)):
         parse_params(content, "recipe")
 
@@ -480,11 +339,12 @@ def test_models_of_the_pgkpr_track_need_scores_of_both_modes(sample, block, mode
 
 
 def test_the_s_tagger_needs_labels_without_any_such_model(sample):
-    content = {name: value for name, value in sample.items() if name != "paraphrase_datasets"}
-    content |= {name: {**sample[name], "pgkpr": {}} for name in ("models", "runs")} | {"psi": {"modes": ["xx"]}}
-    assert refused(content) == ["psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or set "
-                                "side_by_side of the data sets to false"]
-    assert parse_params(content | {"psi": {"modes": ["xy"]}, "attribution": {"modes": ["xx"]}}, "recipe")
+    content = sample | {name: {**sample[name], "pgkpr": {}} for name in ("models", "runs")}
+    content |= {"psi": {**sample["psi"], "modes": ["xx"]}}
+    assert refused(content) == ["psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or take "
+                                "the data sets out of s_tagger.datasets"]
+    assert parse_params(content | {"psi": {**sample["psi"], "modes": ["xy"]},
+                                   "attribution": {**sample["attribution"], "modes": ["xx"]}}, "recipe")
 
 
 @pytest.mark.parametrize(("place", "value", "line"), [
@@ -557,3 +417,90 @@ def test_a_message_quotes_the_beginning_of_a_long_value(sample):
     sample["seed"] = "a" * 5000
     lines = refused(sample)
     assert "found '" + "a" * 79 + "... (5,002 characters)." in lines[0] and max(map(len, lines)) < 300
+
+
+def with_pgkpr(content):
+    """Return params with a model and a run of the PGKPR track."""
+    models, runs = content.get("models", {}), content.get("runs", {})
+    return {**content, "models": {**models, "pgkpr": {"pgkpr": {"dataset": "sample"}}},
+            "runs": {**runs, "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
+
+
+def with_clld(content, **models):
+    """Return params with a data set of labelled texts, a CT model of it, and further ones."""
+    labelled = {"source": "x.csv", "layout": "labelled", "columns": {"label": "class"}}
+    return {**content, "datasets": {**content["datasets"], "questions": labelled},
+            "linear_floor": {"datasets": ["questions"]},
+            "models": {**content.get("models", {}), "clld": {"ct": {"dataset": "questions"}} | models}}
+
+
+def test_what_dvc_reads_by_name_must_be_there(sample, tmp_path):
+    file, whole = tmp_path / "params.yaml", with_what_dvc_reads(sample)[0]
+    file.write_text(yaml.safe_dump(whole))
+    assert load_params(file, whole=True) == load_params(file)
+    del whole["probes"], whole["runtime"]["threads"], whole["models"]["clld"]["ct"]["path"]
+    file.write_text(yaml.safe_dump(whole))
+    assert load_params(file).runtime.threads == 1
+    with pytest.raises(InputError, match="leaves out .*runtime.threads.*use sample-mine"):
+        load_params(file, whole=True)
+
+
+def test_blocks_of_settings_may_be_empty_but_not_missing(sample):
+    content = {name: value for name, value in sample.items() if name != "train_clld"}
+    filled, added = with_what_dvc_reads(content)
+    assert filled["train_clld"] == {} and added[("train_clld",)] == {}
+    assert ("models", "hcl", "hcl", "seeds") in added and filled["models"]["hcl"]["hcl"]["seeds"] == [13]
+
+
+@pytest.mark.parametrize(("change", "line"), [
+    ({"graph": {"datasets": []}}, "models.hcl.hcl needs graph.datasets to name 'sample'"),
+    ({"node_vectors": {"datasets": []}}, "models.hcl.hcl needs node_vectors.datasets to name 'sample'"),
+    ({"keywords": {"datasets": []}}, "graph.datasets needs keywords.datasets to name 'sample'"),
+    ({"keywords": {"datasets": ["sampel"]}}, "keywords.datasets: no data set 'sampel'; did you mean 'sample'?"),
+    ({"attribution": {"datasets": []}, "keywords": {"datasets": ["sample"], "method": "attribution"}},
+     "keywords.method attribution needs attribution.datasets to name 'sample'"),
+    ({"s_tagger": {"datasets": ["sample"]}, "psi": {"datasets": []}},
+     "s_tagger.datasets needs psi.datasets to name 'sample'"),
+    ({"graph": {"datasets": ["questions", "sample"]}},
+     "graph.datasets: data set questions has labelled texts, which have no graph"),
+    ({"linear_floor": {"datasets": []}}, "models.clld.ct needs linear_floor.datasets to name 'questions'"),
+    ({"confusing_pairs": {"models": []}}, "models.clld.ct-clsled.pairs_of needs confusing_pairs.models to name 'ct'"),
+    ({"encoder": {"source": "path"}}, "encoder.path: encoder.source is path, and this says which folder or file; name "
+                                      "it"),
+    ({"encoder": {"path": "my/encoder"}}, "encoder.path: is my/encoder, and nothing reads it; let encoder.source be "
+                                          "path, or write data/start/none"),
+    ({"runs": {"clld": {}}}, "runs.clld: every model of models.clld is a row; take this out (evaluate_clld.split says "
+                             "which texts are classified)"),
+    ({"recipe": "../../escaped"}, "recipe: String should match pattern")])
+def test_what_is_missing_elsewhere_is_said(sample, change, line):
+    assert any(found.startswith(line) for found in refused({**sample, **change})), refused({**sample, **change})
+
+
+@pytest.mark.parametrize(("overrides", "decode", "tables"), [
+    ({"architecture": "ianet"}, {}, ["psi"]), ({"keywords": {"by": "psi"}}, {}, ["psi"]),
+    ({}, {"keywords": "psi_xx"}, ["psi"]), ({}, {"keywords": "textrank"}, ["textrank"]),
+    ({}, {"keywords": "s_tagger"}, ["psi", "s_tags"]), ({}, {"keywords": "random"}, [])])
+def test_rows_of_the_pgkpr_track_say_which_tables_they_read(sample, overrides, decode, tables):
+    content = with_pgkpr(sample)
+    content["models"]["pgkpr"]["pgkpr"]["overrides"] = overrides
+    content["runs"]["pgkpr"]["pgkpr"]["decode"] = decode
+    content["paraphrase_items"] = {"datasets": {"sample": {}}}
+    wanted = [f"models.pgkpr.pgkpr needs paraphrase_items.datasets.sample.{table} to be "
+              f"artifacts/data/sample/{table}.parquet" for table in tables]
+    if wanted:
+        assert refused(content) == wanted
+    else:
+        assert parse_params(content, "recipe")
+
+
+def test_a_path_reaches_the_stages_in_its_setting(sample):
+    content = {**sample, "encoder": {"source": "path", "path": "my/encoder"}}
+    assert parse_params(content, "recipe").plain()["encoder"] == {"source": "path:my/encoder", "path": "my/encoder"}
+    content["character_encoder"] = {"datasets": ["sample"]}
+    content["encoder"] = {"source": "characters", "path": "artifacts/data/sample/character_encoder"}
+    assert parse_params(content, "recipe").encoder.source == "characters:sample"
+
+
+def test_an_error_repeats_no_long_value(sample):
+    sample["models"]["hcl"]["hcl"]["dataset"] = "long " * 100
+    assert max(map(len, refused(sample))) < 500

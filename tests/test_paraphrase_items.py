@@ -10,19 +10,18 @@ import pytest
 import tiny_rewriters
 import yaml
 
-from models.pgkpr import special
+from models.common import special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
-from stages.common import mapped
+from stages.annotate.params import Annotate
+from stages.common import mapped, token_pieces
 from stages.common.parts import is_folder_of_parts
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
-from stages.params.data import Annotate
-from stages.params.pgkpr import ParaphraseItems
-from stages.ranking import blocks
 from stages.run.errors import InputError
 from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
 from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.params import ParaphraseItems
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
 from stages.tracks.pgkpr.words import read_words
 
@@ -113,7 +112,7 @@ def cut_into(monkeypatch, rows):
     """Have the stage read so many rows at a time, and join few pairs at a time if these are few."""
     monkeypatch.setattr(paraphrase_items, "_whole", lambda table: [
         table.slice(row, rows) for row in range(0, table.num_rows, rows)])
-    monkeypatch.setattr(inputs, "pieces", lambda batches: blocks.pieces(batches, rows))
+    monkeypatch.setattr(inputs, "pieces", lambda batches: token_pieces.pieces(batches, rows))
     monkeypatch.setattr(pairs, "PIECE", 32 * rows)
 
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IMPORTS = """
 import importlib, pkgutil, sys, threading, traceback
 import torch, yaml
-from stages.common.entries import module_of
+from stages.common.settings import module_of
 
 asked_by_spacy = []
 

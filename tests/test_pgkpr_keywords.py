@@ -8,7 +8,7 @@ import pytest
 import tiny_rewriters
 import torch
 
-from stages.params.pgkpr import READING, Architecture, KeywordInput
+from stages.params.tracks import READING
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.keywords import (
     COLUMNS,
@@ -20,6 +20,7 @@ from stages.tracks.pgkpr.keywords import (
     training_mask,
     training_passes,
 )
+from stages.tracks.pgkpr.params import Architecture, KeywordInput
 
 KEYWORDS = {"by": "attribution", "train_scores": "both", "flip": "epoch", "mark_all": False}
 

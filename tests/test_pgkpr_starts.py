@@ -146,9 +146,9 @@ def test_a_damaged_start_is_refused(inside, capsys):
 
 
 @pytest.mark.parametrize(("models", "message"), [
-    ({"a": {"init_from": "b"}, "b": {"init_from": "a"}}, "models.pgkpr.a.init_from: the model would start from itself"),
-    ({"a": {"init_from": "a"}}, "models.pgkpr.a.init_from: the model would start from itself, by way of a"),
-    ({"a": {"init_from": "frist"}}, "models.pgkpr.a.init_from: no model 'frist'; did you mean 'first'?")])
+    ({"a": {"init": "artifacts/models/b"}, "b": {"init": "artifacts/models/a"}}, "models.pgkpr.a.init_from: the model would start from itself"),
+    ({"a": {"init": "artifacts/models/a"}}, "models.pgkpr.a.init_from: the model would start from itself, by way of a"),
+    ({"a": {"init": "artifacts/models/frist"}}, "models.pgkpr.a.init_from: no model 'frist'; did you mean 'first'?")])
 def test_beginnings_are_checked(project, models, message):
     params = yaml.safe_load((project / "params.yaml").read_text())
     params["models"]["pgkpr"] |= {name: {"dataset": "tiny", **model} for name, model in models.items()}
@@ -158,8 +158,8 @@ def test_beginnings_are_checked(project, models, message):
 
 def test_dvc_watches_what_a_model_starts_from(project):
     params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["pgkpr"] |= {"a": {"dataset": "tiny", "init_from": "path:given"},
-                                  "b": {"dataset": "tiny", "init_from": "first", "seeds": [13, 14]}}
+    params["models"]["pgkpr"] |= {"a": {"dataset": "tiny", "init": "given"},
+                                  "b": {"dataset": "tiny", "init": "artifacts/models/first", "seeds": [13, 14]}}
     found = parse_params(params, "params").models.pgkpr
     assert [found[name].starts_from for name in ("first", "a", "b")] == [
         "models/pgkpr/base.py", "given", "artifacts/models/first"]

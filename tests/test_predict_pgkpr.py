@@ -11,9 +11,9 @@ import tiny_rewriters
 import torch
 from typer.testing import CliRunner
 
+from models.common.special import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
 from models.pgkpr.auto import load_rewriter
-from models.pgkpr.special import UNK
 from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict

@@ -5,7 +5,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import small_artifacts
 import yaml
 from scipy.stats import spearmanr
 
@@ -13,11 +12,11 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.source_pairs import source_pairs
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.params.data import Psi
 from stages.psi import psi
 from stages.psi.importance.psi import centred_ranks, importance
 from stages.psi.importance.texts import Texts, read_texts, split_texts
 from stages.psi.importance.vectors import VectorTable
+from stages.psi.params import Psi
 from stages.run.errors import InputError
 
 # The equations, one number at a time; a text is a list of vectors.
@@ -289,8 +288,8 @@ def test_stage_writes_the_table_and_says_whose_vectors_it_used(tmp_path, monkeyp
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "somewhere"}}))
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({
-        "recipe": "test", "datasets": {"tiny": {"source": "x", "side_by_side": True}},
-        "ranked_datasets": small_artifacts.RANKED}))
+        "recipe": "test", "datasets": {"tiny": {"source": "x"}}, "keywords": {"datasets": ["tiny"]},
+        "psi": {"datasets": ["tiny"]}}))
     assert psi.main(["tiny"]) == 0
     written = read_frame(paths.table("psi"), SCHEMAS["psi"])
     pd.testing.assert_frame_equal(written, stage_rows(), check_dtype=False)

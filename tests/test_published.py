@@ -3,10 +3,10 @@
 import pytest
 
 from stages.params import parse_params
-from stages.params.hcl_method import KeywordUse
 from stages.results.published import NOTES, dataset_kind_of, paper, printed_table
 from stages.results.tracks.hcl import HCL, removed_parts
 from stages.results.tracks.pgkpr import PGKPR, keywords_of
+from stages.tracks.hcl.params import KeywordUse
 
 TABLES, PGKPR_TABLES, CLLD_TABLES = (paper(track).tables for track in ("hcl", "pgkpr", "clld"))
 METRICS, PGKPR_METRICS = TABLES["1a"].metrics, PGKPR_TABLES["2a"].metrics

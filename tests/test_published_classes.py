@@ -3,9 +3,9 @@
 import pytest
 from ingest_rows import ingested
 
-from stages.ingest.layouts.registry import structure_of
+from stages.common.layouts import structure_of
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
-from stages.params.data import Dataset, Ingest
 from stages.run.errors import InputError
 
 

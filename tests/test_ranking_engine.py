@@ -12,9 +12,10 @@ from ranking_tables import by_chance, row, table, tagged
 
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import as_table
+from stages.common.token_pieces import pieces
 from stages.keywords.explanation import explain
 from stages.ranking import Settings, rank, ranker
-from stages.ranking.blocks import blocks, pieces
+from stages.ranking.blocks import blocks
 from stages.ranking.selection import InverseFrequency
 from stages.run.errors import InputError
 

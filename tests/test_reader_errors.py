@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stages.ingest.params import Dataset
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow, is_unicode
-from stages.params.data import Dataset
 from stages.run.errors import InputError
 
 PAIRS = {"source": "q1", "target": "q2", "label": "dup"}

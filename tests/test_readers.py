@@ -16,11 +16,11 @@ from pipeline.running.reproduction import check_sources
 from stages.common.settings import read_params, stage_params
 from stages.ingest.deduplication.checks import RowCheck
 from stages.ingest.layouts.registry import layout_of
+from stages.ingest.params import Dataset
 from stages.ingest.reading import json_document as readers_document
 from stages.ingest.reading.files import data_files, read_rows
 from stages.ingest.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
-from stages.params.data import Dataset
 from stages.run.errors import InputError
 
 STANDARD = {".gz": gzip, ".bz2": bz2, ".xz": lzma}

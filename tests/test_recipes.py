@@ -10,12 +10,12 @@ from source_imports import ROOT
 from pipeline.recipes import _FORMER, _ON_RECORD, Change, apply, params_text, plan, read_recipe, recipe_names
 from stages.common.settings import laid_over
 from stages.common.yaml_files import read_yaml
+from stages.graph.params import Graph
 from stages.params import load_params, parse_params
-from stages.params.data import Graph
-from stages.params.hcl import TrainHcl
 from stages.results.published import paper
 from stages.results.tracks.hcl import HCL
 from stages.run.errors import InputError
+from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.registry import all_models
 
 

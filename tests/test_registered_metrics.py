@@ -21,12 +21,12 @@ from stages.metrics.registered import FAMILIES, METRICS, Metric, metric
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems, score_system
 from stages.params import load_params
-from stages.params.evaluation import Evaluation
 from stages.results.compare import run
 from stages.results.gather import read_results
 from stages.results.report import main
 from stages.results.tracks import TRACKS
 from stages.tracks.common.evaluation.floors import FLOORS
+from stages.tracks.common.params import Evaluation
 
 WORDS = ["café", "Bar", "foo", "你好", "a", "?"]
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from recurrent_cases import batch, model, peaked
 
+from models.common.special import PAD
 from models.pgkpr.recurrent import LstmStack, PackedTexts, attend
-from models.pgkpr.special import PAD
 
 
 def stack(layers=4, residual_every=2, width=6):

@@ -21,7 +21,7 @@ from stages.run.errors import InputError
 from stages.run.process import RECORDS
 
 MODELS = {"hcl": {"seeds": [1, 2]}, "flat": {"overrides": {"graph": {"iterations": 0}}},
-          "plain": {"overrides": {"latent": {"enabled": False}}, "init_from": "hcl"},
+          "plain": {"overrides": {"latent": {"enabled": False}}, "init": "artifacts/models/hcl"},
           "calm": {"overrides": {"contrasts": {"instance": {"weight": 0}}}}}
 VALUES = {"bleu_1": 0.61, "bleu_2": 0.31, "bleu_3": 0.16, "bleu_4": 0.09, "extrema": 0.58, "average": 0.78,
           "greedy": 0.70, "corpus_bleu_4": 0.15, "sacrebleu": 15.66, "rouge_l": 0.41, "bertscore": 0.71,

@@ -3,6 +3,7 @@
 import re
 import shutil
 from contextlib import redirect_stderr
+from dataclasses import fields
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -14,11 +15,14 @@ import tiny_training
 import yaml
 
 from pipeline.running.reproduction import forget_seeds
-from stages.common.entries import module_of
+from pipeline.sizing.estimates import costs, measured_rates
+from pipeline.sizing.machine import Machine
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
+from stages.common.settings import module_of
 from stages.params import parse_params, stage_hash
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
+from stages.tracks.common.cost import Extent
 from stages.tracks.common.finished import FINISHED, forget, forget_others
 from stages.tracks.registry import seed_of
 
@@ -65,7 +69,7 @@ def test_a_row_without_seeds_has_the_projects_and_says_so():
 
 def test_an_earlier_model_gives_the_same_seed_or_its_first():
     models = {"start": {"dataset": "d", "seeds": [13, 14]},
-              "m": {"dataset": "d", "init_from": "start", "seeds": [15, 14]}}
+              "m": {"dataset": "d", "init": "artifacts/models/start", "seeds": [15, 14]}}
     params = params_of(models)
     assert params.models.hcl["m"].earlier_seeds == [13, 14] and params.models.hcl["start"].earlier_seeds == []
     models["m"]["earlier_seeds"] = [14, 14]
@@ -117,6 +121,14 @@ def test_what_is_to_be_worked_on_again_is_forgotten(tmp_path, monkeypatch):
     assert left() == ["evaluate_hcl/m/14", "train_hcl/m/13"]
     forget_seeds(params, ["ingest@d", "train_hcl@m"])
     assert left() == ["evaluate_hcl/m/14"]
+
+
+def test_seeds_are_counted_in_estimates():
+    extents = {"d": Extent(**dict.fromkeys((field.name for field in fields(Extent)), 100))}
+    one, three = (costs(params_of({"m": {"dataset": "d", "seeds": seeds}}), ["train_hcl@m"], extents, Machine(2, 24),
+                        measured_rates(Path("nowhere"), "few cores", 1))["train_hcl@m"].seconds
+                  for seeds in ([1], [1, 2, 3]))
+    assert 2 * one < three < 3 * one      # one start
 
 
 # -- stages -----------------------------------------------------------------------------------------------------

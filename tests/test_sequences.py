@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.pgkpr.sequences import counterpart, perturbed
-from models.pgkpr.special import BOS, EOS, IGNORE, NOK, PAD, SEP
 
 LENGTHS = torch.tensor([9, 1, 4])
 REAL = torch.arange(9) < LENGTHS.unsqueeze(1)

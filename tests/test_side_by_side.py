@@ -28,8 +28,8 @@ from stages.keywords.agreement.pos_frequency import (
     pos_counts,
     rows_to_count,
 )
+from stages.keywords.params import SideBySide, Yake
 from stages.keywords.side_by_side import run
-from stages.params.data import SideBySide, Yake
 from stages.ranking.selection import InverseFrequency
 from stages.run.errors import InputError
 from stages.tracks.pgkpr.keywords import fixed_masks

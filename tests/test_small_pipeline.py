@@ -22,11 +22,13 @@ pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
 def make(folder, **runtime):
     """A project of questions, their keywords and one classifier of them."""
     params = tiny_project.params()
-    questions = {name: value for name, value in params["datasets"]["questions"].items() if name != "keywords"}
+    none = {"datasets": []}
     tiny_project.make(folder)
     tiny_project.write_params(
-        folder, runtime={**params["runtime"], **runtime}, datasets={"questions": questions},
-        models={"clld": {"ct": {"dataset": "questions", "encoder": "textcnn"}}}, runs={"clld": {"ct": {"model": "ct"}}},
+        folder, runtime={**params["runtime"], **runtime}, datasets={"questions": params["datasets"]["questions"]},
+        keywords={"datasets": ["questions"]}, attribution=none, psi=none, s_tagger=none, side_by_side=none, graph=none,
+        node_vectors=none, paraphrase_items={}, confusing_pairs={}, runs={},
+        models={"clld": {"ct": {"dataset": "questions", "encoder": "textcnn"}}},
         train_clld={**params["train_clld"], "training": {**params["train_clld"]["training"], "epochs": EPOCHS,
                                                          "patience": EPOCHS}})
     return folder

@@ -9,9 +9,9 @@ import pytest
 from pipeline.given_texts import texts_from
 from pipeline.sql import Answer, run, write_csv
 from stages.ingest.deduplication.checks import RowCheck, RowError
+from stages.ingest.params import Dataset
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import LONGEST_TEXT
-from stages.params.data import Dataset
 from stages.run.errors import InputError
 from tests.harness import inputs
 from tests.harness.cases import draw

@@ -20,7 +20,7 @@ from stages.common.example_texts import all_text_ids, is_single, read_examples, 
 from stages.common.normal_form import normal_form
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
-from stages.params.data import TextRank
+from stages.keywords.params import TextRank
 from stages.ranking import Settings, rank
 from stages.ranking.package import docs, pytextrank, rank_with_package
 from stages.ranking.selection import InverseFrequency

@@ -27,7 +27,6 @@ from stages.common.paths import ModelPaths
 from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import read_frame, read_metadata
-from stages.params.hcl import TrainHcl
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
 from stages.run.process import RECORDS
@@ -35,6 +34,7 @@ from stages.tracks.hcl.architectures.hcl import _model, annealing_steps, keyword
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
+from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.hcl.train import main
 from stages.tracks.hcl.trained import training_metrics
@@ -234,7 +234,7 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()) as said:
         patch.chdir(folder)
-        models = {"hcl": {"dataset": "tiny"}, "later": {"dataset": "tiny", "init_from": "hcl", "seeds": [5]},
+        models = {"hcl": {"dataset": "tiny"}, "later": {"dataset": "tiny", "init": "artifacts/models/hcl", "seeds": [5]},
                   "fresh": {"dataset": "tiny", "seeds": [5]}}
         tiny_training.write_project(folder, models, epochs=3)
         for name in models:
@@ -310,7 +310,7 @@ def test_a_model_starts_from_another_and_says_so(trained):
 
 def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypatch, encoder, capsys):
     monkeypatch.chdir(tmp_path)
-    models = {"hcl": {"dataset": "tiny", "init_from": "other"}, "other": {"dataset": "tiny"}}
+    models = {"hcl": {"dataset": "tiny", "init": "artifacts/models/other"}, "other": {"dataset": "tiny"}}
     tiny_training.write_project(tmp_path, models)
     assert main(["hcl"]) == 1
     assert "artifacts/models/other/13/model: no trained HCL model" in capsys.readouterr().err

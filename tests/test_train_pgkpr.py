@@ -13,22 +13,22 @@ from tiny_rewriters import batches_of, run
 from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from models.common.special import BOS, EOS, UNK
 from models.common.training import Step
 from models.pgkpr.auto import load_rewriter, rewriter_of
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.special import BOS, EOS, UNK
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.params.pgkpr import TrainPgkpr
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
 from stages.run.process import RECORDS
 from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup
+from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.task import RewriteTask, part_weights
 from stages.tracks.pgkpr.train import main
 from stages.tracks.pgkpr.trained import plain_items, strongest_word

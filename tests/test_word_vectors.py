@@ -20,8 +20,8 @@ from stages.common.paths import DatasetPaths
 from stages.common.skip_gram import isotropic_vectors, train_skip_gram
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.vector_files import read_vectors
-from stages.params.data import WordVectors
 from stages.psi import word_vectors
+from stages.psi.params import WordVectors
 from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent

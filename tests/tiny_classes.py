@@ -9,8 +9,8 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, write_table
-from stages.params.clld import TrainClld
 from stages.tracks.clld.architectures import architecture_of
+from stages.tracks.clld.params import TrainClld
 from stages.tracks.clld.texts import labelled_texts
 
 CLASSES = ["number", "person", "place"]
@@ -24,7 +24,7 @@ BLOCK = {"max_length": 12, "textcnn": {"embedding": 12, "filters": 6, "widths": 
          "training": {"epochs": 2, "batch_size": 8, "micro_batch": 4, "learning_rate": 0.01},
          "distance": {"per_update": 1, "start": 0.0}}
 # Every row of the results table, by name.
-MODELS = {"ct": {}, "cl": {"contrast": "uniform"}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "ct"},
+MODELS = {"ct": {}, "cl": {"contrast": "uniform"}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "artifacts/confusing_pairs/ct"},
           "named": {"contrast": "static_tau_pairs", "pairs": [["number", "p*"]]},
           "all": {"contrast": "static_tau_all"}, "clald": {"contrast": "adaptive"},
           "supcl": {"contrast": "supcl_seq"}, "simcse": {"contrast": "simcse"}}
@@ -63,13 +63,13 @@ def settings(encoder="textcnn", **blocks):
 def write_params(folder, models=None, runtime=None, **more):
     models = MODELS if models is None else models
     found = {name: {"dataset": "tiny", "encoder": "textcnn", **model} for name, model in models.items()}
-    params = {"recipe": "test", "encoder": {"source": "path:encoder"},
+    params = {"recipe": "test", "encoder": {"source": "path", "path": "encoder"},
               "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
-              "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"},
-                                    "keywords": False}},
-              "evaluation": {"resamples": 50}, "linear_floor": {"min_count": 1}, "evaluate_clld": {"bins": 4},
-              "train_clld": BLOCK, "models": {"clld": found}, "runs": {"clld": {name: {"model": name}
-                                                                                for name in found}}, **more}
+              "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"}}},
+              "confusing_pairs": {"models": [name for name in found if any(
+                  model.get("pairs_of", "").endswith(f"/{name}") for model in found.values())]},
+              "evaluation": {"resamples": 50}, "linear_floor": {"datasets": ["tiny"], "min_count": 1}, "evaluate_clld": {"bins": 4},
+              "train_clld": BLOCK, "models": {"clld": found}, **more}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
 

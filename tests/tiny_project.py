@@ -11,11 +11,11 @@ import torch
 import yaml
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
-from stages.params import parse_params
+from stages.params import parse_params, with_what_dvc_reads
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE = ("pipeline", "stages", "models", "recipes", "data/language", ".dvc/config", ".dvc/plots", ".dvcignore",
-        "dvc.yaml", "pyproject.toml", "constraints.txt")
+CODE = ("pipeline", "stages", "models", "recipes", "data/language", "data/start/none", ".dvc/config", ".dvc/plots",
+        ".dvcignore", "dvc.yaml", "pyproject.toml", "constraints.txt")
 TRIPLES = 50
 QUESTIONS = 120
 
@@ -59,18 +59,24 @@ def save_encoder(folder: Path, words: list[str]) -> None:
 def params() -> dict:
     """Params of the tiny project, not yet filled with defaults."""
     return {
-        "recipe": "sample", "encoder": {"source": "path:encoder"}, "runtime": {"workers": 2, "checkpoint_minutes": 0},
-        "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples", "side_by_side": True,
+        "recipe": "sample", "encoder": {"source": "path", "path": "encoder"},
+        "runtime": {"workers": 2, "checkpoint_minutes": 0},
+        "datasets": {"tiny": {"source": "triples.jsonl", "layout": "triples",
                               "columns": {"source": "source", "target": "paraphrase", "negative": "negative"}},
-                     "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"},
-                                   "keywords": False}},
+                     "questions": {"source": "questions.jsonl", "layout": "labelled", "columns": {"label": "label"}}},
+        **{name: {"datasets": ["tiny"]}
+           for name in ("keywords", "attribution", "psi", "side_by_side", "graph", "node_vectors")},
+        "linear_floor": {"datasets": ["questions"]}, "confusing_pairs": {"models": ["ct"]},
         "ingest": {"neg_source": "given", "validation": 0.1, "test": 0.1},
         "annotate": {"chunk": 40},
         "pair_classifier": {"epochs": 1, "batch_size": 64, "learning_rate": 0.001},
-        "word_vectors": {"size": 8, "epochs": 1}, "s_tagger": {"embedding": 8, "hidden": 8, "epochs": 1},
+        "word_vectors": {"size": 8, "epochs": 1},
+        "s_tagger": {"datasets": ["tiny"], "embedding": 8, "hidden": 8, "epochs": 1},
         "train_hcl": {"latent": {"size": 8}, "decoder": {"layers": 1},
                       "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8}},
         "generate_hcl": {"num_beams": 2, "max_length": 8},
+        "paraphrase_items": {"datasets": {"tiny": {
+            name: f"artifacts/data/tiny/{name}.parquet" for name in ("psi", "s_tags")}}},
         "train_pgkpr": {"sizes": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32},
                         "training": {"epochs": 2, "batch_size": 16, "micro_batch": 16}},
         "train_clld": {"max_length": 16, "textcnn": {"embedding": 16, "filters": 8, "min_count": 1},
@@ -79,14 +85,16 @@ def params() -> dict:
                    "pgkpr": {"pgkpr": {"dataset": "tiny"}},
                    "clld": {"ct": {"dataset": "questions", "encoder": "textcnn"},
                             "clsled": {"dataset": "questions", "encoder": "textcnn", "contrast": "static_tau_pairs",
-                                       "pairs_of": "ct"}}},
+                                       "pairs_of": "artifacts/confusing_pairs/ct"}}},
         "runs": {"hcl": {"hcl": {"model": "hcl"}},
-                 "pgkpr": {"pgkpr": {"model": "pgkpr"}}, "clld": {"clsled": {"model": "clsled"}}}}
+                 "pgkpr": {"pgkpr": {"model": "pgkpr"}}}}
 
 
 def write_params(folder: Path, **changes) -> None:
-    """Write ``params.yaml`` with all defaults and top-level ``changes``."""
-    filled = parse_params({**params(), **changes}, "params").model_dump(mode="json")
+    """Write ``params.yaml`` with top-level ``changes``, and what DVC reads by name."""
+    content = {**params(), **changes}
+    parse_params(content, "params")
+    filled, _ = with_what_dvc_reads(content)
     (folder / "params.yaml").write_text(yaml.safe_dump(filled, sort_keys=False))
 
 

@@ -13,9 +13,9 @@ from pipeline.schemas import SCHEMAS
 from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
-from stages.params.pgkpr import TrainPgkpr
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
+from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
@@ -126,7 +126,10 @@ def write_params(folder, models=None, runs=None, runtime=None, **blocks):
     params = {"recipe": "test",
               "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
               "datasets": {DATASET: {"source": "x"}},
-              "paraphrase_items": {"max_length": MAX_LENGTH}, "train_pgkpr": settings(**blocks),
+              **{name: {"datasets": [DATASET]} for name in ("keywords", "attribution", "psi", "s_tagger")},
+              "paraphrase_items": {"max_length": MAX_LENGTH, "datasets": {DATASET: {
+                  name: DatasetPaths(DATASET).table(name).as_posix() for name in ("psi", "s_tags", "textrank")}}},
+              "train_pgkpr": settings(**blocks),
               "generate_pgkpr": {"max_length": MAX_LENGTH},
               "models": {"pgkpr": models or {"pgkpr": {"dataset": DATASET}}}, "runs": {"pgkpr": runs or {}}}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))

@@ -54,9 +54,10 @@ def text_vectors():
 
 
 def write_params(folder, models=None, runtime=None, **training):
-    params = {"recipe": "test", "encoder": {"source": "path:encoder"},
+    params = {"recipe": "test", "encoder": {"source": "path", "path": "encoder"},
               "runtime": {"device": "cpu", "checkpoint_minutes": 0, **(runtime or {})},
               "datasets": {"tiny": {"source": "x"}},
+              **{name: {"datasets": ["tiny"]} for name in ("keywords", "graph", "node_vectors")},
               "train_hcl": {"latent": {"size": 6}, "decoder": {"layers": 1}, "training": {**TRAINING, **training}},
               "models": {"hcl": models or {"hcl": {"dataset": "tiny"}}}}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))

@@ -5,9 +5,9 @@ from recurrent_cases import FIRST_WORD, RULES, VOCABULARY, batch, item
 from tiny_rewriters import settings
 
 from models.common.rows import RealTokens
+from models.common.special import EOS, PAD
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.special import EOS, PAD
 
 __all__ = ["FIRST_WORD", "RULES", "VOCABULARY", "config", "encoded", "model", "peaked", "tagged_batch", "tagged_item"]
 

@@ -37,11 +37,11 @@ from benchmarks.gpu.texts import (
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, load_text_encoder, plain_config
 from models.common.decoding import Decodable, Rules
 from models.common.encoders import load_encoder, special_ids
+from models.common.special import EOS, PAD
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.special import EOS, PAD
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.batches import TripleBatches, padded
 from stages.tracks.hcl.task import HclTask, ValidationNoise

@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from models.pgkpr.special import BOS, EOS, PAD
+from models.common.special import BOS, EOS, PAD
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from models.common.attention import Attention, DecoderLayer, DecoderStep
 from models.common.layers import Decoder, Embedder, Encoder
 from models.common.rows import RealTokens
+from models.common.special import MASK, PAD
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import wrapped
-from models.pgkpr.special import MASK, PAD
 from models.pgkpr.transformer import AttentiveRewriter
 
 Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each

@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from models.common.losses import at_least_float32, bag_of_words
+from models.common.special import PAD
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
-from models.pgkpr.special import PAD
 
 _DECODING_TEMPERATURE = 1e-5
 _SPREAD = 0.05

@@ -8,10 +8,10 @@ from torch.nn import functional as F
 from models.common.layers import token_nll
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
+from models.common.special import IGNORE
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import Mixture, counterpart, mixture
-from models.pgkpr.special import IGNORE
 from models.pgkpr.transformer import TransformerRewriter
 
 

@@ -13,9 +13,9 @@ from models.common.decoding import Decodable, project_in_full
 from models.common.layers import token_nll
 from models.common.precision import recurrent
 from models.common.rows import HostTensor, RealTokens, gathered
+from models.common.special import BOS, PAD
 from models.pgkpr.base import Batch, Rewriter
 from models.pgkpr.config import RewriterConfig
-from models.pgkpr.special import BOS, PAD
 
 State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each

@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 from transformers import initialization as init
 
+from models.common.special import PAD
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
-from models.pgkpr.special import PAD
 
 _BOUND = 0.1
 

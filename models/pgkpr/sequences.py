@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.pgkpr.special import BOS, EOS, IGNORE, NOK, PAD, SEP
+from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
 
 
 class _Frame(NamedTuple):

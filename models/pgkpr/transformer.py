@@ -10,10 +10,10 @@ from models.common.attention import Heads, masking
 from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in_full
 from models.common.layers import Decoder, Embedder, Encoder, token_nll
 from models.common.rows import RealTokens
+from models.common.special import BOS, PAD
 from models.pgkpr.base import Batch, Rewriter
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import wrapped
-from models.pgkpr.special import BOS, PAD
 
 
 class AttentiveRewriter(Rewriter):

@@ -39,7 +39,7 @@ from pipeline.running.server import is_own_server
 from pipeline.running.turns import Turns
 from pipeline.running.workers import AT_ONCE, BadInput, LockLost, StageCrash, Workers, log_path
 from stages.common.distributed import check_devices
-from stages.params.machines import Runtime
+from stages.common.params import Runtime
 from stages.run.process import RECORDS
 
 # Prefect's concurrency limits, which its interface shows and lets a person change on a server of their own.

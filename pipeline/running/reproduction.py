@@ -22,10 +22,10 @@ from pipeline.running.lockfile import LOCK, changed_results, committed_lock, oth
 from pipeline.running.server import prefect_server, server_watched
 from pipeline.running.workers import LockLost, StageFailure, Workers
 from stages.common.paths import ARTIFACTS, METRICS, REPORT_PAGE
+from stages.ingest.params import Dataset
 from stages.ingest.reading.files import data_files, published_splits
 from stages.params import Params, load_params
-from stages.params.data import Dataset
-from stages.params.watched import named_paths
+from stages.params.paths import named_paths
 from stages.run.errors import InputError, plain
 from stages.run.processes import exclusive
 from stages.tracks.common.finished import forget
@@ -50,12 +50,8 @@ def check_sources(params: Params, root: Path = Path()) -> None:
                             f"its place: in params.yaml, or by `keycontrast use RECIPE --data FOLDER`.")
         elif source.is_dir():
             problems += _wrong_files(name, dataset.model_copy(update={"source": str(source)}))
-    kind, _, folder = params.encoder.source.partition(":")
-    if kind == "path" and not (root / folder).is_dir():
-        problems.append(f"encoder.source: the folder {folder} does not exist. It must be one that save_pretrained of "
-                        f"both a model and its tokenizer has written.")
     problems += [f"{place}: {path} does not exist. Put it there, or name another."
-                 for place, path in named_paths(params.plain()).items()
+                 for place, path in named_paths(params).items()
                  if not (root / path).exists() and ARTIFACTS not in Path(path).parents]
     if problems:
         raise InputError("\n".join(problems))

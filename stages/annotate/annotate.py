@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from stages.common.chunk_store import ChunkStore
-from stages.common.code import GROUND, code_of
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
-from stages.common.fingerprint import hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_values
 from stages.common.part_work import PartWork, Workforce, each_part, write_by_parts
 from stages.common.parts import Layout, Part
 from stages.common.paths import DatasetPaths
+from stages.common.settings import code_of
 from stages.common.tables import Provenance, check_columns
 from stages.common.writing import table_writer
 from stages.run.cluster_map import Cluster
@@ -29,7 +29,7 @@ from stages.text.annotators import load_annotator
 from stages.text.tokens import stream_chunks
 
 if TYPE_CHECKING:
-    from stages.params.data import Annotate
+    from stages.annotate.params import Annotate
 
 _COLUMNS = ["text_id", "text"]
 _BATCH = 8192
@@ -78,7 +78,7 @@ def _work(process: StageProcess) -> None:
     language = _one_language(set().union(*found) or {params.datasets[process.instance].language}, str(source))
     by = load_annotator(chosen.pipeline, language)
     key = hash_values({**process.declared_values, "model": by.describe(),
-                       "code": hash_files(code_of(["stages.annotate.annotate"], GROUND))})
+                       "code": hash_code(code_of(process.stage))})
     store = ChunkStore(process.scratch, key)
     work = PartWork(annotator, annotator_arguments(chosen.pipeline, language, cluster), _COLUMNS, _BATCH,
                     partial(stream_chunks, size=chosen.chunk), row_groups, TOKENS)

@@ -29,18 +29,18 @@ from stages.attribution.saliency.blocks import (
 )
 from stages.attribution.saliency.scorers import CarriedScorer, Scorer, load_scorer, settings
 from stages.common.chunk_store import ChunkStore
-from stages.common.code import GROUND, code_of
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION
 from stages.common.device import choose_device
-from stages.common.fingerprint import hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_files, hash_values
 from stages.common.mapped import MappedTable, mapped
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
+from stages.common.settings import code_of
 from stages.common.source_pairs import source_pairs
 from stages.common.tables import Provenance, check_columns, read_table
 from stages.common.writing import table_writer
@@ -117,7 +117,7 @@ def _work(process: StageProcess) -> None:
     params_hash = process.params_hash
     key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
                        "data": hash_files(tables.values()),
-                       "code": hash_files(code_of([f"stages.keywords.{STAGE}"], GROUND))})
+                       "code": hash_code(code_of(STAGE))})
     store = ChunkStore(process.scratch, key)
     described = settings(values)
     for bug in described["bugs_of_the_released_code"]:
@@ -136,7 +136,7 @@ def _work(process: StageProcess) -> None:
           table_writer(paths.table(STAGE), ATTRIBUTION, provenance, Layout.of(params)) as writer):
         blocks = run(read_table(tables[EXAMPLES], columns=_READ[EXAMPLES]), texts, tokens, scorer, values["modes"],
                      store, lambda total, done: progress_bar(process.name, total, "pair", done),
-                     params.ranked_datasets[STAGE][process.instance].texts == "all", elsewhere)
+                     params.keywords.method == STAGE, elsewhere)
         for rows in gathered(blocks, counts):
             writer.write(rows)
         provenance.counts, provenance.fallbacks = dict(counts), fallbacks(counts)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+_ROOT = Path(__file__).resolve().parents[2]
+
 
 def hash_values(values: Mapping[str, Any]) -> str:
     """Return a 16-digit hash of plain values; equal for equal content whatever the order of keys."""
@@ -29,3 +31,13 @@ def hash_files(paths: Iterable[Path]) -> str:
             with file.open("rb") as handle:
                 digest.update(hashlib.file_digest(handle, "sha256").digest())
     return digest.hexdigest()[:16]
+
+
+def hash_code(files: Iterable[Path]) -> str:
+    """Return a hash of files of this project's code by their places in it, wherever it lies on this machine."""
+    return hash_values({place.as_posix(): sha256_of(path) for place, path in by_place(files).items()})
+
+
+def by_place(files: Iterable[Path]) -> dict[Path, Path]:
+    """Return files of this project's code by their places below its folder."""
+    return {path.relative_to(_ROOT): path for path in files}

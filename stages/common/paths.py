@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ARTIFACTS = Path("artifacts")
+DATA = ARTIFACTS / "data"
+MANIFESTS = ARTIFACTS / "manifests"
 REPORT = ARTIFACTS / "report"
 REPORT_PAGE = REPORT / "index.html"
 COMPARISON = ARTIFACTS / "comparison"
@@ -23,20 +25,26 @@ def row_name(name: str) -> str:
     return name.partition("/")[0]
 
 
+# Tables that one stage writes together lie in a folder.
+_INSIDE = {**dict.fromkeys(("examples", "texts", "rejected"), "items"),
+           **dict.fromkeys(("clusters", "nodes", "edges"), "graph"),
+           **dict.fromkeys(("node_vectors", "text_vectors"), "vectors")}
+
+
 @dataclass(frozen=True)
 class DatasetPaths:
-    """The artifacts of one data set: ``artifacts/<name>/``."""
+    """The artifacts of one data set: ``artifacts/data/<name>/``."""
 
     name: str
 
     @property
     def folder(self) -> Path:
         """The data set's folder."""
-        return ARTIFACTS / self.name
+        return DATA / self.name
 
     def table(self, kind: str) -> Path:
         """Path of the table ``kind`` (the name of its schema)."""
-        return self.folder / f"{kind}.parquet"
+        return self.folder / _INSIDE.get(kind, "") / f"{kind}.parquet"
 
     def metrics(self, stage: str) -> Path:
         """Path of the counts that a data stage reports as DVC metrics."""
@@ -185,6 +193,26 @@ class RunPaths:
     def scores(self) -> Path:
         """Per-example scores behind the metrics."""
         return self.folder / "scores.parquet"
+
+
+def manifest_path(recipe: str, kind: str, name: str) -> Path:
+    """Return where it is listed what a stage made under a recipe; ``kind`` is ``data``, ``runs`` or ``probes``."""
+    return MANIFESTS / recipe / kind / f"{name}.json"
+
+
+def corpus_page(dataset: str) -> Path:
+    """Return the page of a data set's keywords and graph."""
+    return ARTIFACTS / "corpus_pages" / f"{dataset}.html"
+
+
+def old_layout(root: Path = Path()) -> str | None:
+    """Return what to say of artifacts of data sets that lie as they once did; None where there are none."""
+    found = sorted(path.parent.name for path in (root / ARTIFACTS).glob("*/texts.parquet"))
+    if not found:
+        return None
+    return (f"{ARTIFACTS}/{found[0]} is of an older version, whose data sets lay in {ARTIFACTS}/NAME. They lie in "
+            f"{DATA}/NAME now and are made anew; the old folders ({', '.join(found)}) may be deleted "
+            f"(docs/old-names.md).")
 
 
 @dataclass(frozen=True)

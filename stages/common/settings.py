@@ -19,6 +19,8 @@ from stages.run.errors import InputError, nearest
 PARAMS = Path("params.yaml")
 # Begins an entry that names a folder from elsewhere in place of a model, or of an encoder.
 GIVEN = "path:"
+# What an entry names that DVC watches a file or folder by, where there is none.
+NOTHING = "data/start/none"
 _DVC = shipped("dvc.yaml")
 # Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
 _ANYWHERE = ("runtime", "cluster")
@@ -62,8 +64,8 @@ class Params(Values):
         return list(self.models[_track(self.models, name)][name].seeds)
 
     def run_model(self, name: str) -> str:
-        """Return the model of run ``name`` of any track."""
-        return str(self.runs[_track(self.runs, name)][name].model)
+        """Return the model of run ``name`` of any track; where a stage declares no runs, each model is one."""
+        return str(self.runs[_track(self.runs, name)][name].model) if "runs" in self else name
 
     def run_seeds(self, name: str) -> list[int]:
         """Return the seeds of run ``name`` of any track: those of its model."""
@@ -81,9 +83,23 @@ def read_params(path: Path = PARAMS) -> Params:
     Raises:
         InputError: the file is missing or broken, or any name or value in it is wrong.
     """
-    # By name, so that no stage depends on its code: it can stop a stage, and fills in what the file leaves out, but
-    # `keycontrast use` leaves nothing out.
-    return Params(_as_values(import_module("stages.params").load_params(path).model_dump(mode="json")))
+    # By name, so that no stage depends on its code: it checks, and gathers the defaults, each of which stands in a
+    # folder that the stages of its block depend on.
+    return Params(_as_values(import_module("stages.params").load_params(path).plain()))
+
+
+def earlier_model(row: Any) -> str | None:
+    """Return the model that a row of the models begins with, or takes its pairs of classes from; None for none."""
+    for place in (getattr(row, "init", NOTHING), getattr(row, "pairs_of", NOTHING)):
+        for folder in ("artifacts/models/", "artifacts/confusing_pairs/"):
+            if place.startswith(folder):
+                return place.removeprefix(folder).rstrip("/")
+    return None
+
+
+def seed_of_earlier(seed: int, seeds: list[int]) -> int:
+    """Return which of the ``seeds`` of an earlier model goes with ``seed`` of a later one: the same, else the first."""
+    return seed if seed in seeds else seeds[0]
 
 
 def stage_params(params: Params, stage: str, key: str = "") -> Params:
@@ -132,9 +148,24 @@ def declared(stage: str) -> tuple[str, ...]:
     Raises:
         KeyError: there is no such stage.
     """
-    entry = _stages()[stage]
-    return tuple(name.replace("${key}", "{key}").replace("${item.", "{")
-                 for name in entry.get("do", entry).get("params", ()))
+    return tuple(name.replace("${key}", "{key}").replace("${item}", "{key}").replace("${item.", "{")
+                 for name in _body(stage).get("params", ()))
+
+
+def module_of(stage: str) -> str:
+    """Return the dotted name of the module that runs ``stage``.
+
+    Raises:
+        KeyError: there is no such stage.
+    """
+    return "stages." + _body(stage)["cmd"].split()[2]
+
+
+def code_of(stage: str) -> list[Path]:
+    """Return the files of the folders of code that ``dvc.yaml`` has as deps of ``stage``: what continues under it."""
+    folders = (_DVC.parent / dep for dep in _body(stage)["deps"] if dep.startswith(("stages/", "models/")))
+    return sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()
+                  and "__pycache__" not in path.parts)
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,9 +178,15 @@ def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 
 @cache
-def _stages() -> dict[str, Any]:
+def stages_of_dvc() -> dict[str, Any]:
+    """Return the stages of ``dvc.yaml`` as they stand there."""
     found: dict[str, Any] = read_yaml(_DVC)["stages"]
     return found
+
+
+def _body(stage: str) -> dict[str, Any]:
+    entry: dict[str, Any] = stages_of_dvc()[stage]
+    return dict(entry.get("do", entry))
 
 
 def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
@@ -159,7 +196,7 @@ def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[st
         parts = [key if part == "{key}" else part for part in name.split(".")]
         for place, part in enumerate(parts):
             if part in ("{model}", "{dataset}"):
-                rows = str(_stages()[stage]["foreach"]).strip("${}").split(".")
+                rows = str(stages_of_dvc()[stage]["foreach"]).strip("${}").split(".")
                 parts[place] = _at(params, [*rows, key])[part.strip("{}")]
         yield parts
 

@@ -9,14 +9,12 @@ import torch
 
 from models.common.training import Bar, History, Settings
 from models.common.training.parallel import gathered
-from stages.common.code import GROUND, code_of
 from stages.common.device import choose_device
 from stages.common.distributed import check_devices
-from stages.common.entries import module_of
-from stages.common.fingerprint import hash_files, hash_values, sha256_of
+from stages.common.fingerprint import hash_code, hash_files, hash_values
 from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import read_params
+from stages.common.settings import code_of, read_params
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import StageProcess
 from stages.run.progress import TrainingBar
@@ -47,14 +45,6 @@ def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderC
     return store
 
 
-def hash_code(files: Sequence[Path]) -> str:
-    """Return a hash of files of this project's code by their places in it, wherever it lies on this machine."""
-    return hash_values({place.as_posix(): sha256_of(path) for place, path in by_place(files).items()})
-
-
-def by_place(files: Sequence[Path]) -> dict[Path, Path]:
-    """Return files of this project's code by their places below its folder."""
-    return {path.relative_to(_ROOT): path for path in files}
 
 
 def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],
@@ -75,9 +65,8 @@ def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Se
     runtime = process.params.runtime
     seed_everything(derived_seed(process.params.seed, process.stage, "weights"), runtime.threads,
                     runtime.deterministic, runtime.tf32)
-    code = code_of([module_of(process.stage)], GROUND)
-    key = hash_values({"params": process.params_hash, "data": hash_files(tables), "code": hash_files(code),
-                       "torch": torch.__version__, **further})
+    key = hash_values({"params": process.params_hash, "data": hash_files(tables),
+                       "code": hash_code(code_of(process.stage)), "torch": torch.__version__, **further})
     store = FolderCheckpoints(process.scratch, key, 60 * runtime.checkpoint_minutes)
     device = choose_device(runtime.device)
     precision = settled_precision(device, runtime, values, process.stage)

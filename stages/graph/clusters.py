@@ -1,11 +1,8 @@
-"""Group the training examples by the keyword of their input, or by the keywords that it contains.
+"""Training examples by the keyword of their input, or by the keywords that it contains (`graph.cluster_by`).
 
-Reads examples and keywords of a data set, texts and tokens too where inputs are searched (`graph.cluster_by`); writes
-clusters.parquet. The join keeps to runtime.memory_gib and goes to
-disk beyond that; rows are written as they come.
+The join keeps to runtime.memory_gib and goes to disk beyond that.
 """
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -21,7 +18,7 @@ from stages.common.writing import table_writer
 from stages.graph.containing import Containment, contained
 from stages.graph.joins import DEFAULT_LIMITS, TRIPLES, JoinLimits, Rows, joining
 from stages.run.errors import InputError
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import StageProcess
 
 _NOTHING = pa.table({"text_id": pa.array([], pa.int64()), "keyword": pa.array([], pa.string())})
 _LOST = """
@@ -102,14 +99,14 @@ def _pieces(result: duckdb.DuckDBPyRelation) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def _work(process: StageProcess) -> None:
+def write_clusters(process: StageProcess) -> None:
+    """Write table ``clusters`` of the stage's data set, as rows come."""
     params, paths = process.params, DatasetPaths(process.instance)
     provenance = Provenance(process.name, process.params_hash, counts={"clusters": 0})
     searched = None
     if params.graph.cluster_by == "contains":
         searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.kw_lemma)
-    rows = run(paths.table("examples"), paths.table("keywords"),
-               JoinLimits.of(process), searched)
+    rows = run(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched)
     last = None
     with table_writer(paths.table("clusters"), CLUSTERS, provenance, Layout.of(params)) as writer:
         for table in rows:
@@ -117,12 +114,3 @@ def _work(process: StageProcess) -> None:
             heads = table["keyword"].unique().to_pylist()
             provenance.counts["clusters"] += len(heads) - (heads[0] == last)
             last = heads[-1]
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named on the command line."""
-    return run_stage("clusters", _work, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

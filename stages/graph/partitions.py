@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from stages.graph.edges import Edges
+from stages.common.edges import Edges
 
 # A constant, not the project's seed: the partition describes the graph, and a change of the seed, which decides what
 # models are trained, must not make another graph of the same keywords.

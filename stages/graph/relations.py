@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 from scipy import sparse
 
-from stages.graph.edges import Edges, strongest
+from stages.common.edges import Edges, strongest
 from stages.graph.joins import NodeTriples
 from stages.run.errors import InputError
 

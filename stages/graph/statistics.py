@@ -7,8 +7,8 @@ import pyarrow as pa
 from scipy import sparse
 
 from stages.common.columns.graph import NODES
+from stages.common.edges import Edges
 from stages.common.tables import as_table
-from stages.graph.edges import Edges
 from stages.graph.joins import NodeTriples
 
 DAMPING = 0.85

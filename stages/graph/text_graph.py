@@ -1,13 +1,11 @@
-"""Build the keyword graph of plain texts: their phrases, joined where they share a text.
+"""The keyword graph of plain texts: their phrases, joined where they share a text.
 
-Reads examples, texts, tokens and a ranking of a data set; writes clusters.parquet, nodes.parquet, edges.parquet and
-metrics/graph.json. There are no inputs and outputs here, hence no contrast and no negative edge. A node is a phrase
+There are no inputs and outputs here, hence no contrast and no negative edge. A node is a phrase
 that a training text was ranked to have (as many as `textrank.phrases` keeps); its cluster are the training texts that
 contain it, word by word, whatever else is ranked above it there (HCL's "samples that contain the same keyword", METHODS
 A.3); an edge counts the texts that contain both.
 """
 
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,10 +22,10 @@ from stages.graph.containing import Containment, contained
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, joining
 from stages.graph.relations import relate_by_texts
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import StageProcess
 
 if TYPE_CHECKING:
-    from stages.params.data import Graph
+    from stages.graph.params import Graph
 
 _RANKED = ["text_id", "keyword", "score"]
 _PAIR = ["text_id", "keyword"]
@@ -69,24 +67,15 @@ def run(examples: pa.Table, ranking: pa.Table, texts: Rows, tokens: Rows, params
                                   params.resolution)
 
 
-def _work(process: StageProcess) -> None:
+def write_text_graph(process: StageProcess) -> None:
+    """Write clusters and graph of the stage's data set of plain texts."""
     params, paths = process.params, DatasetPaths(process.instance)
-    method = params.text_datasets[process.instance].method
+    method = params.keywords.method
     clusters, made = run(read_examples(paths.table("examples")),
                          read_table(paths.table(method), METHOD_TABLES[method], _RANKED), paths.table("texts"),
-                         paths.table("tokens"), params.graph,
-                         JoinLimits.of(process))
+                         paths.table("tokens"), params.graph, JoinLimits.of(process))
     counts = {"clusters": made.nodes.num_rows}
     with table_writer(paths.table("clusters"), CLUSTERS,
                       Provenance(process.name, process.params_hash, counts=counts)) as writer:
         writer.write(clusters)
     write_graph(process, made)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named on the command line."""
-    return run_stage("text_graph", _work, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

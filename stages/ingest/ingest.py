@@ -7,6 +7,7 @@ from shutil import rmtree
 from typing import TYPE_CHECKING
 
 from stages.common.encoders import resolve_encoder
+from stages.common.layouts import is_paired, structure_of
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json
@@ -15,7 +16,6 @@ from stages.ingest.deduplication.taken_rows import check_share, take_rows
 from stages.ingest.items.counts import summary
 from stages.ingest.items.examples import Ingested, classified_examples, contrasted_examples, plain_examples
 from stages.ingest.layouts.newsgroups import stripped_posts
-from stages.ingest.layouts.registry import is_paired, structure_of
 from stages.ingest.negatives.mined import Embed, frozen
 from stages.ingest.negatives.sources import check_source
 from stages.ingest.reading.files import read_rows
@@ -25,7 +25,7 @@ from stages.run.errors import InputError, nearest
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import Dataset, Ingest
+    from stages.ingest.params import Dataset, Ingest
 
 
 def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,

@@ -30,7 +30,7 @@ from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import EmbedRank
+    from stages.keywords.params import EmbedRank
 
 # Rows embedded together, of texts and of phrases, and the step between the widths that they are padded to.
 _TEXTS, _PHRASES, _STEP = 4, 64, 4

@@ -22,18 +22,17 @@ from stages.common.example_texts import (
 )
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
-from stages.common.settings import Values
 from stages.common.tables import Provenance, read_batches, read_metadata, write_json
+from stages.common.token_pieces import pieces
 from stages.common.writing import table_writer
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
 from stages.keywords.tally import Tally
-from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
 from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import Keywords
+    from stages.keywords.params import Keywords
 
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
@@ -108,7 +107,7 @@ def _check_ids(wanted: TextMarks, held: TextMarks) -> None:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    chosen: Any = Values({**params.keywords, "method": params.keyword_datasets[process.instance].method})
+    chosen = params.keywords
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
     examples = partial(role_batches, paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)

@@ -12,9 +12,9 @@ from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, check_columns, read_metadata, write_table
+from stages.common.token_pieces import pieces
 from stages.common.writing import table_writer
 from stages.ranking import Report
-from stages.ranking.blocks import pieces
 from stages.ranking.frequency import training_frequency
 from stages.ranking.ranker import Ranked
 from stages.ranking.selection import InverseFrequency
@@ -86,12 +86,13 @@ def rank_if_named(process: StageProcess, make: RankerOf, models: Callable[[Stage
         models: returns those of :func:`rank_data_set`.
     """
     params, kind = process.params, process.stage
-    method = params.keywords.by_dataset.get(process.instance, params.keywords.method)
+    method = params.keywords.method
     compared = METHODS[kind].compared
-    if method == kind or (compared and params.datasets[process.instance].side_by_side):
+    if method == kind or (compared and process.instance in params.side_by_side.datasets):
         rank_data_set(process, make, models(process))
         return
-    reason = f"keywords.method is {method}" + (", and there is no comparison (side_by_side)" if compared else "")
+    beside = ", and side_by_side.datasets does not name the data set" if compared else ""
+    reason = f"keywords.method is {method}{beside}"
     write_table(DatasetPaths(process.instance).table(kind), ranked_by(kind), PHRASES.arrow().empty_table(),
                 Provenance(process.name, process.params_hash, reason=reason))
     process.log.info("no text is ranked: %s", reason)

@@ -34,19 +34,19 @@ from stages.common.tables import (
     read_metadata,
     write_json,
 )
+from stages.common.token_pieces import pieces
 from stages.common.writing import table_writer
 from stages.keywords.agreement.figure import pos_plot
 from stages.keywords.agreement.keywords import TOKEN_COLUMNS, compared_columns, keywords_by_method, note_strange
 from stages.keywords.agreement.measures import Agreements
 from stages.keywords.agreement.pos_frequency import COUNTED, Counted, frequency_table, pos_counts, rows_to_count
 from stages.keywords.choice import Following
-from stages.ranking.blocks import pieces
 from stages.ranking.selection import InverseFrequency
 from stages.run.errors import Faults
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import SideBySide
+    from stages.keywords.params import SideBySide
 
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 1024

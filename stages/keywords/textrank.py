@@ -14,7 +14,7 @@ from stages.ranking.selection import InverseFrequency
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import TextRank
+    from stages.keywords.params import TextRank
 
 
 def run(tokens: pa.Table, params: "TextRank", idf: InverseFrequency | None = None, language: str = "en",

@@ -27,7 +27,7 @@ from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import Yake
+    from stages.keywords.params import Yake
 
 # Between two words of a phrase: white space, and tokens of the package with an apostrophe in front, which it drops
 # ("world's leaders"). No two ways to match the same characters, so that time is linear.

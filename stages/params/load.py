@@ -7,11 +7,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from stages.common import settings
-from stages.common.settings import PARAMS
+from stages.common.settings import PARAMS, laid_over
 from stages.common.yaml_files import read_yaml
+from stages.params.dvc import Place, left_out
 from stages.params.problems import problem_lines
 from stages.params.root import Params
 from stages.run.errors import InputError
+
+_LONGEST = 200   # characters of a value that a message repeats
 
 
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
@@ -19,7 +22,7 @@ def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
 
     Args:
         path: of the file.
-        whole: refuse a file that leaves out blocks that have defaults or are filled in, because DVC reads them there.
+        whole: refuse a file that leaves out what DVC reads there by name.
 
     Raises:
         InputError: the file is missing or broken, or any name or value in it is wrong; all are listed.
@@ -29,19 +32,23 @@ def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
                          f"`keycontrast use sample`.")
     content = read_yaml(path)
     params = parse_params(content, str(path))
-    if whole and (lacking := list(_lacking(params.plain(), content))):
+    if whole and (lacking := [".".join(place) for place in with_what_dvc_reads(content)[1]]):
         more = f" and {len(lacking) - 4} more" if len(lacking) > 4 else ""
-        raise InputError(f"{path}: leaves out {', '.join(lacking[:4])}{more}, and DVC reads all values there. Move it "
-                         f"to recipes/{params.recipe}-mine.yaml, and `keycontrast use {params.recipe}-mine` writes it "
-                         f"here with every value spelt out.")
+        raise InputError(f"{path}: leaves out {', '.join(lacking[:4])}{more}, which DVC reads by name. Move it to "
+                         f"recipes/{params.recipe}-mine.yaml; `keycontrast use {params.recipe}-mine` writes the rest.")
     return params
 
 
-def _lacking(whole: Mapping[str, Any], content: Any) -> Iterator[str]:
-    """Yield the places that DVC reads one by one and ``content`` has not: blocks, and values of ``runtime``."""
-    yield from (name for name in whole if name not in content)
-    given = content.get("runtime")
-    yield from (f"runtime.{name}" for name in whole["runtime"] if isinstance(given, Mapping) and name not in given)
+def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Place, Any]]:
+    """Return sound params as read with what DVC reads by name and they leave out, and that by itself, by place."""
+    missing = left_out(content, Params.model_validate(content).model_dump(mode="json"))
+    filled = dict(content)
+    for place, value in missing.items():
+        nested: Any = value
+        for part in reversed(place):
+            nested = {part: nested}
+        filled = laid_over(filled, nested)
+    return filled, missing
 
 
 def parse_params(content: Any, place: str) -> Params:
@@ -57,7 +64,23 @@ def parse_params(content: Any, place: str) -> Params:
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
         count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
-        raise InputError(f"{place}: {count}:\n" + "\n".join(f"  {line}" for line in lines)) from error
+        text = "\n".join(f"  {line}" for line in lines)
+        for value in set(_long_values(content)):
+            text = text.replace(value, f"{value[:80]}... ({len(value):,} characters)")
+        raise InputError(f"{place}: {count}:\n{text}") from error
+
+
+def _long_values(content: Any) -> Iterator[str]:
+    """Yield names and values of more than 200 characters, which no message repeats."""
+    if isinstance(content, Mapping):
+        for name, value in content.items():
+            yield from _long_values(name)
+            yield from _long_values(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _long_values(value)
+    elif isinstance(content, str) and len(content) > _LONGEST:
+        yield content
 
 
 def stage_hash(params: Params, stage: str, key: str = "", seed: int | None = None) -> str:

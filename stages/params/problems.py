@@ -6,11 +6,11 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from stages.params.clld import TrainClld
-from stages.params.data import KIND_OF_NAME, Ingest
-from stages.params.hcl import GenerateHcl, TrainHcl
-from stages.params.pgkpr import GeneratePgkpr, TrainPgkpr
+from stages.ingest.params import KIND_OF_NAME, Ingest
 from stages.run.errors import nearest
+from stages.tracks.clld.params import TrainClld
+from stages.tracks.hcl.params import GenerateHcl, TrainHcl
+from stages.tracks.pgkpr.params import GeneratePgkpr, TrainPgkpr
 
 # Blocks that data sets, models and runs lay values of their own over.
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
@@ -20,7 +20,11 @@ _LONGEST = 80
 _GONE = {"checkpoint_steps": "no longer a setting; take it out. runtime.checkpoint_minutes says how often a training "
                              "is saved.",
          "seed": "now a list; write seeds: [14], or leave it out for the project's.",
+         "init_from": "now init: artifacts/models/NAME, or a folder that `keycontrast export` has written.",
+         "by_dataset": "gone; one method names the keywords of all data sets of keywords.datasets.",
          "evaluate_hcl": "now called evaluation, because it governs every track; rename the block."}
+_GONE_OF_DATASETS = {"side_by_side": "gone; name the data set in side_by_side.datasets.",
+                     "keywords": "gone; name the data set in keywords.datasets, or leave it out there."}
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:
@@ -34,7 +38,8 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
         where = ".".join([place] * bool(place) + [str(part) for part in parts])
         if item["type"] == "extra_forbidden":
             name = str(parts[-1])
-            lines.append(f"{where}: " + (_GONE.get(name) or
+            gone = _GONE | (_GONE_OF_DATASETS if parts[0] == "datasets" else {})
+            lines.append(f"{where}: " + (gone.get(name) or
                                          f"unknown name; {nearest(name, _names(model, parts[:-1]))}"))
         elif item["type"] == "missing":
             lines.append(f"{where}: missing.")

@@ -1,42 +1,31 @@
-"""The whole of ``params.yaml``."""
+"""The whole of ``params.yaml``: every block, and what they must have in common."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from stages.annotate.params import Annotate
+from stages.attribution.params import Attribution, PairClassifier
+from stages.common.layouts import is_paired, structure_of
 from stages.common.methods import FOR_ANY_TEXT, METHODS
-from stages.common.settings import laid_over
-from stages.ingest.layouts.registry import structure_of
-from stages.params import clld, hcl, pgkpr
-from stages.params.block import Block
-from stages.params.checks import TrackChecks, with_watched
-from stages.params.clld import ClldModel, ClldRun, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
-from stages.params.data import (
-    Annotate,
-    Attribution,
-    CharacterEncoder,
-    Dataset,
-    EmbedRank,
-    Graph,
-    Ingest,
-    Keywords,
-    NodeVectors,
-    PairClassifier,
-    Psi,
-    SideBySide,
-    STagger,
-    TextRank,
-    WordVectors,
-    Yake,
-)
-from stages.params.evaluation import Compare, Evaluation
-from stages.params.for_dvc import NO_OWN_ENCODER, UNREAD, with_names
-from stages.params.hcl import GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
-from stages.params.machines import Artifacts, Cluster, Runtime
-from stages.params.pgkpr import (
+from stages.common.params import Artifacts, Block, Cluster, Encoder, Name, Runtime
+from stages.common.settings import laid_over, seed_of_earlier
+from stages.graph.params import Graph, NodeVectors
+from stages.ingest.params import Dataset, Ingest
+from stages.keywords.params import EmbedRank, Keywords, SideBySide, TextRank, Yake
+from stages.params.paths import named_path_problems, with_paths
+from stages.params.problems import problem_lines
+from stages.params.tracks import CHECKS, TrackChecks, earlier_model
+from stages.psi.params import CharacterEncoder, Psi, STagger, WordVectors
+from stages.results.params import Compare, Report
+from stages.run.errors import nearest
+from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
+from stages.tracks.common.params import Evaluation
+from stages.tracks.hcl.params import GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl
+from stages.tracks.pgkpr.params import (
     EvaluatePgkpr,
     GeneratePgkpr,
     ParaphraseItems,
@@ -44,69 +33,15 @@ from stages.params.pgkpr import (
     PgkprRun,
     TrainPgkpr,
 )
-from stages.params.problems import problem_lines
-from stages.params.seeding import with_seeds
-from stages.params.watched import BLOCKS, rows_watched
-from stages.run.errors import nearest
 
 Laid = TypeVar("Laid", bound=Block)
-CHECKS = {"hcl": hcl.CHECKS, "pgkpr": pgkpr.CHECKS, "clld": clld.CHECKS}
-# Names become folders, and parts of dotted params keys for DVC: no dots.
-Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$")]
-# Folders of artifacts/ that are no data set.
-RESERVED = frozenset({"models", "runs", "predictions", "confusing_pairs", "report", "manifests", "comparison",
-                      "probes"})
-
-
-class Encoder(Block):
-    """The pre-trained text encoder."""
-
-    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path:.+|characters:.+)$", description=(
-        "hub:ID is whatever the hub has, hub:ID@COMMIT never another; so with every param that takes hub:ID"))
-
-
-class Empty(Block):
-    """No settings: DVC makes stage instances from the keys of a map."""
-
-
-class Ranked(Block):
-    """Which texts of a data set a keyword method ranks, as DVC watches it."""
-
-    texts: Literal["sources", "all"] = Field("sources", description="all where it names the keywords of the data set, "
-                                                                    "or ranks any text")
-
-
-class Named(Block):
-    """What names the keywords of a data set, as DVC watches it."""
-
-    method: str = Field("textrank", description="`keywords.method`, or what `keywords.by_dataset` has in its place")
-
-
-class OwnEncoders(Block):
-    """Encoders that are made here or lie in a folder, as DVC makes and watches them."""
-
-    datasets: dict[Name, Empty] = Field(default_factory=dict, description="whose characters `encoder.source` names")
-    watched: str = Field(NO_OWN_ENCODER, description="its folder, or the one that `encoder.source` names; a file that "
-                                                     "always exists for others")
-
-
-class Watched(Block):
-    """Files and folders from elsewhere that the params of a block may name, as DVC watches them."""
-
-    pipeline: str = Field(BLOCKS["pipeline"].nothing, description="the folder that `annotate.pipeline` names")
-    embedrank: str = Field(BLOCKS["embedrank"].nothing, description="likewise `embedrank.encoder`; a file that always "
-                                                                    "exists where it names none")
-    word_vectors: str = Field(BLOCKS["word_vectors"].nothing, description="likewise `word_vectors.source`")
-    bertscore: str = Field(BLOCKS["bertscore"].nothing, description="likewise `evaluation.bertscore.encoder`")
-    emb: str = Field(BLOCKS["emb"].nothing, description="likewise `evaluation.emb`")
-
-
-class Joined(Block):
-    """Tables that the pairs of a data set of the PGKPR track are joined with, as DVC watches them."""
-
-    psi: str = Field(UNREAD["psi"], description="a file that always exists where no model reads primary words")
-    s_tags: str = Field(UNREAD["s_tags"], description="likewise, where no run reads the S-Tagger's")
-    textrank: str = Field(UNREAD["textrank"], description="likewise, where no model and no run reads words of phrases")
+# What a stage over the data sets of a block needs: other blocks whose data sets must have the same name among them.
+NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_tagger": ("psi",),
+         "side_by_side": ("keywords", "attribution", "psi"), "graph": ("keywords",), "node_vectors": ("graph",),
+         "paraphrase_items": ("attribution",), "character_encoder": (), "linear_floor": ()}
+# Likewise the models of a track.
+MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_floor",)}
+_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items", "character_encoder")
 
 
 class Models(Block):
@@ -117,8 +52,15 @@ class Models(Block):
     clld: dict[Name, ClldModel] = Field(default_factory=dict)
 
 
+class ClldRun(Block):
+    """A row of the CLLD table, one for each model of the track; it stands in no file."""
+
+    model: str
+    split: Literal["validation", "test"]
+
+
 class Runs(Block):
-    """Rows of the results tables by track."""
+    """Rows of the results tables by track; of CLLD, each model is one."""
 
     hcl: dict[Name, HclRun] = Field(default_factory=dict)
     pgkpr: dict[Name, PgkprRun] = Field(default_factory=dict)
@@ -131,51 +73,16 @@ class Probes(Block):
     hcl: dict[Name, Probe] = Field(default_factory=dict)
 
 
-class Report(Block):
-    """The page."""
-
-    examples: int = Field(12, ge=0, description="items of the generations shown at a time; 0 leaves them out")
-    remark_on_alarms: str | None = Field(
-        None, min_length=1, max_length=400, description="a sentence of the recipe's that stands beside the alarms of "
-                                                        "its trainings, where there are any")
-
-
 class Params(Block):
     """The single truth that DVC sees."""
 
-    recipe: str
+    recipe: Name
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
     cluster: Cluster = Cluster()
     artifacts: Artifacts = Artifacts()
     encoder: Encoder = Encoder()
     datasets: dict[Name, Dataset]
-    paired_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="data sets that are no single texts, for DVC; filled in from `datasets`")
-    text_datasets: dict[Name, Named] = Field(
-        default_factory=dict, description="data sets of plain texts, likewise, and the method whose phrases are their "
-                                          "graph's nodes")
-    compared_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="those of them with `side_by_side`, likewise")
-    ranked_datasets: dict[str, dict[Name, Ranked]] = Field(
-        default_factory=dict, description="by keyword method, the data sets whose ranking something reads: "
-                                          "`side_by_side`, the block `keywords` or models.pgkpr; likewise")
-    tagged_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="those whose S-Tagger something reads, likewise")
-    contrasted_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="data sets that models.hcl names, likewise")
-    paraphrase_datasets: dict[Name, Joined] = Field(
-        default_factory=dict, description="data sets that models.pgkpr names, likewise")
-    keyword_datasets: dict[Name, Named] = Field(
-        default_factory=dict, description="data sets whose `keywords` is not false, likewise, and the method that "
-                                          "names their keywords")
-    classified_datasets: dict[Name, Empty] = Field(
-        default_factory=dict, description="data sets that models.clld names, likewise")
-    consulted_models: dict[Name, Empty] = Field(
-        default_factory=dict, description="models that others of models.clld take their pairs of classes from "
-                                          "(pairs_of); filled in from these")
-    own_encoders: OwnEncoders = Field(OwnEncoders(), description="likewise, filled in from `encoder`")
-    watched: Watched = Field(Watched(), description="likewise, filled in from the blocks that name files and folders")
     ingest: Ingest = Ingest()
     annotate: Annotate = Annotate()
     textrank: TextRank = TextRank()
@@ -211,34 +118,22 @@ class Params(Block):
 
     @model_validator(mode="before")
     @classmethod
-    def _branches_are_named(cls, content: Any) -> Any:
-        datasets = content.get("datasets") if isinstance(content, Mapping) else None
-        if not isinstance(datasets, Mapping):
-            return content
-        return with_names(rows_watched(content), datasets)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _earlier_models_are_watched(cls, content: Any) -> Any:
-        models, runs = (content.get(name) if isinstance(content, Mapping) else None for name in ("models", "runs"))
-        if not isinstance(models, Mapping):
-            return content
-        filled = {**content, "models": {track: with_watched(track, rows, CHECKS[track].earlier)
-                                        if isinstance(rows, Mapping) and track in CHECKS else rows
-                                        for track, rows in models.items()}}
-        if isinstance(runs, Mapping) and isinstance(runs.get("clld"), Mapping):
-            filled["runs"] = {**runs, "clld": clld.with_data_sets(runs["clld"], models.get("clld"))}
-        return filled
-
-    @model_validator(mode="before")
-    @classmethod
-    def _seeds_are_spelt_out(cls, content: Any) -> Any:
+    def _rows_are_spelt_out(cls, content: Any) -> Any:
+        """Fill in the seeds of models, and the rows of CLLD, which are its models."""
         models = content.get("models") if isinstance(content, Mapping) else None
         if not isinstance(models, Mapping):
             return content
         seed = content.get("seed", cls.model_fields["seed"].default)
-        return {**content, "models": {track: with_seeds(rows, seed) if isinstance(rows, Mapping) else rows
-                                      for track, rows in models.items()}}
+        seeded = {track: {name: _seeded(row, seed) for name, row in rows.items()}
+                  if isinstance(rows, Mapping) else rows for track, rows in models.items()}
+        runs, block = content.get("runs") or {}, content.get("evaluate_clld")
+        if not isinstance(runs, Mapping) or "clld" in runs:
+            raise ValueError("runs.clld: every model of models.clld is a row; take this out (evaluate_clld.split says "
+                             "which texts are classified)")
+        split = block.get("split", "test") if isinstance(block, Mapping) else "test"
+        rows = models.get("clld")
+        return {**content, "models": seeded, "runs": {**runs, "clld": {
+            name: {"model": name, "split": split} for name in (rows if isinstance(rows, Mapping) else ())}}}
 
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
@@ -250,17 +145,9 @@ class Params(Block):
                      f"same folder; rename one of them"
                      for block, tracks in (("models", self.models), ("runs", self.runs))
                      for (earlier, its), (later, others) in combinations(tracks, 2) for name in others if name in its]
-        problems += [f"datasets.{name}: the name is taken by a folder of the project; choose another"
-                     for name in self.datasets if name in RESERVED]
-        problems += self._keyword_problems()
-        if (own := self.encoder.source.removeprefix("characters:")) != self.encoder.source and (
-                own not in self.paired_datasets):
-            problems.append(f"encoder.source: no data set of pairs is called {own!r}; "
-                            f"{nearest(own, self.paired_datasets)}")
-        scorer = self.evaluation.bertscore.encoder or ""
-        if scorer.startswith("characters:") and scorer != self.encoder.source:
-            problems.append(f"evaluation.bertscore.encoder: {scorer} is made only as encoder.source, and that is "
-                            f"{self.encoder.source}; name it there too, or take another one here")
+        problems += [f"models.{track}.{name}.seeds: names no seed; name one, or write null for the project's"
+                     for track, models in self.models for name, model in models.items() if not model.seeds]
+        problems += [*self._branch_problems(), *self._keyword_problems(), *named_path_problems(self)]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
         for track, checks in CHECKS.items():
@@ -269,37 +156,68 @@ class Params(Block):
             raise ValueError("\n".join(problems))
         return self
 
+    def _branch_problems(self) -> list[str]:
+        """Return which data sets, and which models, miss what other blocks would have to make for them."""
+        problems = []
+        for block, needed in NEEDS.items():
+            for name in self.named(block):
+                if name not in self.datasets:
+                    problems.append(f"{block}.datasets: no data set {name!r}; {nearest(name, self.datasets)}")
+                    continue
+                kind = self._kind(name)
+                if block in _OF_PAIRS and kind != "pairs":
+                    problems.append(f"{block}.datasets: data set {name} has {kind} texts, and the stage needs pairs")
+                if block == "graph" and kind == "labelled":
+                    problems.append(f"graph.datasets: data set {name} has labelled texts, which have no graph")
+                if block == "linear_floor" and kind != "labelled":
+                    problems.append(f"linear_floor.datasets: data set {name} has no labelled texts")
+                problems += [_lacking(f"{block}.datasets", other, name) for other in needed
+                             if name not in self.named(other)]
+        problems += [_lacking(f"models.{track}.{name}", block, model.dataset)
+                     for track, models in self.models for name, model in models.items()
+                     for block in MODELS_NEED[track]
+                     if model.dataset in self.datasets and model.dataset not in self.named(block)
+                     and self._kind(model.dataset) == ("labelled" if CHECKS[track].labelled else "pairs")]
+        return problems
+
+    def named(self, block: str) -> list[str]:
+        """Return the data sets that a block is for."""
+        return list(getattr(self, block).datasets)
+
     def _keyword_problems(self) -> list[str]:
         """Return which data sets cannot have their keywords from the method that the block ``keywords`` says."""
-        own = self.keywords.by_dataset
-        problems = [f"keywords.by_dataset.{name}: no data set of that name has keywords; "
-                    f"{nearest(name, self.keyword_datasets)}" for name in own if name not in self.keyword_datasets]
-        for name, found in self.keyword_datasets.items():
-            method = found.method
-            place = f"keywords.{f'by_dataset.{name}' if name in own else 'method'}: {method}"
-            if METHODS[method].needs_pairs and name not in self.paired_datasets:
-                problems.append(f"{place} learns from pairs of texts, and data set {name} has {self._kind(name)} "
-                                f"texts; choose {' or '.join(FOR_ANY_TEXT)}")
-            elif METHODS[method].needs_pairs and "xx" not in getattr(self, method).modes:
-                problems.append(f"{place} names keywords by the scores of a text beside itself; add xx to "
-                                f"{method}.modes")
+        method = self.keywords.method
+        if not METHODS[method].needs_pairs:
+            return []
+        problems = [f"keywords.method: {method} learns from pairs of texts, and data set {name} of keywords.datasets "
+                    f"has {self._kind(name)} texts; choose {' or '.join(FOR_ANY_TEXT)}"
+                    if self._kind(name) != "pairs" else _lacking(f"keywords.method {method}", method, name)
+                    for name in self.keywords.datasets
+                    if name in self.datasets and name not in self.named(method)]
+        if "xx" not in getattr(self, method).modes:
+            problems.append(f"keywords.method: {method} names keywords by the scores of a text beside itself; add xx "
+                            f"to {method}.modes")
         return problems
 
     def _unfit_data_sets(self, track: str, checks: TrackChecks) -> list[str]:
         """Return which models of a track are of data sets of another kind than they need."""
-        single = self.datasets.keys() - self.paired_datasets.keys()
-        models = [(f"models.{track}.{name}.dataset: {model.dataset} has", model.dataset)
-                  for name, model in getattr(self.models, track).items() if model.dataset in self.datasets]
-        if not checks.labelled:
-            return [f"{place} {self._kind(name)} texts, and the model needs pairs"
-                    for place, name in models if name in single]
-        labelled = [name for name in single if self._kind(name) == "labelled"]
-        return [f"{place} {'pairs' if name in self.paired_datasets else 'plain texts'}, and the model needs labelled "
-                f"texts; {nearest(name, labelled)}" for place, name in models if name not in labelled]
+        problems = []
+        for name, model in getattr(self.models, track).items():
+            if model.dataset not in self.datasets:
+                continue
+            kind, place = self._kind(model.dataset), f"models.{track}.{name}.dataset: {model.dataset} has"
+            if checks.labelled and kind != "labelled":
+                labelled = [other for other in self.datasets if self._kind(other) == "labelled"]
+                problems.append(f"{place} {'pairs' if kind == 'pairs' else 'plain texts'}, and the model needs "
+                                f"labelled texts; {nearest(model.dataset, labelled)}")
+            elif not checks.labelled and kind != "pairs":
+                problems.append(f"{place} {kind} texts, and the model needs pairs")
+        return problems
 
     def _kind(self, dataset: str) -> str:
-        """Return what texts a data set of single texts has."""
-        return "labelled" if structure_of(self.datasets[dataset].layout) == "labelled" else "plain"
+        """Return what a data set has: pairs, or labelled or plain texts."""
+        layout = self.datasets[dataset].layout
+        return "pairs" if is_paired(layout) else "labelled" if structure_of(layout) == "labelled" else "plain"
 
     def _track_problems(self, track: str, checks: TrackChecks) -> list[str]:
         """Return what is wrong with the values of models and runs of a track, and with what they are made of.
@@ -345,8 +263,21 @@ class Params(Block):
                   for track, entries in self.models}
         runs = {track: {name: _spelt(run, "decode", self.decoding(name)) if hasattr(run, "decode") else run
                         for name, run in entries.items()} for track, entries in self.runs}
-        return self.model_copy(update={"datasets": datasets, "models": self.models.model_copy(update=models),
-                                       "runs": self.runs.model_copy(update=runs)})
+        return with_paths(self.model_copy(update={
+            "datasets": datasets, "models": self.models.model_copy(update=models),
+            "runs": self.runs.model_copy(update=runs)}))
+
+    def plain(self) -> dict[str, Any]:
+        """Return everything as stages read it: what a model begins with under each of its seeds is said, too."""
+        values = super().plain()
+        for track, models in self.models:
+            for name, model in models.items():
+                earlier = earlier_model(model)
+                if earlier is not None:
+                    theirs = getattr(self.models, track)[earlier].seeds
+                    values["models"][track][name]["earlier_seeds"] = [seed_of_earlier(seed, theirs)
+                                                                      for seed in model.seeds]
+        return values
 
     def model_seeds(self, name: str) -> list[int]:
         """Return the seeds that model ``name`` of any track is trained with."""
@@ -373,6 +304,14 @@ def _spelt(entry: Laid, field: str, settings: Block) -> Laid:
 def _picked(values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _picked(values[name], inner) if isinstance(inner, Mapping) else values[name]
             for name, inner in names.items()}
+
+
+def _seeded(row: Any, seed: Any) -> Any:
+    return {**row, "seeds": [seed]} if isinstance(row, Mapping) and row.get("seeds") is None else row
+
+
+def _lacking(place: str, block: str, dataset: str) -> str:
+    return f"{place} needs {block}.datasets to name {dataset!r}"
 
 
 def _track(tracks: Models | Runs, name: str) -> str:

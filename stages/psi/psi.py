@@ -29,7 +29,7 @@ from stages.run.process import StageProcess, run_stage
 from stages.run.progress import progress
 
 if TYPE_CHECKING:
-    from stages.params.data import Psi
+    from stages.psi.params import Psi
 
 STAGE = "psi"
 CHUNK = 8192  # rows of tokens.parquet; decides the row groups of what is written
@@ -92,7 +92,7 @@ def _work(process: StageProcess) -> None:
                             read_metadata(paths.table("word_vectors")).get("models", {}))
     pieces = run(lambda: read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"], CHUNK),
                  read_table(paths.table("examples"), EXAMPLES, ["source_id", "reference_ids"]), vectors, params.psi,
-                 params.ranked_datasets[STAGE][process.instance].texts == "all")
+                 params.keywords.method == STAGE)
     total: Counter[str] = Counter()
     with table_writer(paths.table(STAGE), PSI, provenance, Layout.of(params)) as writer:
         for piece in progress(pieces, process.name, unit="chunk"):

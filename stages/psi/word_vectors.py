@@ -27,7 +27,7 @@ from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.data import WordVectors
+    from stages.psi.params import WordVectors
 
 STAGE = "word_vectors"
 

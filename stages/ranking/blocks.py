@@ -4,7 +4,7 @@ A block holds whole texts. How texts fall into blocks bounds memory and changes 
 one text at a time, in the order of its tokens.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,12 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stages.common.token_pieces import BLOCK
 from stages.run.errors import InputError
-
-# Tokens of a block; a longer text is a block of its own. About 100 MiB of working arrays.
-BLOCK = 1 << 17
-# Texts of a piece that a worker ranks at a time, if they are short.
-PIECE = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -127,23 +123,6 @@ def blocks(tokens: pa.Table, size: int = BLOCK) -> Iterator[TokenBlock]:
         held += length
     if start < tokens.num_rows:
         yield TokenBlock(tokens.slice(start))
-
-
-def pieces(batches: Iterable[pa.Table], texts: int = PIECE, size: int = BLOCK) -> Iterator[pa.Table]:
-    """Join small ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens.
-
-    Pieces are cut by what they hold and by nothing else, so that they are the same whoever works on them.
-    """
-    held: list[pa.Table] = []
-    rows = tokens = 0
-    for batch in batches:
-        held.append(batch)
-        rows, tokens = rows + batch.num_rows, tokens + int(_offsets(batch["token"])[-1])
-        if rows >= texts or tokens >= size:
-            yield pa.concat_tables(held).combine_chunks()
-            held, rows, tokens = [], 0, 0
-    if held:
-        yield pa.concat_tables(held).combine_chunks()
 
 
 def encode(strings: pa.Array) -> tuple[np.ndarray, pa.Array]:

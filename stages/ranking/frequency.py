@@ -12,7 +12,7 @@ import numpy as np
 from stages.common.example_texts import training_texts
 from stages.common.part_work import Workforce, each_part
 from stages.common.parts import Part
-from stages.ranking.blocks import pieces
+from stages.common.token_pieces import pieces
 from stages.ranking.selection import InverseFrequency
 
 # Rows read at a time: few, since a text may be a whole document.

@@ -53,7 +53,7 @@ from stages.results.tracks import TRACKS
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.evaluation import Compare
+    from stages.results.params import Compare
 
 STAGE = "compare"
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "

@@ -11,7 +11,7 @@ from stages.results.page.rendering import rendered
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
-    from stages.params.root import Report
+    from stages.results.params import Report
 
 
 def run(material: Material, params: "Report") -> dict[str, bytes]:

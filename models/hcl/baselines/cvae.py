@@ -22,7 +22,7 @@ _LOGVAR = (-8.0, 8.0)  # *[ours]*, as of HCL's
 class Cvae(OwnPieceModel):
     """A conditional variational autoencoder of GRUs, without attention, whose sizes are those of the released code.
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.Cvae`. One GRU, both ways, makes a vector of a text, its
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Cvae`. One GRU, both ways, makes a vector of a text, its
     two last states; another reads that of the source as a context of one utterance, whose state is c (B, dc). The prior
     p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c; the posterior q(z | x, y) one linear layer
     on [c; vector of y]. The decoder starts from a linear layer on [c; z], and the bag of words is predicted by tanh and

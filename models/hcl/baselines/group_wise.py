@@ -41,7 +41,7 @@ def contrast_share(step: float, speed: float) -> float:
 class GroupWise(PieceTransformer):
     """The target model: a Transformer as it is used; it is trained within :class:`GroupWiseTraining`.
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.GroupWise`. Training batches hold pairs besides, C other
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.GroupWise`. Training batches hold pairs besides, C other
     contexts of each item's own response and C other responses to its own context: ``cand_x_ids``, ``cand_x_mask``
     (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_in_mask`` (B, 2, C, T) and ``cand_score`` (B, 2, C).
     """

@@ -78,7 +78,7 @@ class Pointing(OwnPieceModel):
 class PointerSeq2Seq(Pointing):
     """A bidirectional LSTM reads the source; an LSTM writes, attends, and copies.
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.Seq2Seq`. The decoder attends to the encoder's outputs
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder attends to the encoder's outputs
     (B, S, 2 d), and starts from tanh(W [last forward; last backward state]), *[ours]*.
     """
 

@@ -27,7 +27,7 @@ class Seq2SeqDu(Pointing):
     ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
     ``config.lexicon`` those of training texts, of which a text may hold more.
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.Seq2SeqDu`.
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2SeqDu`.
     """
 
     encoder_prefix = "encoder."

@@ -37,7 +37,7 @@ class PostNormDecoderLayer(DecoderLayer):
 class PieceTransformer(OwnPieceModel):
     """Encoder and decoder share one table of embeddings, which scores the words too (the paper's 3.4).
 
-    ``sizes`` is a block :class:`stages.params.hcl_baselines.PieceTransformer`. Symbols: d width, V vocabulary.
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.PieceTransformer`. Symbols: d width, V vocabulary.
     """
 
     _supports_sdpa = True

@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stages.common.layouts import structure_of
 from stages.ingest.deduplication.text_keys import join_han, text_key
 from stages.ingest.layouts.dialogue import dialogue_texts
-from stages.ingest.layouts.registry import roles_of, structure_of
+from stages.ingest.layouts.registry import roles_of
 from stages.ingest.layouts.stories import story_sentences, story_texts
 from stages.ingest.reading.rows import RawRow, text_fault
 
 if TYPE_CHECKING:
-    from stages.params.data import Dataset
+    from stages.ingest.params import Dataset
 
 _PARAPHRASE = {0: "0", 1: "1", "0": "0", "1": "1"}
 TEXT_ROLES: Mapping[str, tuple[str, ...]] = {

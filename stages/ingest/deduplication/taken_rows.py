@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
 from stages.ingest.deduplication.checks import TEXT_ROLES, RowCheck, RowError
 from stages.ingest.deduplication.numbering import Numbering, new_numbers
@@ -24,13 +25,13 @@ from stages.ingest.deduplication.row_log import (
     RowLog,
 )
 from stages.ingest.items.items import TextLists, text_lists
-from stages.ingest.layouts.registry import reasons_in_order, structure_of
+from stages.ingest.layouts.registry import reasons_in_order
 from stages.ingest.reading.rows import RawRow
 from stages.run.errors import InputError
 from stages.run.progress import progress
 
 if TYPE_CHECKING:
-    from stages.params.data import Dataset
+    from stages.ingest.params import Dataset
 
 _BATCH = 4096
 _CLASSES = 10_000

@@ -18,7 +18,7 @@ from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_lines
 
 if TYPE_CHECKING:
-    from stages.params.data import Ingest
+    from stages.ingest.params import Ingest
 
 # HCL, section 4.1: stories of ROCStories; dialogues of Douban, training, validation and test together.
 PAPER_STORIES, PAPER_DIALOGUES = 98_163, 218_039 + 2 * 10_000

@@ -33,7 +33,7 @@ from stages.ingest.splitting.splits import TRAIN, sample_items, split_groups, sp
 from stages.run.errors import InputError
 
 if TYPE_CHECKING:
-    from stages.params.data import Dataset, Ingest
+    from stages.ingest.params import Dataset, Ingest
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from stages.ingest.deduplication.taken_rows import Taken
 from stages.ingest.splitting.splits import TRAIN, sample_items, split_classes
 
 if TYPE_CHECKING:
-    from stages.params.data import Ingest
+    from stages.ingest.params import Ingest
 
 
 def labelled_examples(taken: Taken, params: "Ingest", seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,10 +3,10 @@
 from stages.ingest.layouts.layout import Column, Layout
 
 LAYOUTS = (
-    Layout("captions", "one of several texts that say the same", "captions", {
+    Layout("captions", "one of several texts that say the same", {
         "group": Column("what these texts have in common", "group", values="name"),
         "text": Column("one of them", "text")}),
-    Layout("mscoco_captions", "a caption of MSCOCO, of the official JSON or of a table of the same", "captions", {
+    Layout("mscoco_captions", "a caption of MSCOCO, of the official JSON or of a table of the same", {
         "group": Column("the image", "image_id", values="name"), "text": Column("a caption of it", "caption")},
         published=True, quoting="standard", forms=(".csv", ".tsv", ".jsonl", ".json", ".parquet")),
 )

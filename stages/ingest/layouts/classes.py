@@ -84,21 +84,20 @@ def _indexed(joined: str, path: Path) -> dict[str, str]:
 _TEXT, _CLASS = Column("a text", "text"), Column("its class", "class", values="name")
 LAYOUTS = (
     Layout("labelled", "a text and its class; keywords are made (not with `keywords: false`), pair stages are left out",
-           "labelled", {"text": _TEXT, "label": Column("its class", values="name")}),
-    Layout("trec", "a line of `train_5500.label` (Li and Roth 2002); the coarse class", "labelled", {
+           {"text": _TEXT, "label": Column("its class", values="name")}),
+    Layout("trec", "a line of `train_5500.label` (Li and Roth 2002); the coarse class", {
         "text": Column("a question", "question"), "label": _CLASS}, True, "none", "latin-1", (".label",),
         "text files named .label, such as train_5500.label and TREC_10.label",
         {"train": "train_5500.label*", "test": "TREC_10.label*"}, parse=_trec),
-    Layout("all_terms", "a line of `r8-train-all-terms.txt` (R8 and R52 of Cardoso-Cachopo 2007)", "labelled", {
+    Layout("all_terms", "a line of `r8-train-all-terms.txt` (R8 and R52 of Cardoso-Cachopo 2007)", {
         "text": _TEXT, "label": _CLASS}, True, "none", forms=(".txt",),
         files="text files named .txt, such as r8-train-all-terms.txt",
         splits={"train": "*train-all-terms.txt*", "test": "*test-all-terms.txt*"}, parse=_all_terms),
-    Layout("rt_polarity", "a line of `rt-polarity.pos` or `.neg` (film reviews of Pang and Lee 2005)", "labelled", {
+    Layout("rt_polarity", "a line of `rt-polarity.pos` or `.neg` (film reviews of Pang and Lee 2005)", {
         "text": _TEXT, "label": _CLASS}, True, "none", "cp1252", (".pos", ".neg"),
         "text files named .pos and .neg, such as rt-polarity.pos", parse=_rt_polarity),
     Layout("text_gcn", "a line of an index such as `mr.txt` (name, split, class) and of `corpus/mr.txt` (Yao et al. "
-           "2019)", "labelled",
-           {"text": _TEXT, "label": _CLASS, "split": Column("train or test", "split")}, True, "none", "cp1252",
+           "2019)", {"text": _TEXT, "label": _CLASS, "split": Column("train or test", "split")}, True, "none", "cp1252",
            (".txt",), "indices named .txt, such as mr.txt, beside the folder corpus",
            index="layout text_gcn reads an index and its corpus, so `source` must be the folder that holds both; name "
                  "the index in `files`", parse=_indexed, read=_read_indexed),

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stages.common.layouts import TURN
 from stages.ingest.layouts.layout import Column, Layout
-
-# What BERT has between segments; as part of a text it becomes that token.
-TURN = "[SEP]"
 
 
 def dialogue_texts(content: Mapping[str, Any], turn_mark: str) -> list[Any]:
@@ -154,7 +152,7 @@ def _problem(columns: Mapping[str, Any]) -> str:
 _CONTEXT_COLUMN = Column("a list of turns, or a text that `turn_mark` cuts", "context", values="text or texts")
 _FILES = "text files with one dialogue per line, named .txt"
 LAYOUTS = (
-    Layout("dialogue", "turns and a response, with or without scored candidates", "dialogue", {
+    Layout("dialogue", "turns and a response, with or without scored candidates", {
         "context": _CONTEXT_COLUMN,
         "response": Column("null: the last turn of the context", "response", needed=False),
         "turns": Column("columns in place of both, the last one of the response", needed=False),
@@ -163,11 +161,11 @@ LAYOUTS = (
                              values="texts"),
         "scores": Column("how well each candidate fits the context", needed=False, values="numbers")},
            check=_problem, roles=_sources, convert=_gathered),
-    Layout("douban_dialogue", "label, turns and response, as Wu et al. 2017 publish them", "dialogue", {
+    Layout("douban_dialogue", "label, turns and response, as Wu et al. 2017 publish them", {
         "label": Column("0 or 1", "label", values="truth"), "context": _CONTEXT_COLUMN,
         "response": Column("a text", "response")}, True, "none", forms=(".txt",), files=_FILES, parse=line_of_turns),
     Layout("groupwise_dialogue", "a dialogue with or without scored samples, as Cai et al. 2020 publish them",
-           "dialogue", {
+           {
                "context": _CONTEXT_COLUMN, "response": Column("a text", "response"),
                "candidates": Column("sampled responses", "candidates", values="texts"),
                "scores": Column("one per candidate", "scores", values="numbers")},

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from stages.common.layouts import structure_of
 from stages.run.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ class Layout:
     Attributes:
         name: as the params call it.
         row: what a row is, for the documentation.
-        structure: of which of the seven kinds its rows are: ``pairs``, ``triples``, ``captions``, ``labelled``,
-            ``texts``, ``stories`` or ``dialogue``.
         columns: what it reads, by role, in the order of ``RawRow.content``.
         published: whether the files are those of a publisher, whose columns have names of their own.
         quoting: of CSV and TSV, where the publisher has chosen; None leaves it to the params.
@@ -64,7 +63,6 @@ class Layout:
 
     name: str
     row: str
-    structure: str
     columns: Mapping[str, Column]
     published: bool = False
     quoting: Quoting | None = None
@@ -80,6 +78,11 @@ class Layout:
     roles: Callable[[Mapping[str, Any]], dict[str, str]] | None = None
     convert: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
     set_aside: tuple[str, ...] = ()
+
+    @property
+    def structure(self) -> str:
+        """Of which kind its rows are."""
+        return structure_of(self.name)
 
     @property
     def named(self) -> dict[str, Column]:

@@ -122,7 +122,7 @@ def _decoded(content: bytes, encoding: str) -> str:
 
 
 LAYOUTS = (
-    Layout("newsgroups", "a post of 20 Newsgroups, a file in the folder of its group", "labelled", {
+    Layout("newsgroups", "a post of 20 Newsgroups, a file in the folder of its group", {
         "text": Column("the post", "text"), "label": Column("its group", "group", values="name")}, True, "none",
         files="the folders `20news-bydate-train` and `-test`",
         splits={"train": "20news-bydate-train", "test": "20news-bydate-test"}, folders=_group_folders,

@@ -35,7 +35,7 @@ def _as_pair(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 LAYOUTS = (
-    Layout("nli", "a premise and what it entails or contradicts; neutral pairs are set aside", "pairs", {
+    Layout("nli", "a premise and what it entails or contradicts; neutral pairs are set aside", {
         "premise": Column("a text", "premise"), "hypothesis": Column("a text about which it says something",
                                                                      "hypothesis"),
         "label": Column("entailment, neutral or contradiction, or 0, 1, 2", "label", values="name")},

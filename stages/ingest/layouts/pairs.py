@@ -10,13 +10,13 @@ _QUESTIONS = {
                             "`files`, such as train.tsv and dev.tsv.")}
 
 LAYOUTS = (
-    Layout("pairs", "two texts", "pairs", {
+    Layout("pairs", "two texts", {
         "source": _SOURCE, "target": _TARGET,
         "label": Column("0 or 1; without it all are paraphrases", needed=False, values="truth")}),
-    Layout("triples", "a text, a paraphrase, a negative", "triples", {
+    Layout("triples", "a text, a paraphrase, a negative", {
         "source": _SOURCE, "target": Column("a paraphrase", "target"), "negative": Column("a text that is none")}),
     # GLUE writes train.tsv and dev.tsv without any quoting; Kaggle and Quora quote as RFC 4180 says.
-    Layout("glue_qqp", "a Quora question pair, as GLUE publishes it", "pairs", _QUESTIONS, True, "none"),
-    Layout("kaggle_qqp", "a Quora question pair, as Kaggle publishes it", "pairs", _QUESTIONS, True, "standard"),
-    Layout("quora_qqp", "a Quora question pair, as Quora publishes it", "pairs", _QUESTIONS, True, "standard"),
+    Layout("glue_qqp", "a Quora question pair, as GLUE publishes it", _QUESTIONS, True, "none"),
+    Layout("kaggle_qqp", "a Quora question pair, as Kaggle publishes it", _QUESTIONS, True, "standard"),
+    Layout("quora_qqp", "a Quora question pair, as Quora publishes it", _QUESTIONS, True, "standard"),
 )

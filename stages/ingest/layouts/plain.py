@@ -10,8 +10,8 @@ def _line(text: str, path: Path) -> dict[str, str]:
 
 
 LAYOUTS = (
-    Layout("texts", "a text, without any label: keywords are made, and a graph of those that share a text", "texts", {
+    Layout("texts", "a text, without any label: keywords are made, and a graph of those that share a text", {
         "text": Column("a text", "text")}),
-    Layout("text_lines", "the same, a text a line", "texts", {"text": Column("a text", "text")}, True, "none",
+    Layout("text_lines", "the same, a text a line", {"text": Column("a text", "text")}, True, "none",
            forms=(".txt",), files="text files named .txt, one text a line", parse=_line),
 )

@@ -16,16 +16,6 @@ _LAYOUTS = (*pairs.LAYOUTS, *nli.LAYOUTS, *captions.LAYOUTS, *stories.LAYOUTS, *
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _LAYOUTS}
 
 
-def structure_of(layout: str) -> str:
-    """Return what a row is under ``layout``, however its files are laid out: pairs, triples, captions, ..."""
-    return LAYOUTS[layout].structure
-
-
-def is_paired(layout: str) -> bool:
-    """Return whether texts belong together under ``layout``, as an input and its output; single texts do not."""
-    return structure_of(layout) not in ("labelled", "texts")
-
-
 def layout_of(named: Any) -> BoundLayout:
     """Return the layout that the params of a data set, or of some of its files, name, with the columns of its roles."""
     return bound(LAYOUTS[named.layout], named.columns, named.quoting, named.separator)

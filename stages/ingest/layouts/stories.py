@@ -146,18 +146,18 @@ def _infilled(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 LAYOUTS = (
-    Layout("stories", "five sentences; `ingest.roc_mode` says what is input and what output", "stories", {
+    Layout("stories", "five sentences; `ingest.roc_mode` says what is input and what output", {
         "story": Column("a text, or a list of its five sentences", "story", values="text or texts"),
         "sentences": Column("five columns in its place", needed=False),
         "context": Column("beside `ending`: a text, or a list of four sentences", "context", values="text or texts"),
         "ending": Column("the fifth sentence", needed=False)}, roles=_sources, check=_problem),
-    Layout("rocstories", "a story of ROCStories, as its CSV has it", "stories", {
+    Layout("rocstories", "a story of ROCStories, as its CSV has it", {
         role: Column("a sentence", role) for role in SENTENCE_ROLES}, published=True, quoting="standard"),
-    Layout("story_cloze", "four sentences and two endings, of which one is right", "stories", {
+    Layout("story_cloze", "four sentences and two endings, of which one is right", {
         "context": Column("a text, or a list of four sentences", "context", values="text or texts"),
         "ending1": Column("a fifth sentence", "ending1"), "ending2": Column("another", "ending2"),
         "right": Column("1 or 2: which of them is right", "right_ending", values="name")}, convert=_chosen),
-    Layout("story_infilling", "a story with a gap, and the sentences that were there", "stories", {
+    Layout("story_infilling", "a story with a gap, and the sentences that were there", {
         "context": Column(f"sentences, with {MASK} in place of some", "context_with_mask"),
         "missing": Column("these; all but the first may begin with a small letter", "missing_two_sentences")},
         convert=_infilled),

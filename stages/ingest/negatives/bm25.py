@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_array
 
+from stages.common.layouts import TURN
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.text_keys import HAN
-from stages.ingest.layouts.dialogue import TURN
 from stages.ingest.negatives.word_counts import word_counts
 
 # The usual saturation of repeated terms and share of length normalisation.

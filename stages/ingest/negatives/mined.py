@@ -10,11 +10,11 @@ from typing import Any, overload
 import numpy as np
 
 from stages.common.encoders import embed_texts, resolve_encoder
+from stages.common.layouts import TURN
 from stages.common.schemas import SPLITS
 from stages.common.seeds import seed_everything
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.items.items import NO_TEXT, Items
-from stages.ingest.layouts.dialogue import TURN
 from stages.ingest.negatives.word_counts import in_key_order
 from stages.run.errors import InputError
 from stages.run.progress import progress

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS
@@ -11,7 +12,7 @@ from stages.ingest.items.captions import caption_items
 from stages.ingest.items.continuations import story_items, with_references
 from stages.ingest.items.items import NO_TEXT, Items
 from stages.ingest.items.partners import given_items, labelled_items, paraphrase_items
-from stages.ingest.layouts.registry import roles_of, structure_of
+from stages.ingest.layouts.registry import roles_of
 from stages.ingest.negatives.mined import Cosines, Vectors
 from stages.ingest.negatives.outputs_of_others import from_candidates, from_other_items
 from stages.ingest.negatives.overlapping import Overlap, Scores, retrieve
@@ -21,7 +22,7 @@ from stages.ingest.splitting.splits import TRAIN
 from stages.run.errors import InputError
 
 if TYPE_CHECKING:
-    from stages.params.data import Dataset, Ingest
+    from stages.ingest.params import Dataset, Ingest
 
 
 def check_source(dataset: "Dataset", params: "Ingest") -> None:

@@ -18,7 +18,7 @@ from stages.ingest.reading.text import COMPRESSIONS
 from stages.run.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from stages.params.data import Dataset
+    from stages.ingest.params import Dataset
 
 _DOCUMENT = ".json"
 # The order in which files are named.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from models.pgkpr.special import SEP
+from models.common.special import SEP
 from stages.results.model import Run
 from stages.results.page.examples import Segment, segments
 from stages.results.page.material import PairsMaterial

@@ -13,12 +13,12 @@ from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.side_by_side import SIDE_BY_SIDE
 from stages.common.columns.texts import TEXTS
+from stages.common.layouts import structure_of
 from stages.common.methods import NAMING
 from stages.common.paths import DatasetPaths, ModelPaths, ProbePaths, row_name, seeded_name
 from stages.common.schemas import TableSchema
 from stages.common.settings import Params
 from stages.common.tables import read_frame, read_metadata, read_table
-from stages.ingest.layouts.registry import structure_of
 from stages.results.artifacts import first_predictions, item_scores, model_config, read_json
 from stages.results.gather import read_results
 from stages.results.model import Results, Run
@@ -31,11 +31,12 @@ from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS
 
 # In the order in which a data set passes through them.
 _DATA_STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
-                "side_by_side", "keywords", "clusters", "graph", "node_vectors", "paraphrase_items", "linear_floor")
+                "side_by_side", "keywords", "graph", "node_vectors", "paraphrase_items", "linear_floor")
 _TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords", "clusters",
            "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 # What there is of a data set as soon as its graph is.
-_FIRST_STAGES = ("ingest", "keywords", "graph")
+# Tables that tell what stages counted.
+_FIRST_COUNTS = {"ingest": "examples", "keywords": "keywords", "graph": "nodes"}
 _FIRST_TABLES = ("examples", "texts", "tokens", "keywords", "clusters", "nodes", "edges")
 _BESIDE = 8     # texts whose keywords are shown method by method
 CASES = 6       # items of the case study
@@ -124,7 +125,7 @@ def gather(params: Params) -> Material:
     single = [run for run in runs if run.classifier is None and not TRACKS[run.track].many_keywords]
     return Material(
         replace(results, runs=runs),
-        [_dataset(name, block.plain()) for name, block in params.datasets.items()],
+        [_dataset(name, block.plain(), dataset_counts(name)) for name, block in params.datasets.items()],
         {name: _details(name, [run for run in single if run.dataset == name]) for name in params.datasets},
         [found for name, probe in params.probes.hcl.items()
          if (found := _probe(name, probe.model, params.models.hcl[probe.model]))],
@@ -138,18 +139,20 @@ def gather_first(params: Params, name: str) -> Material:
     Raises:
         InputError: a file cannot be read.
     """
+    paths = DatasetPaths(name)
+    counts = {stage: read_metadata(paths.table(kind))["counts"] for stage, kind in _FIRST_COUNTS.items()}
     return Material(Results(params.recipe, params.seed, params.encoder.source, [], [], []),
-                    [_dataset(name, params.datasets[name].plain(), _FIRST_STAGES, _FIRST_TABLES)])
+                    [_dataset(name, params.datasets[name].plain(), counts, _FIRST_TABLES)])
 
 
-def dataset_counts(name: str, stages: Sequence[str] = _DATA_STAGES) -> dict[str, dict[str, Any]]:
+def dataset_counts(name: str) -> dict[str, dict[str, Any]]:
     """Return what the stages of a data set reported, by stage; nothing of those that have not run."""
     paths = DatasetPaths(name)
-    return {stage: read_json(paths.metrics(stage), f"{stage}@{name}") for stage in stages
+    return {stage: read_json(paths.metrics(stage), f"{stage}@{name}") for stage in _DATA_STAGES
             if paths.metrics(stage).exists()}
 
 
-def _dataset(name: str, settings: dict[str, Any], stages: Sequence[str] = _DATA_STAGES,
+def _dataset(name: str, settings: dict[str, Any], counts: dict[str, dict[str, Any]],
              kinds: Sequence[str] = _TABLES) -> DatasetMaterial:
     paths = DatasetPaths(name)
     tables = [paths.table(kind) for kind in kinds if paths.table(kind).exists()]
@@ -159,7 +162,7 @@ def _dataset(name: str, settings: dict[str, Any], stages: Sequence[str] = _DATA_
     encoders = [one["models"]["encoder"] for one in metadata if "encoder" in one.get("models", {})]
     keywords, compared = _optional(paths, KEYWORDS), SIDE_BY_SIDE.name in kinds
     return DatasetMaterial(
-        name, settings, dataset_counts(name, stages), list(dict.fromkeys(fallbacks)), encoders,
+        name, settings, counts, list(dict.fromkeys(fallbacks)), encoders,
         keywords=keywords, nodes=_optional(paths, NODES), graph=read_graph(paths),
         frequencies=_frequencies(paths) if compared else None, beside=_beside(paths) if compared else None,
         tops=read_tops(paths, keywords, compared),

@@ -109,7 +109,7 @@ class ClassifierArchitecture:
         values, encoder = self.with_own_rates(row.values), self.resolved(row.source, row.place)
         described = {"encoder": {"name": self.name} if encoder is None else encoder.description}
         tables = [row.paths.table(kind) for kind in ("examples", "texts")]
-        return Training([self.code], self.name, values["training"], tables,
+        return Training(self.name, values["training"], tables,
                         partial(self.run, row.items, values, row.contrast, row.pairs, encoder, row.seed,
                                 given=row.given),
                         partial(_folder, row, values), described, {"pairs": row.pairs, "given": row.given})

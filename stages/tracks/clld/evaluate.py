@@ -42,6 +42,7 @@ from stages.tracks.clld.schemas.evaluated import (
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.sureness import brier, calibration_table, nll, sureness_of
 from stages.tracks.clld.texts import class_numbers
+from stages.tracks.common.evaluating import write_run_manifest
 from stages.tracks.common.evaluation.systems import Resampling, rounded
 from stages.tracks.common.seeds import for_each_seed
 
@@ -175,8 +176,9 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 
 def _work(process: StageProcess) -> None:
     table = DatasetPaths(process.params.runs.clld[process.instance].dataset).table("linear_floor")
-    for_each_seed(process, _evaluate, __name__, lambda run: [run.predictions.parent, run.folder],
+    for_each_seed(process, _evaluate, lambda run: [run.predictions.parent, run.folder],
                   lambda run: [table])
+    write_run_manifest(process)
 
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:

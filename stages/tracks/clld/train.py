@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.common.paths import DatasetPaths, ModelPaths
-from stages.common.settings import GIVEN, Params
+from stages.common.settings import Params, earlier_model
 from stages.common.tables import read_frame
 from stages.common.training import processes
 from stages.run.process import StageProcess, run_stage
@@ -28,7 +28,7 @@ from stages.tracks.clld.texts import classes_of, read_labelled_texts
 from stages.tracks.common.training import Training, train
 
 if TYPE_CHECKING:
-    from stages.params.clld import ClldModel as ModelBlock
+    from stages.tracks.clld.params import ClldModel as ModelBlock
 
 
 def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pairs:
@@ -40,9 +40,9 @@ def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pair
     block: ModelBlock = params.models.clld[name]
     if block.pairs is not None:
         return named_pairs(block.pairs, classes, f"models.clld.{name}.pairs")
-    if block.pairs_of is not None:
-        path = ModelPaths(block.pairs_of, params.earlier_seed(name, seed)).confusing_pairs
-        return chosen_pairs(read_frame(path, CONFUSING_PAIRS), classes, block.pairs_of)
+    if (other := earlier_model(block)) is not None:
+        path = ModelPaths(other, params.earlier_seed(name, seed)).confusing_pairs
+        return chosen_pairs(read_frame(path, CONFUSING_PAIRS), classes, other)
     return []
 
 
@@ -54,8 +54,7 @@ def _given(params: Params, name: str, classes: Sequence[str]) -> Matrix:
     """
     if params.models.clld[name].contrast != "given":
         return []
-    path = Path(params.model(name).distance.source.removeprefix(GIVEN))
-    return given_distances(path, classes, f"models.clld.{name}: distance.source")
+    return given_distances(Path(params.models.clld[name].distances), classes, f"models.clld.{name}: distances")
 
 
 def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
@@ -70,7 +69,7 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
 
 
 def _work(process: StageProcess) -> None:
-    train(process, _prepared, __name__)
+    train(process, _prepared)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,7 +10,8 @@ from functools import partial
 
 import pandas as pd
 
-from stages.common.paths import ModelPaths, RunPaths
+from stages.common.manifest import write_manifest
+from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths, RunPaths
 from stages.common.precision import computed_in, computing
 from stages.common.schemas import TableSchema
 from stages.common.seeds import seed_everything
@@ -57,8 +58,15 @@ def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Param
     Raises:
         InputError: as of ``scored``, or an encoder or a file of vectors cannot be had.
     """
-    for_each_seed(process, partial(_evaluate, schema, scored, cut), __name__, lambda run: [run.folder],
+    for_each_seed(process, partial(_evaluate, schema, scored, cut), lambda run: [run.folder],
                   lambda run: [run.predictions], similarity=similarity_sources(process.params))
+    write_run_manifest(process)
+
+
+def write_run_manifest(process: StageProcess) -> None:
+    """List what there is of the run that ``process`` is an instance of: its model, its outputs and their scores."""
+    name = process.instance
+    write_manifest(process, "runs", [MODELS / process.params.run_model(name), PREDICTED / name, RUNS / name])
 
 
 def _evaluate(schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation], cut: Callable[[str], Text],

@@ -50,7 +50,7 @@ def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths
     Raises:
         InputError: as of ``rewritten``.
     """
-    for_each_seed(process, partial(_generate, rewritten), __name__, lambda run: [run.predictions.parent])
+    for_each_seed(process, partial(_generate, rewritten), lambda run: [run.predictions.parent])
 
 
 def _generate(rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten], process: StageProcess,

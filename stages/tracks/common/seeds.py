@@ -1,6 +1,6 @@
 """What generation and evaluation of every track do with a run's seeds: one after another, and none that is finished.
 
-    for_each_seed(process, _generate, __name__, lambda run: [run.predictions.parent])
+    for_each_seed(process, _generate, lambda run: [run.predictions.parent])
 """
 
 from collections.abc import Callable, Sequence
@@ -9,15 +9,14 @@ from typing import Any
 
 import torch
 
-from stages.common.code import GROUND, code_of
-from stages.common.entries import module_of
-from stages.common.fingerprint import hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_files, hash_values
 from stages.common.paths import ModelPaths, RunPaths
+from stages.common.settings import code_of
 from stages.run.process import StageProcess
 from stages.tracks.common.finished import Finished
 
 
-def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None], frame: str,
+def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None],
                   folders: Callable[[RunPaths], Sequence[Path]],
                   tables: Callable[[RunPaths], Sequence[Path]] = lambda run: (), **further: Any) -> None:
     """Make what a run is to have, with its model under each of its seeds.
@@ -25,13 +24,12 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
     Args:
         process: of the stage.
         make: makes it for the seed that the process is at work on, given the model's paths.
-        frame: dotted name of the module that ``make`` is of.
         folders: that it makes for a seed.
         tables: that it reads beside the model.
         further: whatever else decides the bytes, plain.
     """
     name = process.instance
-    code = hash_files(code_of([module_of(process.stage), frame], GROUND))
+    code = hash_code(code_of(process.stage))
     for seed in process.params.run_seeds(name):
         one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
         # What is missing is said by what reads it.

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stages.common.paths import ModelPaths
-from stages.common.settings import GIVEN, Params
+from stages.common.settings import NOTHING, Params, earlier_model
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,15 @@ class GivenStart:
 Start = ModelPaths | GivenStart
 
 
-def start_of(named: str | None, params: Params, name: str, seed: int) -> Start | None:
-    """Return what ``init_from`` of model ``name`` means under ``seed``; None for null.
+def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
+    """Return what entry ``init`` of model ``name`` means under ``seed``; None for weights drawn anew.
 
     Args:
-        named: ``init_from``: a model of the same track, or ``path:`` and a folder.
+        row: the model's entry in the params.
         params: in force.
         name: of the model that is to be trained.
         seed: that it is trained with.
     """
-    if named is None:
-        return None
-    if named.startswith(GIVEN):
-        return GivenStart(Path(named.removeprefix(GIVEN)))
-    return ModelPaths(named, params.earlier_seed(name, seed))
+    if (other := earlier_model(row)) is not None:
+        return ModelPaths(other, params.earlier_seed(name, seed))
+    return None if row.init == NOTHING else GivenStart(Path(row.init))

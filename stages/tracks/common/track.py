@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema
-from stages.common.settings import GIVEN, Params
+from stages.common.settings import Params, earlier_model
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,8 +139,8 @@ class Track:
 
     def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
         """Return the model that must be trained before ``name``, by the entry that names it; nothing for none."""
-        other = None if self.after is None else getattr(self.models(params)[name], self.after)
-        return {} if other is None or other.startswith(GIVEN) else {str(self.after): other}
+        other = earlier_model(self.models(params)[name])
+        return {} if other is None else {str(self.after): other}
 
     def encoder(self, params: "Params | Validated", name: str) -> str | None:
         """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""

@@ -16,17 +16,15 @@ from transformers import PreTrainedModel
 
 from models.common.training import Bar, CheckpointStore, History
 from models.common.training.parallel import from_first, gathered, place
-from stages.common.code import GROUND, code_of
 from stages.common.device import choose_device
 from stages.common.distributed import process_group
-from stages.common.fingerprint import hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_files, hash_values
 from stages.common.paths import ModelPaths
 from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import Params
+from stages.common.settings import Params, code_of
 from stages.common.tables import Provenance
 from stages.common.training import (
-    hash_code,
     open_checkpoints,
     training_bar,
     training_record,
@@ -60,7 +58,6 @@ class Training(Generic[Made]):
     """One training of a model, ready to begin.
 
     Attributes:
-        code: dotted names of the modules that build and train the model.
         architecture: its name.
         settings: plain values of the model's block ``training``.
         tables: files that it reads; with code and params they decide the weights.
@@ -70,7 +67,6 @@ class Training(Generic[Made]):
         further: whatever else decides the weights, plain.
     """
 
-    code: Sequence[str]
     architecture: str
     settings: Mapping[str, Any]
     tables: Sequence[Path]
@@ -84,14 +80,13 @@ class Training(Generic[Made]):
 Prepared = Callable[[int], Training[Made]]
 
 
-def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made]], entry: str) -> None:
+def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made]]) -> None:
     """Train the model that ``process`` is an instance of with each of its seeds, and write a folder for each.
 
     Args:
         process: of the stage.
         prepared: given params and the model's name, reads what all its seeds are trained on, and returns what
             prepares the training of one.
-        entry: dotted name of the module that ``prepared`` is of.
 
     Raises:
         InputError: as of ``prepared`` and of the training; a device or precision that is not to be had; the
@@ -104,7 +99,7 @@ def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made
         of_seed = prepared(params, name)
         for seed in seeds:
             _settle(process, seed)
-            _train(process.under(seed), seed, of_seed(seed), entry, device)
+            _train(process.under(seed), seed, of_seed(seed), device)
 
 
 def _settle(process: StageProcess, seed: int) -> None:
@@ -113,10 +108,10 @@ def _settle(process: StageProcess, seed: int) -> None:
     seed_everything(derived_seed(seed, process.stage), runtime.threads, runtime.deterministic, runtime.tf32)
 
 
-def _train(process: StageProcess, seed: int, training: Training[Made], entry: str, device: str) -> None:
+def _train(process: StageProcess, seed: int, training: Training[Made], device: str) -> None:
     """Train the model under one seed, which ``process`` is at work on."""
     runtime = process.params.runtime
-    code, further = _code(entry, training.code), {"models": training.models, **training.further}
+    code, further = code_of(process.stage), {"models": training.models, **training.further}
     key = hash_values({**process.declared_values, "data": hash_files(training.tables), "code": hash_code(code),
                        "torch": torch.__version__, **further})
     if len(set(gathered(f"{process.name}, {key}"))) > 1:
@@ -142,11 +137,3 @@ def _train(process: StageProcess, seed: int, training: Training[Made], entry: st
     finished.keep()
     store.clear()
 
-
-def _code(entry: str, architecture: Sequence[str]) -> list[Path]:
-    """Return the files that a checkpoint depends on: it goes on only under the code that began it.
-
-    Other architectures of the track, which its list of them imports, are none of these.
-    """
-    listed = f"{entry.rpartition('.')[0]}.architectures"
-    return [*code_of([entry, __name__], (*GROUND, listed)), *code_of(architecture, GROUND)]

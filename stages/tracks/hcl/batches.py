@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from models.common.encoders import special_ids
-from stages.ingest.layouts.dialogue import TURN
+from stages.common.layouts import TURN
 
 # Which end of a text that is too long survives: dialogues keep their last turn (METHODS A.1).
 Keep = Literal["first", "last"]

@@ -32,4 +32,4 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
     write_start(paths.weights, folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
     return (f"what {paths.name} has trained beside its encoder, {size / 1e6:.1f} MB in half precision\n"
-            f"Rows begin with it by models.hcl.NAME.init_from: path:{called}")
+            f"Rows begin with it by models.hcl.NAME.init: {called}")

@@ -218,7 +218,7 @@ def _prepared(baseline: Baseline, row: HclRow) -> Training[TrainedPieces]:
     start, (initial, described) = baseline.start(row, sizes), _initial(baseline, row)
     on = PieceOrigin(baseline.name, row.paths.name, start.said, asdict(start.marks),
                      *(training[name] for name in ("max_source", "max_target", "keep")))
-    return Training([baseline.code], baseline.name, training,
+    return Training(baseline.name, training,
                     [row.paths.table(schema.name) for schema in TABLES],
                     partial(run, baseline, start, row.items, row.values, row.seed, initial=initial),
                     partial(_folder, baseline, row, on, start), {**start.described, **described})
@@ -233,7 +233,7 @@ def _initial(baseline: Baseline, row: HclRow) -> tuple[Any, dict[str, Any]]:
     if row.init_from is None:
         return None, {}
     if isinstance(row.init_from, GivenStart):
-        raise InputError(f"models.hcl.{row.name}.init_from: {row.init_from.name} is a start of architecture hcl.")
+        raise InputError(f"models.hcl.{row.name}.init: {row.init_from.name} is a start of architecture hcl.")
     folder = row.init_from.weights
     PieceOrigin.load(folder)
     described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}
@@ -250,7 +250,7 @@ def _taken_over(model: nn.Module, initial: nn.Module) -> None:
     unlike = [name for name in sorted(own.keys() | other.keys())
               if name not in own or name not in other or own[name].shape != other[name].shape]
     if unlike:
-        raise InputError(f"models.hcl: the model in init_from has other sizes ({unlike[0]}); give both rows the same.")
+        raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
     model.load_state_dict(other)
 
 

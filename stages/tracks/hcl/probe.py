@@ -17,6 +17,7 @@ import pandas as pd
 
 from stages.common.figures import Plot
 from stages.common.fingerprint import sha256_of
+from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import derived_seed, seed_everything
@@ -33,7 +34,7 @@ from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
 from stages.tracks.hcl.probing.swap import keyword_choices, swap_measures, swapped
 
 if TYPE_CHECKING:
-    from stages.params.hcl import ProbeHcl
+    from stages.tracks.hcl.params import ProbeHcl
 
 STAGE = "probe_hcl"
 # Beam search with the defaults of `generate_hcl`.
@@ -173,6 +174,7 @@ def _work(process: StageProcess) -> None:
         {"model": {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}},
         fallbacks=[f"{kind}: {reason}" for kind, reason in probed.metrics["latent"]["left_out"].items()],
         precision=computed_in(params.runtime.precision, params.runtime.tf32)))
+    write_manifest(process, "probes", [ProbePaths(process.instance).folder])
 
 
 def main(argv: list[str] | None = None) -> int:

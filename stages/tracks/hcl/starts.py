@@ -57,19 +57,19 @@ def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, d
     Raises:
         InputError: no start is there, it is damaged, or it was trained over another encoder.
     """
-    weights, remedy = start.folder / _WEIGHTS, "Bring the folder back, or change init_from."
+    weights, remedy = start.folder / _WEIGHTS, "Bring the folder back, or change init."
     try:
         facts = json.loads((start.folder / _FACTS).read_text(encoding="utf-8"))
         tensors = load_file(weights)
         config, expected = HclConfig.from_dict(facts["config"]), facts["encoder"]
     except FileNotFoundError as error:
-        raise InputError(f"models.hcl: init_from is path:{start.name}, and {error.filename or weights} is not there. "
+        raise InputError(f"models.hcl: init is {start.name}, and {error.filename or weights} is not there. "
                          f"{remedy}") from error
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{start.name}: the start is damaged ({error}). {remedy}") from error
     if expected["sha256"] != encoder.description["sha256"]:
         raise InputError(f"{start.name}: this start was trained over the encoder {expected['name']}, and "
-                         f"encoder.source is {encoder.description['name']}. Take the same, or another init_from.")
+                         f"encoder.source is {encoder.description['name']}. Take the same, or another init.")
     pretrained, _ = load_encoder(encoder.location)
     model = HclModel.from_parts(config, pretrained)
     known, idle = _beside_encoder(model), untrained_modules(config)

@@ -7,5 +7,5 @@ from stages.tracks.common.track import Track
 
 HCL = Track(
     "hcl", "HCL", prepared_by="graph", schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": SCORES},
-    after="init_from", source=lambda params, name: params.encoder.source,
+    after="init", source=lambda params, name: params.encoder.source,
     unread={"n": "draw further outputs instead, with --samples"})

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from stages.common.layouts import structure_of
 from stages.common.paths import DatasetPaths
-from stages.common.settings import Params
+from stages.common.settings import GIVEN, Params
 from stages.common.tables import read_frame
 from stages.common.training import processes
-from stages.ingest.layouts.registry import structure_of
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common.starts import start_of
@@ -32,7 +32,9 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     items = joined_items(examples, texts, keywords, nodes)
 
     def of_seed(seed: int) -> Training[Any]:
-        start = start_of(model.init_from, params, name, seed)
+        own = values.get(values["architecture"])   # an architecture of `transformers` may begin with a folder's weights
+        start = (None if own is not None and own.get("source") == f"{GIVEN}{model.init}" else
+                 start_of(model, params, name, seed))
         row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
                      params.node_vectors.plain(), params.graph.plain(),
                      structure_of(params.datasets[model.dataset].layout), start)
@@ -42,7 +44,7 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
 
 
 def _work(process: StageProcess) -> None:
-    train(process, _prepared, __name__)
+    train(process, _prepared)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -92,7 +92,7 @@ class RewriterArchitecture:
         values, keywords = self.with_own_rate(row.values), row.values["keywords"]
         rule = self.rule(keywords["by"])
         on = TrainedOn(row.dataset, rule, rule in FLIPPED_RULES and keywords["mark_all"], row.max_length)
-        return Training([__name__, self.model.__module__], self.name, values["training"], row.tables,
+        return Training(self.name, values["training"], row.tables,
                         partial(self.run, row.pairs, row.vocabulary, values, row.max_length, row.seed,
                                 start=row.init_from),
                         partial(folder_of, row.name, self.title, on, values,

@@ -22,4 +22,4 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
     write_start(paths.weights, folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
     return (f"{paths.name} with its vocabulary, {size / 1e6:.1f} MB in half precision\n"
-            f"Rows begin with it by models.pgkpr.NAME.init_from: path:{called}")
+            f"Rows begin with it by models.pgkpr.NAME.init: {called}")

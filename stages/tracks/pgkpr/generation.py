@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from models.common.decoding import Rules
+from models.common.special import EOS, PAD
 from models.pgkpr.auto import load_rewriter
-from models.pgkpr.special import EOS, PAD
 from stages.run.errors import InputError
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks

@@ -20,7 +20,7 @@ from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
 from stages.common.mapped import MappedGroups, MappedTable, columns_of, copied, grouped
-from stages.ranking.blocks import pieces
+from stages.common.token_pieces import pieces
 from stages.run.errors import Faults, InputError
 from stages.tracks.pgkpr.phrases import check_ends, ranked
 from stages.tracks.pgkpr.words import WORD_ROWS, list_lengths, positions, words_of

@@ -19,6 +19,7 @@ import pyarrow as pa
 from stages.common.mapped import MappedTable
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
+from stages.common.settings import NOTHING
 from stages.common.tables import Provenance, check_columns, read_batches, read_metadata, write_json, write_table
 from stages.common.writing import table_writer
 from stages.run.errors import InputError
@@ -32,7 +33,7 @@ from stages.tracks.pgkpr.vocabulary import Vocabulary
 from stages.tracks.pgkpr.words import TextWords
 
 if TYPE_CHECKING:
-    from stages.params.pgkpr import ParaphraseItems
+    from stages.tracks.pgkpr.params import ParaphraseItems
 
 STAGE = "paraphrase_items"
 # Rows read at a time.
@@ -199,11 +200,11 @@ def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    joined = params.paraphrase_datasets[process.instance]
+    joined = params.paraphrase_items.datasets[process.instance]
     tables = {schema.name: partial(read_batches, paths.table(schema.name), schema, columns,
                                    _TOKENS_BATCH if schema.name == "tokens" else _BATCH)
               for schema, columns in READ.items()
-              if schema.name not in joined or Path(joined[schema.name]) == paths.table(schema.name)}
+              if schema.name not in joined or joined[schema.name] != NOTHING}
     for schema in READ:
         if schema.name in tables:
             check_columns(paths.table(schema.name), schema)

@@ -17,7 +17,7 @@ from stages.tracks.common.starts import GivenStart, Start
 from stages.tracks.pgkpr.lookup import load_lookup, notes_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 
-_REMEDY = "Bring the folder back, or change init_from."
+_REMEDY = "Bring the folder back, or change init."
 
 
 def write_start(weights: Path, folder: Path) -> None:
@@ -46,8 +46,8 @@ def begin(model: Rewriter, vocabulary: Vocabulary, start: Start) -> None:
     try:
         init_from(model, other, places)
     except ValueError as error:
-        raise InputError(f"models.pgkpr: init_from is {start.name}, and {error}. Give both the same "
-                         f"train_pgkpr.sizes and architecture, or take out init_from.") from error
+        raise InputError(f"models.pgkpr: init is {start.name}, and {error}. Give both the same "
+                         f"train_pgkpr.sizes and architecture, or write init: data/start/none.") from error
 
 
 def described(start: Start | None) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def described(start: Start | None) -> dict[str, Any]:
     load_lookup(folder)
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise InputError(f"models.pgkpr: init_from is {start.name}, and {weights} is not there. {_REMEDY}")
+        raise InputError(f"models.pgkpr: init is {start.name}, and {weights} is not there. {_REMEDY}")
     return {"init_from": {"name": start.name, "sha256": sha256_of(weights)}}
 
 

@@ -8,4 +8,4 @@ from stages.tracks.common.track import Track
 PGKPR = Track(
     "pgkpr", "PGKPR", prepared_by="paraphrase_items",
     schemas={"items": ITEMS, "predictions": PREDICTIONS, "scores": PARAPHRASE_SCORES},
-    after="init_from", unread={"samples": "draw nothing"})
+    after="init", unread={"samples": "draw nothing"})

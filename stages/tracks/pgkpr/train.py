@@ -32,11 +32,11 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     vocabulary, models = Vocabulary.from_frame(words), read_metadata(tables[0]).get("models", {})
     return lambda seed: ARCHITECTURES[values["architecture"]].prepared(
         PgkprRow(name, dataset, seed, values, pairs, vocabulary, params.paraphrase_items.max_length, tables, models,
-                 start_of(params.models.pgkpr[name].init_from, params, name, seed)))
+                 start_of(params.models.pgkpr[name], params, name, seed)))
 
 
 def _work(process: StageProcess) -> None:
-    train(process, _prepared, __name__)
+    train(process, _prepared)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from models.pgkpr.special import EOS, PAD, UNK
+from models.common.special import EOS, PAD, UNK
 from stages.run.errors import InputError
 
-# By id; models.pgkpr.special names the ids.
+# By id; models.common.special names the ids.
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 KINDS = ("special", "tag", "word")
 # The word tags of the Penn Treebank. Symbols and punctuation have tags too; of these, those that are seen.

@@ -20,7 +20,7 @@ from stages.run.errors import InputError
 from stages.tracks.common.evaluation.floors import SEEDED_AS
 
 if TYPE_CHECKING:
-    from stages.params.evaluation import BertScore
+    from stages.tracks.common.params import BertScore
 
 
 @dataclass(frozen=True)

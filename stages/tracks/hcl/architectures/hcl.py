@@ -58,7 +58,7 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    keywords=read_metadata(row.paths.table("keywords")).get("models", {}),
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(row.paths.table(schema.name), schema) for schema in _GRAPH))
-    return Training([__name__], "hcl", training,
+    return Training("hcl", training,
                     [row.paths.table(schema.name) for schema in (*TABLES, *_GRAPH, *_HIDING)],
                     partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start,
                             sight=_sight(row, graph)),

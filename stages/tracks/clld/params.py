@@ -1,26 +1,17 @@
 """Params of the CLLD track: its models, their training, its evaluation (METHODS D)."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stages.params.block import SEEDS, Block, Seeds
-from stages.params.checks import Earlier, TrackChecks
-from stages.params.watched import ROWS, WATCHED
-from stages.run.errors import nearest
-
-if TYPE_CHECKING:
-    from stages.params.root import Params
+from stages.common.params import SEEDS, Block, Datasets, Name, Seeds
+from stages.common.settings import NOTHING
 
 # Rows of the results table; the published names are in stages.tracks.clld.rows.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "static_tau_all", "given", "adaptive", "supcl_seq", "simcse",
                    "fastfit"]
+
 Decay = Annotated[float, Field(ge=0, lt=1)]
-# A file that always exists, for DVC to watch where a model takes its pairs from no other.
-NO_PAIRS = "models/clld/label_distance.py"
-PAIRS = "artifacts/confusing_pairs/{model}"
-DISTANCES = ROWS["models.clld", "distances_from"]
 
 
 class Contrasting(Block):
@@ -48,9 +39,6 @@ class Distance(Block):
 
     tau: float = Field(5.0, ge=1, description="distance of static pairs, and the largest of an adaptive matrix under "
                                               "minmax_sym, counts_sym and prob")
-    source: str | None = Field(None, pattern=r"^path:.+$", description="given: path:<file>, a CSV or Parquet table of "
-                                                                       "distances (1 or more), the classes at its head "
-                                                                       "and in its first column")
     ald_count: Literal["minmax_sym", "counts_sym", "prob", "log1p", "raw"] = Field(
         "minmax_sym", description="COUNT of Algorithm 1; counts_sym: of numbers of texts, minmax_sym: of shares of a "
                                   "class")
@@ -69,6 +57,7 @@ class Distance(Block):
 class ConfusingPairs(Block):
     """Which pairs of classes a finished model confuses most (METHODS D.3, "Other datasets")."""
 
+    models: list[Name] = Field([], description="of models.clld, whose pairs others take (`pairs_of`)")
     share: float = Field(0.1, gt=0, le=1, description="of the pairs that are confused at all, rounded up; one at least")
 
 
@@ -146,7 +135,7 @@ class ClldModel(Block):
     """One trained classifier: data set, encoder, which row of the table it is, and what else differs."""
 
     dataset: str
-    encoder: str | None = Field(None, pattern=r"^(textcnn|bundled|scratch|hub:.+|path:.+)$",
+    encoder: str | None = Field(None, pattern=r"^(textcnn|bundled|scratch|hub:.+|path)$",
                                 description="textcnn, or what `encoder.source` takes; null: the project's encoder")
     contrast: Contrast = Field("none", description="none: CT; uniform: CT+CL; static_tau_pairs and static_tau_all: "
                                                    "CT+CLSLED; given: distances from a file; adaptive: CT+CLALD; "
@@ -154,14 +143,12 @@ class ClldModel(Block):
     pairs: list[Annotated[list[str], Field(min_length=1)]] | None = Field(
         None, min_length=1, description="static_tau_pairs: groups of class names, or of patterns such as comp.*; all "
                                         "pairs within a group are tau apart")
-    pairs_of: str | None = Field(None, description="static_tau_pairs: the CT model whose most confused pairs are taken")
-    pairs_from: str = Field(NO_PAIRS, description="what DVC watches for `pairs_of`; filled in from it")
-    distances_from: str = Field(DISTANCES.nothing, description=WATCHED.format("`distance.source`, of "
-                                                                                      "contrast given"))
-    earlier_seeds: list[int] = Field([], description="the seed of `pairs_of` for each of `seeds`: the same, or its "
-                                                     "first; filled in")
+    pairs_of: str = Field(NOTHING, description="static_tau_pairs: artifacts/confusing_pairs/NAME, of the CT model "
+                                               "whose most confused pairs are taken")
+    distances: str = Field(NOTHING, description="given: a CSV or Parquet table of distances (1 or more), the classes "
+                                                "at its head and in its first column")
     seeds: Seeds = Field([], description=SEEDS)
-    watched: str = Field(ROWS["models.clld", "watched"].nothing, description=WATCHED.format("`encoder`"))
+    path: str = Field(NOTHING, description="folder that `encoder: path` means")
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_clld`")
 
     @field_validator("pairs")
@@ -174,7 +161,7 @@ class ClldModel(Block):
 
     @model_validator(mode="after")
     def _pairs_are_for_static_rows(self) -> "ClldModel":
-        given = [name for name in ("pairs", "pairs_of") if getattr(self, name) is not None]
+        given = [name for name in ("pairs", "pairs_of") if getattr(self, name) not in (None, NOTHING)]
         if self.contrast == "static_tau_pairs" and len(given) != 1:
             raise ValueError("contrast static_tau_pairs needs either pairs, which name the confusable classes, or "
                              f"pairs_of, the CT model whose confusions say which; found "
@@ -185,17 +172,10 @@ class ClldModel(Block):
         return self
 
 
-class ClldRun(Block):
-    """A row of the results table: a model and the split that it is evaluated on."""
-
-    model: str
-    split: Literal["validation", "test"] = "test"
-    dataset: str = Field("", description="that of the model, for DVC; filled in from it")
-
-
 class EvaluateClld(Block):
     """Prediction and metrics (METHODS D.4); intervals are as `evaluation` says."""
 
+    split: Literal["validation", "test"] = "test"
     batch_size: int = Field(64, ge=1, description="texts of a forward pass")
     bins: int = Field(15, ge=1, description="of equal width, for calibration")
 
@@ -203,6 +183,7 @@ class EvaluateClld(Block):
 class LinearFloor(Block):
     """Logistic regression on TF-IDF, which knows nothing but words: the floor of the CLLD track."""
 
+    datasets: Datasets = Field([], description="of labelled texts; those that models.clld names")
     vectors: bool = Field(False, description="a second floor: logistic regression on the frozen vectors of "
                                              "`encoder.source`, means over tokens")
     max_length: int = Field(128, ge=1, description="vectors: tokens of a text, special ones included; the rest is cut")
@@ -213,69 +194,3 @@ class LinearFloor(Block):
         [1.0, 10.0, 100.0], min_length=1, description="inverse regularisation C; that of the best validation accuracy "
                                                       "is taken, the smallest of equals")
     max_iterations: int = Field(1000, ge=1, description="of the solver (L-BFGS)")
-
-
-def with_data_sets(runs: Mapping[str, Any], models: Any) -> dict[str, Any]:
-    """Return ``runs.clld`` as read, with the data set of each run's model filled in.
-
-    Raises:
-        ValueError: a data set that was given is another one.
-    """
-    filled = {}
-    for name, run in runs.items():
-        named = str(run.get("model")) if isinstance(run, Mapping) else ""
-        model = models.get(named) if isinstance(models, Mapping) else None
-        own = model.get("dataset") if isinstance(model, Mapping) else None
-        own = own if isinstance(own, str) else None  # anything else is told of with the types
-        if own is not None and run.get("dataset", own) != own:
-            raise ValueError(f"runs.clld.{name}.dataset: is {run['dataset']!r}, and its model is of {own!r}; write "
-                             f"that, or leave it out and `keycontrast use` fills it in")
-        filled[name] = run if own is None else {**run, "dataset": own}
-    return filled
-
-
-def consulted(models: Any) -> list[str]:
-    """Return the models that others take their pairs from, each once, in the order of ``models`` (as read)."""
-    if not isinstance(models, Mapping):
-        return []
-    named = {str(model.get("pairs_of")) for model in models.values() if isinstance(model, Mapping)}
-    return [name for name in models if name in named]
-
-
-def _unfit_sources(params: "Params") -> list[str]:
-    """Return what is wrong with the models that others take their pairs from: they must be CT of the same data set."""
-    problems, models = [], params.models.clld
-    for name, model in models.items():
-        other = model.pairs_of
-        if other is None:
-            continue
-        place = f"models.clld.{name}.pairs_of"
-        plain = [one for one, found in models.items() if found.contrast == "none" and found.dataset == model.dataset]
-        if other not in models:
-            problems.append(f"{place}: no model {other!r}; {nearest(other, plain or models)}")
-        elif models[other].contrast != "none":
-            problems.append(f"{place}: model {other!r} has contrast {models[other].contrast}, and pairs are read off a "
-                            f"plain CT model (contrast none); {nearest(other, plain)}")
-        elif models[other].dataset != model.dataset:
-            problems.append(f"{place}: model {other!r} is of data set {models[other].dataset}, and this one of "
-                            f"{model.dataset}; {nearest(other, plain)}")
-    return problems
-
-
-def _unfit_settings(name: str, model: ClldModel, settings: TrainClld) -> list[str]:
-    """Return what is wrong with a model that lacks label distances, or has batches of one text, so no negatives."""
-    if model.contrast == "given" and settings.distance.source is None:
-        return [f"models.clld.{name}: contrast given needs distance.source, the file of its label distances; write "
-                f"overrides: {{distance: {{source: \"path:FILE\"}}}}"]
-    if model.contrast == "fastfit":
-        wrong = ("a TextCNN has none; give it an encoder" if model.encoder == "textcnn" else
-                 "pool: pooler leaves none; set pool to cls or mean" if settings.pool == "pooler" else None)
-        if wrong is not None:
-            return [f"models.clld.{name}: contrast fastfit compares states of tokens, and {wrong}"]
-    if model.contrast == "none" or settings.contrast.weight == 1 or settings.training.batch_size > 1:
-        return []
-    return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
-            f"give at least 2, or set contrast to none"]
-
-
-CHECKS = TrackChecks(True, Earlier("pairs_of", "pairs_from", PAIRS, NO_PAIRS), _unfit_sources, _unfit_settings)

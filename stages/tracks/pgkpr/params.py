@@ -1,26 +1,32 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from stages.params.block import SEEDS, Block, Seeds, Switches
-from stages.params.checks import BEGINNING, Earlier, TrackChecks, beginnings
-from stages.params.presets import Presets
-
-if TYPE_CHECKING:
-    from stages.params.root import Params
+from stages.common.params import SEEDS, Block, Name, Presets, Seeds, Switches
+from stages.common.settings import NOTHING
+from stages.tracks.common.params import BEGINNING, Sizes
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
-# Those that read keywords of the source.
-READING = frozenset(("pgkpr", "ianet"))
+
 # Of Adam's averages: 1 would never forget, and never move.
 Decay = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Joined(Block):
+    """Tables that the pairs of a data set are joined with besides, for models and runs that read them."""
+
+    psi: str = Field(NOTHING, description=f"artifacts/data/NAME/psi.parquet, or {NOTHING}")
+    s_tags: str = Field(NOTHING, description="artifacts/data/NAME/s_tags.parquet, likewise")
+    textrank: str = Field(NOTHING, description="artifacts/data/NAME/textrank.parquet, likewise")
 
 
 class ParaphraseItems(Block):
     """Words, tags and keyword scores of each pair, and the vocabulary (METHODS C.1)."""
 
+    datasets: dict[Name, Joined] = Field(default_factory=dict, description="of attribution.datasets, and the tables "
+                                                                           "that their pairs are joined with")
     vocabulary: int = Field(8000, ge=1, description="words kept, the most frequent of the training split (Quora 8,000, "
                                                     "MSCOCO 11,000); tags and special tokens come on top")
     max_length: int = Field(17, ge=1, description="words of a text that models read and are taught (Quora 17, MSCOCO "
@@ -55,22 +61,6 @@ class PairContrast(Block):
     neg: Literal["targets", "all"] = Field("targets", description="all: the other sources too, unperturbed")
     sim: Literal["cosine", "dot"] = "cosine"
     order: Literal["pos_sent", "sent_pos"] = Field("pos_sent", description="of the unperturbed counterparts")
-
-
-class Sizes(Block):
-    """Sizes of a Transformer (METHODS C.5); IANet reads its layers from its own block."""
-
-    layers: int = Field(6, ge=1, description="of the encoder, and of the decoder")
-    heads: int = Field(8, ge=1)
-    width: int = Field(512, ge=1)
-    feed_forward: int = Field(2048, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
-
-    @model_validator(mode="after")
-    def _heads_fit(self) -> "Sizes":
-        if self.width % self.heads:
-            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-        return self
 
 
 class RewriterSizes(Sizes):
@@ -126,7 +116,7 @@ class PgkprTraining(Block):
     """Optimisation and selection (METHODS C.5)."""
 
     epochs: int = Field(35, ge=0, description="Quora 35, MSCOCO 15 in the released code; 0: the model stays as it "
-                                              "begins (`init_from`), for a row of its own")
+                                              "begins (`init`), for a row of its own")
     patience: int | None = Field(None, ge=1, description="epochs without a smaller validation loss; null: never stop")
     batch_size: int = Field(128, ge=1, description="pairs per optimiser step")
     micro_batch: int = Field(128, ge=1, description="pairs per forward pass; gradients are accumulated")
@@ -179,19 +169,12 @@ class TrainPgkpr(Switches):
     training: PgkprTraining = PgkprTraining()
 
 
-# The file that says how a model starts which starts from no other; any file that always exists would do for DVC.
-SCRATCH = "models/pgkpr/base.py"
-
-
 class PgkprModel(Block):
     """One trained model: a data set, and what differs from the ``train_pgkpr`` block."""
 
     dataset: str
     seeds: Seeds = Field([], description=SEEDS)
-    init_from: str | None = Field(None, description=BEGINNING)
-    starts_from: str = Field(SCRATCH, description="what DVC watches for `init_from`; filled in from it")
-    earlier_seeds: list[int] = Field([], description="the seed of `init_from` for each of `seeds`: the same, or its "
-                                                     "first; filled in")
+    init: str = Field(NOTHING, description=BEGINNING)
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_pgkpr`")
 
 
@@ -233,44 +216,3 @@ class EvaluatePgkpr(Block):
     reference_words: int = Field(16, ge=1, description="ref_norm released: references are cut to so many words, and "
                                                        "words outside the vocabulary become [unk]; both readings are "
                                                        "computed")
-
-
-def _of_the_track(params: "Params") -> list[str]:
-    """Return what is wrong with the track as a whole."""
-    return [*beginnings("pgkpr", params.models.pgkpr), *_missing_modes(params)]
-
-
-def _missing_modes(params: "Params") -> list[str]:
-    """Return which modes of keyword scores are not computed although a stage reads them."""
-    problems = []
-    for block, modes in (("attribution", params.attribution.modes), ("psi", params.psi.modes)):
-        lacking = [mode for mode in ("xx", "xy") if mode not in modes]
-        if lacking and params.models.pgkpr:
-            problems.append(f"{block}.modes: {' and '.join(lacking)} missing, and models.pgkpr needs the scores of "
-                            f"both; write [xx, xy]")
-        elif "xy" in lacking and params.tagged_datasets and block == "psi":
-            problems.append("psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or set "
-                            "side_by_side of the data sets to false")
-    return problems
-
-
-def _idle_contrast(name: str, model: PgkprModel, settings: TrainPgkpr) -> list[str]:
-    """Return what is wrong if a model has a contrast and batches of one pair, so no negatives."""
-    if settings.architecture != "pgkpr" or not settings.contrast.weight or settings.training.batch_size > 1:
-        return []
-    return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or "
-            f"set contrast.weight to 0"]
-
-
-def _unread_keywords(name: str, run: PgkprRun, decoding: GeneratePgkpr, settings: TrainPgkpr) -> list[str]:
-    """Return what is wrong if a run says which keywords its model reads, and that reads none."""
-    if decoding.keywords is None or settings.architecture in READING:
-        return []
-    said = f"{decoding.keywords!r} is given, and model {run.model!r} ({settings.architecture}) reads no keywords"
-    if run.decode.get("keywords") is not None:
-        return [f"runs.pgkpr.{name}.decode.keywords: {said}; take it out"]
-    return [f"generate_pgkpr.keywords: {said}; write `keywords: null` under runs.pgkpr.{name}.decode, or here"]
-
-
-CHECKS = TrackChecks(earlier=Earlier("init_from", "starts_from", "artifacts/models/{model}", SCRATCH),
-                     track=_of_the_track, model=_idle_contrast, run=_unread_keywords)

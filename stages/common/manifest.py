@@ -1,0 +1,33 @@
+"""Lists of what stages made under a recipe: what reads all of them depends on these, and not on a folder of others."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.common.fingerprint import sha256_of
+from stages.common.paths import manifest_path
+from stages.common.tables import read_metadata, row_count, write_json
+from stages.run.errors import InputError
+from stages.run.process import StageProcess
+
+
+def write_manifest(process: StageProcess, kind: str, folders: Sequence[Path]) -> None:
+    """List the files of ``folders`` with size and SHA-256, and of tables rows and metadata.
+
+    Raises:
+        InputError: there are none.
+    """
+    # Names with a leading dot are files that a killed stage had not finished.
+    files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()
+                   and not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    if not files:
+        raise InputError(f"{folders[0]}: no artifacts there. Make them with `keycontrast run`.")
+    write_json(manifest_path(process.params.recipe, kind, process.instance),
+               {"name": process.instance, "artifacts": {path.as_posix(): _entry(path) for path in files}})
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    if path.suffix == ".parquet":
+        entry |= {"rows": row_count(path), "metadata": read_metadata(path)}
+    return entry

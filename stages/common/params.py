@@ -1,0 +1,193 @@
+"""The base of every params block, presets, and the blocks that all stages share."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from stages.common.settings import NOTHING, laid_over
+
+# Names become folders, and parts of dotted params keys for DVC: no dots.
+Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$", max_length=100)]
+# No number of the params is larger: what is larger was meant otherwise, and would overflow somewhere in mid-run.
+_LARGEST = 2**31 - 1
+
+Presets = Mapping[str, Mapping[str, Any]]
+
+
+class Block(BaseModel):
+    """A block of params: unknown names are errors, values are checked, nothing is changed later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), validate_default=True,
+                              allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, given: Any, info: ValidationInfo) -> Any:
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        numbers = not _takes(annotation, bool) and (_takes(annotation, int) or _takes(annotation, float))
+        for one in given if isinstance(given, list) else [given]:
+            if numbers and isinstance(one, bool):
+                raise ValueError(f"must be a number, found {str(one).lower()}")
+            if isinstance(one, int | float) and _LARGEST < abs(one) < float("inf"):
+                raise ValueError(f"must be at most {_LARGEST:,} in size, found {one:.6g}")
+        return given
+
+    def plain(self) -> dict[str, Any]:
+        """Return a copy of dictionaries, lists and values alone, as stages read them."""
+        return self.model_dump(mode="json")
+
+    def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values for ``own``, what a data set, model or run has in another way, to be laid over."""
+        return self.model_dump()
+
+
+def _takes(annotation: Any, kind: type) -> bool:
+    """Say whether values of ``kind`` fit an annotation, by what it names; a list counts as what it lists."""
+    return annotation in (kind, Any) or any(_takes(inner, kind) for inner in get_args(annotation))
+
+
+def _distinct(found: list[Any]) -> list[Any]:
+    if twice := sorted({one for one in found if found.count(one) > 1}):
+        raise ValueError(f"{twice[0]} is there twice; name each once")
+    return found
+
+
+# Whose stages a block governs: DVC makes an instance for each.
+Datasets = Annotated[list[Name], AfterValidator(_distinct)]
+# Of a model, each of which trains it once; `seeds` that are null are the project's one.
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
+
+SEEDS = "the model is trained once with each; null: the project's one"
+
+
+class Switches(Block):
+    """A block whose ``preset`` sets some of its switches at once; ``presets`` has their values, nested like it."""
+
+    presets: ClassVar[Presets] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_fills(cls, content: Any) -> Any:
+        return filled(content, cls.presets)
+
+    def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return plain values for ``own`` to be laid over: with a preset among these, its switches come first.
+
+        Without that, the values that this block has spelt out would contradict the preset of a single model.
+
+        Raises:
+            ValueError: they contradict the preset of this block.
+        """
+        return beneath(self.model_dump(), own, self.presets)
+
+
+def filled(content: Any, presets: Presets) -> Any:
+    """Return ``content`` of a block with the switches of its ``preset`` filled in, for a validator that runs before.
+
+    Args:
+        content: as it was read; anything but a mapping with a known ``preset`` comes back unchanged, for the block
+            to judge.
+        presets: switches and their values by preset, nested like the block.
+
+    Raises:
+        ValueError: a switch beside the preset has another value; names all of them.
+    """
+    preset = content.get("preset") if isinstance(content, Mapping) else None
+    if not isinstance(preset, str) or preset not in presets:
+        return content
+    clashes = list(_clashes(content, presets[preset], ""))
+    if clashes:
+        raise ValueError(f"preset {preset} contradicts {len(clashes)} of the switches beside it: "
+                         f"{'; '.join(clashes)}. Take these out, or set preset to null.")
+    return laid_over(presets[preset], content)
+
+
+def beneath(block: Mapping[str, Any], overrides: Mapping[str, Any], presets: Presets) -> dict[str, Any]:
+    """Return the values of ``block`` for a model's ``overrides`` to be laid over, with the switches of their preset.
+
+    Args:
+        block: plain values of a block, with a ``preset``.
+        overrides: nested like the block; with ``preset`` null they go over switches that the block's preset has set.
+        presets: switches and their values by preset, nested like the block.
+
+    Raises:
+        ValueError: the preset is the block's, and the overrides contradict it; names all switches that do.
+    """
+    preset = block["preset"]
+    clashes = [] if preset is None or "preset" in overrides else list(_clashes(overrides, presets[preset], ""))
+    if clashes:
+        raise ValueError(f"preset {preset} of all models contradicts {len(clashes)} of the switches here: "
+                         f"{'; '.join(clashes)}. Add `preset: null` to these overrides, and they change the preset's "
+                         f"switches for this model; or take them out.")
+    return laid_over(block, presets.get(str(overrides.get("preset")), {}))
+
+
+def _clashes(content: Mapping[str, Any], switches: Mapping[str, Any], place: str) -> Iterator[str]:
+    for name, value in switches.items():
+        if name not in content:
+            continue
+        given = content[name]
+        if isinstance(value, Mapping) and isinstance(given, Mapping):
+            yield from _clashes(given, value, f"{place}{name}.")
+        elif not isinstance(value, Mapping) and given != value:
+            yield f"{place}{name} is {given!r} where the preset has {value!r}"
+
+
+class Runtime(Block):
+    """What decides bytes (threads, deterministic, precision, tf32) and what does not (workers, device)."""
+
+    threads: int = Field(1, ge=1, description="torch threads of one process; other counts give other weights")
+    deterministic: bool = True
+    workers: int = Field(1, ge=1, description="processes of one stage; any count gives the same bytes")
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of matrix products wherever nothing is "
+                                                                   "trained; trainings say theirs in their blocks")
+    tf32: bool = Field(False, description="GPUs round the factors of fp32 products to ten bits: faster, other bytes")
+    processes: int = Field(1, ge=1, description="of one training (torchrun), each with a GPU where there is one; any "
+                                                "count trains the same model up to the rounding of sums")
+    checkpoint_minutes: float = Field(5.0, ge=0, description="between checkpoints of a training, which also takes one "
+                                                             "after each epoch; never decides bytes")
+    memory_gib: float = Field(4.0, gt=0, description="what joins over a whole corpus may take before they use the disk")
+
+
+class Cluster(Block):
+    """Where chunks of texts are worked on; never decides bytes. ``cluster: local`` stands for ``address: local``."""
+
+    address: str | None = Field(None, description="of a Dask scheduler, such as tcp://host:8786; local starts one with "
+                                                  "runtime.workers; null: own processes")
+    scheduler_file: str | None = Field(None, description="that `dask scheduler --scheduler-file` writes, in place of "
+                                                         "`address`")
+    connect_timeout: float = Field(60.0, gt=0, description="seconds in which a scheduler must answer and have a "
+                                                           "worker; more where workers wait in a queue")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _local_is_an_address(cls, content: Any) -> Any:
+        return {"address": content} if content == "local" else content
+
+    @model_validator(mode="after")
+    def _one_scheduler(self) -> "Cluster":
+        if self.address is not None and self.scheduler_file is not None:
+            raise ValueError("both address and scheduler_file name a scheduler; leave one of them out")
+        return self
+
+
+class Artifacts(Block):
+    """How tables that grow with the corpus are kept: in one file, in a folder of parts, or in parts elsewhere."""
+
+    part_rows: int = Field(1 << 18, ge=1, description="rows after which a table goes on in another part; a table with "
+                                                      "fewer is one file")
+    url: str | None = Field(None, pattern=r"^[a-z0-9]+://.+$", description=(
+        "where parts are kept, such as s3://bucket/corpus (also gs:, abfs:, file:); the table here then lists them by "
+        "the hash of their content; null: in the table's own folder"))
+
+
+class Encoder(Block):
+    """The pre-trained text encoder."""
+
+    source: str = Field("bundled", pattern=r"^(bundled|scratch|hub:.+|path|characters)$", description=(
+        "hub:ID is whatever the hub has, hub:ID@COMMIT never another; so with every param that takes hub:ID. path: "
+        "the folder `path`; characters: likewise what stage character_encoder has made"))
+    path: str = Field(NOTHING, description="a folder that save_pretrained has written, or "
+                                           "artifacts/data/NAME/character_encoder")

@@ -1,0 +1,37 @@
+"""Params of the keyword graph and of its initial vectors."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from stages.common.params import Block, Datasets, Presets, Switches
+
+# HCL 3.1 has no caps, and links no input keywords; texts that "contain the same keyword" are a cluster.
+_GRAPH_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {"cluster_by": "contains", "max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
+
+
+class Graph(Switches):
+    """The keyword graph (METHODS A.3)."""
+
+    presets: ClassVar[Presets] = _GRAPH_PRESETS
+
+    datasets: Datasets = Field([], description="of keywords.datasets, pairs or plain texts")
+    preset: Literal["paper"] | None = Field(None, description="paper: clusters by containment, no links of inputs, no "
+                                                              "caps")
+    cluster_by: Literal["top", "contains"] = Field("top", description="a cluster has the inputs whose keyword it is, "
+                                                                      "or all that contain it, word by word")
+    max_nbr: int | None = Field(16, ge=1, description="neighbours kept per node and sign, by count; null keeps all")
+    max_cluster_outputs: int | None = Field(512, ge=1, description="distinct outputs kept per cluster, by count; null "
+                                                                   "keeps all")
+    link_inputs: bool = True
+    resolution: float = Field(1.0, gt=0, description="of the communities: higher gives more and smaller ones")
+
+
+class NodeVectors(Block):
+    """Initial node vectors (METHODS A.3)."""
+
+    datasets: Datasets = Field([], description="of graph.datasets; those that models.hcl names")
+    pooling: Literal["mean", "cls"] = "mean"
+    batch_size: int = Field(64, ge=1)
+    max_length: int = Field(128, ge=8)

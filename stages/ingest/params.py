@@ -1,0 +1,175 @@
+"""Params of reading: data sets, and what becomes of their rows."""
+
+from collections.abc import Mapping
+from encodings.aliases import aliases
+from itertools import chain
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from stages.common.params import Block
+from stages.common.settings import NOTHING
+from stages.ingest.layouts.registry import LAYOUTS
+from stages.run.errors import nearest
+
+
+def _filled(content: Any) -> Any:
+    """Return what the params say of files, with the encoding and the columns that their layout fills in."""
+    if not isinstance(content, Mapping):
+        return content
+    name, columns = content.get("layout", "pairs"), content.get("columns", {})
+    layout = LAYOUTS.get(name) if isinstance(name, str) else None
+    if layout is None or not isinstance(columns, Mapping):
+        return content  # which the fields say
+    return {"encoding": layout.encoding, **content, "columns": layout.completed(columns)}
+
+
+def _layout_exists(name: str) -> str:
+    if name not in LAYOUTS:
+        raise ValueError(f"no layout is called {name!r}; {nearest(name, LAYOUTS)}")
+    return name
+
+
+def _encoding_exists(name: str) -> str:
+    try:
+        "a".encode(name)
+    except (LookupError, UnicodeError):
+        of_text = [alias for alias in aliases.values() if not alias.endswith("_codec") and alias != "rot_13"]
+        valid = nearest(name.lower().replace("-", "_"), of_text)
+        raise ValueError(f"no encoding of text is called {name!r}; {valid}") from None
+    return name
+
+
+LayoutName = Annotated[str, AfterValidator(_layout_exists)]
+
+Encoding = Annotated[str, AfterValidator(_encoding_exists)]
+
+Separator = Literal[",", ";", "|", "\t"]
+
+
+class OwnColumns(Block):
+    """Files of a data set that have a layout or columns of their own, as its ``files`` and ``splits`` may name them."""
+
+    name: str = Field(description="or pattern, inside the folder")
+    layout: LayoutName = Field(description="of the structure of the data set's")
+    columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names, by role")
+    encoding: Encoding = "utf-8"
+    quoting: Literal["standard", "none"] = "standard"
+    separator: Separator | None = None
+
+    _layout_fills = model_validator(mode="before")(_filled)
+
+
+# What pydantic puts into the place of a problem besides names and numbers.
+KIND_OF_NAME = ("(name)", "(columns)")
+
+Named = Annotated[Annotated[str, Tag(KIND_OF_NAME[0])] | Annotated[OwnColumns, Tag(KIND_OF_NAME[1])],
+                  Discriminator(lambda entry: KIND_OF_NAME[isinstance(entry, Mapping | OwnColumns)])]
+
+
+class Dataset(Block):
+    """Where a data set's files are and how they are laid out.
+
+    What a layout reads, and from which columns, is declared in :mod:`stages.ingest.layouts`; those of published files
+    bring their own columns and dialect.
+    """
+
+    source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
+    files: list[Named] = Field(
+        default_factory=list, description="names or patterns inside the folder; of files with columns of their own "
+                                          "`{name: ..., layout: ..., columns: ...}`")
+    splits: dict[Literal["train", "validation", "test"], list[Named]] = Field(
+        default_factory=dict, description="files (named likewise) whose rows have a published split; they "
+                                          "are read after `files`, training first")
+    layout: LayoutName = Field("pairs", description="what a row is and which columns it has: " + ", ".join(LAYOUTS))
+    columns: dict[str, str | list[str] | None] = Field(
+        default_factory=dict, description="names of the columns, by role; which roles there are, and what they are "
+                                          "called if left out, the layout says")
+    ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
+    encoding: Encoding = Field("utf-8", description="of text files; named by whoever knows it, never guessed; left "
+                                                    "out, it is latin-1 for trec, cp1252 for rt_polarity and text_gcn; "
+                                                    "a post of newsgroups that is not of it is read as latin-1")
+    quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
+    separator: Separator | None = Field(None, description="of the columns of CSV and TSV: `,` `;` `|` or a tab; null: "
+                                                          "a comma in .csv, a tab in .tsv")
+    language: str = Field("en", pattern="^[a-z]{2}$")
+    turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
+                                                              "comes as one text; turns are joined by [SEP]")
+    join_han: bool = Field(False, description="take out the spaces between Chinese characters that word-segmented "
+                                              "texts have")
+    neg_path: str = Field(NOTHING, description="folder that `ingest.neg_encoder: path` means")
+
+    _layout_fills = model_validator(mode="before")(_filled)
+
+    @model_validator(mode="after")
+    def _files_are_of_one_structure(self) -> "Dataset":
+        wanted = LAYOUTS[self.layout].structure
+        for entry in chain(self.files, *self.splits.values()):
+            if isinstance(entry, OwnColumns) and (found := LAYOUTS[entry.layout]).structure != wanted:
+                raise ValueError(f"{entry.name}: its layout {entry.layout} gives {found.structure}, but {self.layout} "
+                                 f"gives {wanted}. Files of two structures are two data sets")
+            if isinstance(entry, OwnColumns) and found.folders is not None:
+                raise ValueError(f"{entry.name}: layout {entry.layout} reads folders, which have no columns")
+        return self
+
+
+class Ingest(Block):
+    """De-duplication, triples and splits (METHODS A.1)."""
+
+    qqp_rule: Literal["undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all",
+                      "question1_zip"] = "undirected_one"
+    neg_source: Literal["given", "labelled", "retrieved", "mined", "none"] = Field(
+        "labelled", description="retrieved: by overlap of words (stories, dialogues: roc_neg, douban_neg); mined: the "
+                                "text, of stories and dialogues the output, nearest to the input by `neg_encoder`")
+    neg_encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path)$",
+                             description="frozen, of whatever source `encoder` has; path: the data set's "
+                                         "`neg_path`. Embeds texts for `mined`, on the CPU by one thread")
+    neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is taken for a "
+                                                                   "paraphrase that nobody labelled, on the scale of "
+                                                                   "the bundled encoder; null: none is")
+    told_apart: bool = Field(False, description="also count the items whose output `neg_encoder` finds nearer to the "
+                                                "input than the negative; counted anyway where they are mined")
+    neg_pick: Literal["hardest", "random"] = "hardest"
+    negatives: int = Field(1, ge=1, description="negatives per item, best first; the further ones serve the contrast "
+                                               "between instances alone")
+    split_by: Literal["component", "hashed", "pair"] = Field(
+        "component", description="what is in one split: component fills the shares to the item; hashed draws each "
+                                 "component by a hash of seed and texts, so that data sets of the same files agree, "
+                                 "whatever items they make; pair lets texts be in several splits")
+    douban_neg: Literal["scored", "bm25", "random"] = Field(
+        "scored", description="dialogues, neg_source retrieved: worst score among the candidates of similar contexts; "
+                              "response to the most similar context of the split by BM25; response of any item")
+    roc_mode: Literal["ending", "next_sentence", "lead_to_rest"] = Field(
+        "ending", description="stories: sentences 1-4 give 5; every beginning gives the next; the first gives the rest")
+    roc_neg: Literal["bm25", "random"] = Field(
+        "bm25", description="stories, neg_source retrieved: output of the story of the split whose input is most "
+                            "similar by BM25, or of any")
+    caption_source: Literal["random", "first", "each"] = Field(
+        "random", description="which caption of a group is the source; each: every one once, the next one its target")
+    labelled_copies: Literal["drop", "keep"] = Field(
+        "drop", description="labelled texts that occur more than once: drop keeps one, that of the evaluated split, "
+                            "and none whose class is in dispute; keep takes every row, so that counts are as "
+                            "published, and reports the copies")
+    ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
+        "none", description="labelled texts that are posts of newsgroups: what is taken off them (METHODS D.4)")
+    captions: int | None = Field(None, ge=2, description="distinct captions that a group must have, neither more nor "
+                                                         "fewer; null: any number from two")
+    validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
+    test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
+    train_part: tuple[float, float] | None = Field(
+        None, description="hashed: training items whose component a second hash draws into this range of [0, 1); data "
+                          "sets of the same files with other ranges share none of them; null: all")
+    max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")
+    max_validation: int | None = Field(None, ge=1)
+    max_test: int | None = Field(None, ge=1)
+    max_rejected: float = Field(0.01, ge=0, le=1, description="share of rows above which the stage fails")
+
+    @model_validator(mode="after")
+    def _train_part_is_one(self) -> "Ingest":
+        if self.train_part is not None and not 0 <= self.train_part[0] < self.train_part[1] <= 1:
+            raise ValueError(f"ingest.train_part is a lower and a higher share of [0, 1], found "
+                             f"{list(self.train_part)}; write [0, 0.5], say, or null")
+        if self.train_part is not None and self.split_by != "hashed":
+            raise ValueError(f"ingest.train_part draws components by a hash and needs ingest.split_by: hashed, found "
+                             f"{self.split_by}")
+        return self

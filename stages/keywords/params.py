@@ -1,0 +1,99 @@
+"""Params of rankings by phrases, of the choice of a keyword, and of the comparison of methods."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from stages.common.methods import FOR_ANY_TEXT, NAMING
+from stages.common.params import Block, Datasets
+from stages.common.settings import NOTHING
+from stages.run.errors import nearest
+
+
+class TextRank(Block):
+    """Ranked phrases of each text (METHODS A.2)."""
+
+    method: Literal["mihalcea", "pytextrank", "positionrank", "tfidf", "topicrank", "biasedtextrank"] = Field(
+        "pytextrank", description="mihalcea: TextRank as printed, whose keywords are the worst of all that were read; "
+                                  "tfidf: IDF over the training texts, occurrences and position, without a graph; "
+                                  "topicrank and biasedtextrank: with engine package alone")
+    compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
+                                                                      "phrase, its quirks included")
+    engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package itself, text "
+                                                                   "by text")
+    phrases: int = Field(5, ge=1, description="phrases kept per text")
+    damping: float = Field(0.85, gt=0, lt=1)
+    tolerance: float = Field(1e-11, gt=0, description="absolute: largest change of a score at which iteration stops; "
+                                                      "equal scores are told by nine digits, which the paper's 1e-4 "
+                                                      "does not give")
+    max_iterations: int = Field(100, ge=1)
+    window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
+    focus: str = Field("", description="biasedtextrank: the words that the ranking leans to")
+    chunks: Literal["auto", "annotated", "adjectives"] = Field(
+        "auto", description="noun chunks that are phrases, of all methods but mihalcea: those of the annotation (nouns "
+                            "alone, which meet more often in a graph), or with adjectives, participles and hyphens; "
+                            "auto: these, but in Chinese and where the package is followed")
+    whole: bool = Field(False, description="mihalcea: phrases are whole runs of nouns and adjectives around a kept "
+                                           "word (black money), not kept words alone (black)")
+
+    @model_validator(mode="after")
+    def _compat_exists(self) -> "TextRank":
+        foreign = self.method in ("mihalcea", "tfidf")
+        if self.compat == "pytextrank" and foreign:
+            raise ValueError(f"textrank.compat: pytextrank has no method {self.method}; choose pytextrank or "
+                             f"positionrank, or set compat to none")
+        if self.method in ("topicrank", "biasedtextrank") and self.engine != "package":
+            raise ValueError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
+                             f"textrank.engine to package, or choose another method")
+        if self.engine == "package" and foreign:
+            raise ValueError(f"textrank.engine: the pytextrank package has no method {self.method}; choose pytextrank, "
+                             f"positionrank, biasedtextrank or topicrank, or set engine to ours")
+        if self.engine == "package" and (self.damping, self.max_iterations) != (0.85, 100):
+            raise ValueError("textrank.engine: the pytextrank package has a damping of 0.85 and 100 iterations; set "
+                             "damping and max_iterations so, or engine to ours")
+        if self.method == "biasedtextrank" and not self.focus.strip():
+            raise ValueError("textrank.focus: biasedtextrank needs the words that it leans to")
+        return self
+
+
+class Yake(Block):
+    """Ranked phrases of each text by YAKE, the package ``yake``."""
+
+    phrases: int = Field(5, ge=1, description="phrases kept per text")
+    # With two stop words inside a phrase, the package's scores may be negative.
+    ngrams: int = Field(3, ge=1, le=3, description="words of a phrase at most")
+
+
+class EmbedRank(Block):
+    """Ranked phrases of each text by embeddings, IDF and position."""
+
+    phrases: int = Field(5, ge=1, description="phrases kept per text")
+    encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path)$",
+                         description="frozen, of whatever source `encoder` has; path: the folder `path`. On the CPU by "
+                                     "one thread per worker")
+    path: str = NOTHING
+    max_length: int = Field(256, ge=8, description="word pieces of a text that are read")
+    chunks: Literal["auto", "annotated", "adjectives"] = Field("auto", description="as `textrank.chunks`")
+
+
+class Keywords(Block):
+    """Which ranking names the keyword of a text."""
+
+    datasets: Datasets = Field([], description="that are annotated and ranked, and get a keyword per text")
+    method: str = Field("textrank", description=f"{', '.join(NAMING)}; {', '.join(FOR_ANY_TEXT)} read nothing but the "
+                                                f"text, the others need a data set of pairs, from which they learn")
+    kw_lemma: bool = Field(False, description="normal form by lemmas, not only in lower case")
+
+    @field_validator("method")
+    @classmethod
+    def _method_exists(cls, name: str) -> str:
+        if name not in NAMING:
+            raise ValueError(f"no value is called {name!r}; {nearest(name, NAMING)}")
+        return name
+
+
+class SideBySide(Block):
+    """The keywords of every method beside each other."""
+
+    datasets: Datasets = Field([], description="of pairs, whose keywords are found by every method")
+    top: int = Field(3, ge=1, description="keywords per text and method")

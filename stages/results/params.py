@@ -1,0 +1,21 @@
+"""Params of the comparison of runs, and of the page."""
+
+from pydantic import Field
+
+from stages.common.params import Block
+
+
+class Compare(Block):
+    """Paired tests between the runs of a data set (METHODS E.4)."""
+
+    resamples: int = Field(1000, ge=1, description="paired bootstrap")
+    level: float = Field(0.95, gt=0, lt=1, description="of the intervals of differences")
+
+
+class Report(Block):
+    """The page."""
+
+    examples: int = Field(12, ge=0, description="items of the generations shown at a time; 0 leaves them out")
+    remark_on_alarms: str | None = Field(
+        None, min_length=1, max_length=400, description="a sentence of the recipe's that stands beside the alarms of "
+                                                        "its trainings, where there are any")

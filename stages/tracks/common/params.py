@@ -1,0 +1,54 @@
+"""Params that several tracks share: sizes of a Transformer, and how runs are measured."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from stages.common.params import Block
+from stages.common.settings import NOTHING
+
+
+class Sizes(Block):
+    """Sizes of a Transformer (METHODS C.5); IANet reads its layers from its own block."""
+
+    layers: int = Field(6, ge=1, description="of the encoder, and of the decoder")
+    heads: int = Field(8, ge=1)
+    width: int = Field(512, ge=1)
+    feed_forward: int = Field(2048, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> "Sizes":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        return self
+
+
+# Of entry `init` of a model.
+BEGINNING = (f"where the weights come from: artifacts/models/NAME, a model of this track; a folder that `keycontrast "
+             f"export FOLDER --model NAME` has written; or {NOTHING}")
+
+
+class BertScore(Block):
+    """BERTScore: greedy cosine over contextual word pieces (METHODS E.4)."""
+
+    encoder: str | None = Field("bundled", pattern=r"^(bundled|hub:.+|path|characters)$",
+                                description="null leaves it out; path, characters: as `encoder.source`, of `path`")
+    path: str = NOTHING
+    layer: int | None = Field(None, ge=0, description="hidden states taken; null: the last, or the package's table")
+    idf: bool = Field(False, description="weigh word pieces by IDF over the references")
+
+
+class Evaluation(Block):
+    """Metrics of texts, and the intervals of every track (METHODS E)."""
+
+    bleu_style: Literal["individual_m7", "cumulative_m7", "corpus", "sacrebleu"] = Field(
+        "individual_m7", description="the reading that leads tables; all are computed")
+    emb: str = Field("encoder", pattern="^(encoder|train|path)$",
+                     description="word vectors: the encoder's static table, trained on the training split, or those of "
+                                 "the file `emb_path`")
+    emb_path: str = NOTHING
+    bertscore: BertScore = BertScore()
+    resamples: int = Field(1000, ge=0, description="bootstrap resamples behind each interval; 0 for no intervals")
+    level: float = Field(0.95, gt=0, lt=1, description="of the intervals")
+    floors: list[Literal["copy", "nearest", "shuffled", "keyword"]] = ["copy", "nearest", "shuffled", "keyword"]

@@ -1,0 +1,364 @@
+"""Params of the HCL track: method (METHODS A), baselines (METHODS B), training, decoding, probes."""
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from stages.common.params import SEEDS, Block, Presets, Seeds, Switches
+from stages.common.settings import NOTHING
+from stages.run.errors import nearest
+from stages.tracks.common.params import BEGINNING, Sizes
+
+
+class GraphAttention(Block):
+    """Graph attention with edge and node updates (eq. 4-9)."""
+
+    iterations: int = Field(2, ge=0, description="T; 0 is the ablation without graph")
+    edge_type: Literal["shared", "signed"] = "shared"
+    layer_norm: bool = True
+    own_edges: Literal["component", "item", "leaking"] = Field(
+        "component", description="what a training item does not see of the graph when its prior is computed: what its "
+                                 "connected component contributed, what itself did, or leaking: nothing, so that the "
+                                 "graph tells it its target")
+    kw_dropout: float | None = Field(None, ge=0, lt=1, description="share of training inputs whose keyword becomes an "
+                                                                   "unseen one; null: as many as make unseen keywords "
+                                                                   "as frequent as in validation, none if leaking")
+
+
+class KeywordUse(Block):
+    """How keywords take part."""
+
+    condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
+    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+        "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
+                              "likeness in a random projection that nothing trains; attention trained by the very "
+                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
+    kw_anchor: Literal["input", "output"] = "input"
+    unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
+                                               "root mean square of 1; false: as long as they are, u by far the longer")
+
+
+class Latent(Block):
+    """The CVAE's latent variable (METHODS A.5)."""
+
+    enabled: bool = Field(True, description="false: deterministic backbone")
+    size: int = Field(200, ge=1)
+    free_bits: float = Field(0.0, ge=0, description="nats in all, shared evenly by the dimensions")
+    free_bits_by: Literal["dimension", "total"] = Field(
+        "dimension", description="total: one floor under the sum of all dimensions, which have a gradient as soon as "
+                                 "it is above")
+    free_bits_for: Literal["both", "posterior"] = Field(
+        "both", description="posterior: floor and annealing hold it alone, and the prior is drawn to it at full "
+                            "weight from the first step")
+    posterior: Literal["absolute", "relative"] = Field(
+        "relative", description="relative: it says how far z is from the prior's mean, in units of the prior's "
+                                "spread, so that reconstruction teaches the prior")
+    batch_norm: float = Field(0.2, ge=0, description="gamma: standard deviation to which the posterior's means are "
+                                                     "normalised over a micro-batch (BN-VAE); 0: they are not")
+    prior_share: float = Field(0.0, ge=0, lt=1, description="share of training items whose target is reconstructed "
+                                                            "from the prior's mean, as texts are decoded, instead of "
+                                                            "from the posterior")
+    annealing_steps: int = Field(10_000, ge=0)
+    annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
+    annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
+                                                       "each cycle an equal part of all steps")
+    enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "layers", "output"] = Field(
+        "memory+embed", description="how z enters the decoder (METHODS A.7)")
+    bow_loss: bool = False
+    word_dropout: float = Field(0.0, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _prior_is_taught(self) -> "Latent":
+        if self.posterior == "relative" and self.free_bits_for == "posterior":
+            raise ValueError("free_bits_for posterior needs posterior absolute, because the prior has no part in the "
+                             "KL of a relative one; change either")
+        return self
+
+
+class Contrast(Block):
+    """Weight and temperature of a contrast; weight 0 removes it."""
+
+    weight: float = Field(1.0, ge=0)
+    temperature: float = Field(gt=0)
+
+
+class Mahalanobis(Contrast):
+    """The contrast between levels."""
+
+    temperature: float = Field(0.5, gt=0)
+    form: Literal["inverse", "printed"] = "inverse"
+    sqrt: bool = False
+
+
+class InstanceContrast(Contrast):
+    """The contrast between instances."""
+
+    temperature: float = Field(0.1, gt=0)
+    multi_neg: Literal["infonce_negdist", "printed"] = Field(
+        "infonce_negdist", description="with several negatives per item (ingest.negatives); one makes them equal")
+
+
+class Contrasts(Block):
+    """The three contrasts (METHODS A.6)."""
+
+    instance: InstanceContrast = InstanceContrast()
+    keyword: Contrast = Contrast(temperature=0.1)
+    mahalanobis: Mahalanobis = Mahalanobis()
+    added_to: Literal["token", "sentence"] = Field(
+        "token", description="what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, "
+                             "summed over the sentence, beside which they weigh less by the mean target length")
+
+
+class Decoder(Block):
+    """Transformer decoder (METHODS A.7)."""
+
+    layers: int = Field(6, ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    kw_memory: bool = False
+    source_dropout: float = Field(0.0, ge=0, lt=1, description="share of the input's states that the decoder does not "
+                                                               "see in training; never the slots of z and keyword")
+
+
+# The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
+# keeps its inverse (METHODS A.6). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
+# it a matrix, as its capital letter has it. Nothing is hidden from an item, since the text has one graph for all. What
+# the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
+# enabled, weights, T = 0) may stand beside the preset.
+_PRESETS: dict[str, dict[str, Any]] = {"paper": {
+    "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
+    "keyword": {"imp_weight": "linear", "kw_anchor": "input", "unit_scale": False},
+    "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
+               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
+               "word_dropout": 0.0},
+    "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
+                  "added_to": "sentence"},
+    "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
+
+
+class Method(Switches):
+    """HCL with its ablations."""
+
+    presets: ClassVar[Presets] = _PRESETS
+
+    architecture: str = Field(
+        "hcl", description="hcl, and its ablations by the switches below; others: a baseline of word pieces on the "
+                           "same items, which reads the block of its own name and `training` alone")
+    preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
+                                                              "misprints corrected")
+    graph: GraphAttention = GraphAttention()
+    keyword: KeywordUse = KeywordUse()
+    latent: Latent = Latent()
+    contrasts: Contrasts = Contrasts()
+    decoder: Decoder = Decoder()
+
+
+class PieceTransformer(Sizes):
+    """Transformer of word pieces (METHODS B3)."""
+
+    norm: Literal["pre", "post"] = Field("pre", description="before each part, or behind its addition as in the paper")
+
+
+class Seq2Seq(Block):
+    """LSTMs with attention and a pointer (METHODS B2); the paper gives no sizes."""
+
+    embedding: int = Field(256, ge=1, description="of word pieces, which also score the output")
+    width: int = Field(256, ge=1, description="of the encoder, per direction, and of the decoder")
+    dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings")
+    pointer: bool = Field(True, description="false: words come from the vocabulary alone")
+
+
+class Cvae(Block):
+    """The CVAE of GRUs (METHODS B1). With clip 5.0, Adam at 1e-3 and batches of 30 the released code's."""
+
+    embedding: int = Field(200, ge=1)
+    encoder: int = Field(300, ge=1, description="per direction")
+    context: int = Field(600, ge=1)
+    width: int = Field(400, ge=1, description="of the decoder")
+    latent: int = Field(200, ge=1)
+    bag: int = Field(400, ge=1, description="of the layer that predicts the bag of words")
+    bow_loss: bool = True
+    annealing_steps: int = Field(10_000, ge=0, description="over which the KL's weight rises from 0 to 1")
+    annealing_share: float = Field(1.0, ge=0, le=1, description="of all steps; the smaller of both counts")
+
+
+class Seq2SeqDu(Block):
+    """Seq2Seq-DU, adapted (METHODS B4); its width is the encoder's."""
+
+    phrases: int = Field(5, ge=1, description="keywords of a source at most: its own, and known ones that it holds")
+    dropout: float = Field(0.1, ge=0, lt=1)
+
+
+class GroupWise(PieceTransformer):
+    """Group-wise contrasts over a Transformer (METHODS B8)."""
+
+    pretrain_steps: int = Field(5_000, ge=0, description="by likelihood alone, before the reference is frozen")
+    pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps; the smaller of both counts")
+    top: int = Field(5, ge=1, description="candidates: items of the most similar inputs by BM25")
+    tail: int = Field(5, ge=0, description="candidates: items of the least similar inputs")
+    sample_k: int = Field(6, ge=1, description="draws beside each observed pair")
+    score: Literal["tfidf", "label"] = Field("tfidf", description="how well a pair matches: cosine of TF-IDF vectors, "
+                                                                  "or whether the data have it as a pair")
+    threshold: float = Field(0.5, ge=0, le=1, description="score of a pair that teaches nothing")
+    speed: float | None = Field(1.0, gt=0, description="at which the contrast takes over: half the loss after 3,500 / "
+                                                       "speed steps; null: all of it when the training ends")
+
+
+class Pretrained(Sizes):
+    """A model of ``transformers``: pretrained, or a small one of the same architecture from scratch."""
+
+    source: str | None = Field(None, pattern="^(hub:.+|path)$", description=(
+        "hub:ID, or path: the folder that `init` of the model names, with weights (safetensors) and tokenizer, whose "
+        "sizes then hold; null: from scratch, of the sizes here, over the encoder's word pieces"))
+    layers: int = Field(4, ge=1, description="of T5 in encoder and decoder each")
+    heads: int = Field(4, ge=1)
+    width: int = Field(256, ge=1)
+    feed_forward: int = Field(1024, ge=1)
+
+
+class DialoGpt(Pretrained):
+    """DialoGPT: GPT-2 over x and y in one sequence (METHODS B5)."""
+
+    positions: int = Field(256, ge=1, description="tokens of x and y together at most")
+
+
+class SimCtg(DialoGpt):
+    """DialoGPT's model with SimCTG's contrast between tokens (METHODS F)."""
+
+    margin: float = Field(0.5, ge=0, le=2, description="cosines above 1 - margin cost something; 0 is DialoGPT")
+
+
+class T5(Pretrained):
+    """T5 (METHODS B7)."""
+
+    layers: int = Field(2, ge=1, description="of the encoder, and of the decoder")
+    prefix: str | None = Field(None, description="task that stands before x; null: `reply: ` for dialogues, "
+                                                 "`continue: ` for stories, else `paraphrase: `")
+
+
+class T5Claps(T5):
+    """T5 with contrasts against perturbed targets (METHODS B9); items of a micro-batch are each other's negatives."""
+
+    eps_neg: float = Field(1.0, ge=0, description="length of the step that makes a wrong target")
+    eps_pos: float = Field(3.0, ge=0, description="length of the steps away from the source and back")
+    temperature: float = Field(0.1, gt=0)
+    claps_tau_both: bool = Field(True, description="false: the second contrast without temperature, as in the "
+                                                   "released code")
+
+
+class Architectures(Method):
+    """What may be trained on the track's items: HCL, or the baseline that has a block of its name here."""
+
+    cvae: Cvae = Cvae()
+    seq2seq: Seq2Seq = Seq2Seq()
+    transformer: PieceTransformer = PieceTransformer()
+    seq2seq_du: Seq2SeqDu = Seq2SeqDu()
+    group_wise: GroupWise = GroupWise()
+    dialogpt: DialoGpt = DialoGpt()
+    t5: T5 = T5()
+    t5_claps: T5Claps = T5Claps()
+    simctg: SimCtg = SimCtg()
+
+    @field_validator("architecture")
+    @classmethod
+    def _has_a_block(cls, name: str) -> str:
+        names = ["hcl", *(other for other in Architectures.model_fields if other not in Method.model_fields)]
+        if name not in names:
+            raise ValueError(f"no value is called {name!r}; {nearest(name, names)}")
+        return name
+
+
+class Training(Block):
+    """Optimisation and selection (METHODS A.8)."""
+
+    epochs: int = Field(30, ge=0, description="0: the model stays as it begins (`init`), for a row of its own")
+    patience: int = Field(3, ge=1, description="epochs without a smaller validation loss, after annealing")
+    batch_size: int = Field(256, ge=1, description="triples per optimiser step")
+    micro_batch: int = Field(64, ge=1, description="triples per forward pass; gradients are accumulated")
+    encoder_rate: float = Field(5e-5, gt=0)
+    learning_rate: float = Field(2e-4, gt=0, description="of everything but the encoder")
+    taken_rate: float | None = Field(None, gt=0, description="of what `init` took over, the encoder aside; null: "
+                                                             "learning_rate")
+    warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps")
+    clip: float = Field(1.0, gt=0)
+    freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
+    schedule: Literal["linear", "constant"] = Field("linear", description="of the rates after warm-up: down to 0, or "
+                                                                          "kept")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")
+    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
+                                             "a GPU Triton")
+    bucket: bool = Field(True, description="batches of texts of similar length, drawn anew each epoch")
+    max_source: int = Field(20, ge=1, description="word pieces, special tokens not counted")
+    max_target: int = Field(20, ge=1, description="likewise")
+    keep: Literal["first", "last"] = Field("first", description="which end of a longer input is read; the last of a "
+                                                                "dialogue, so that its latest turn survives")
+
+
+class TrainHcl(Architectures):
+    """Everything that defines a model of the HCL track."""
+
+    training: Training = Training()
+
+    @model_validator(mode="after")
+    def _decoder_has_a_keyword(self) -> "TrainHcl":
+        if self.decoder.kw_memory and not self.keyword.condition:
+            raise ValueError("decoder.kw_memory needs keyword.condition; set the one to false or the other to true")
+        return self
+
+
+class HclModel(Block):
+    """One trained model: a data set, and what differs from the ``train_hcl`` block."""
+
+    dataset: str
+    seeds: Seeds = Field([], description=SEEDS)
+    init: str = Field(NOTHING, description=BEGINNING)
+    overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_hcl`")
+
+
+class GenerateHcl(Block):
+    """Decoding (METHODS A.8)."""
+
+    split: Literal["validation", "test"] = "test"
+    search: Literal["beam", "contrastive"] = Field("beam", description="beam search (one beam is greedy), or "
+                                                                       "contrastive search (SimCTG)")
+    num_beams: int = Field(4, ge=1)
+    min_length: int = Field(5, ge=0)
+    max_length: int = Field(20, ge=1)
+    length_penalty: float = 1.0
+    top_k: int = Field(5, ge=1, description="contrastive search: candidates per step")
+    alpha: float = Field(0.6, ge=0, le=1, description="contrastive search: weight of the penalty on likeness")
+    z: Literal["mean", "sample"] = Field("mean", description="of the prior, for sample 0")
+    samples: int = Field(0, ge=0, description="further outputs per item, z drawn from the prior")
+    keyword: str = Field("own", pattern="^(own|random|given:.+)$",
+                         description="own: the input's; random: another node's; given:KEYWORD for every item (Table 4)")
+    batch_size: int = Field(32, ge=1)
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> "GenerateHcl":
+        if self.min_length > self.max_length:
+            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; lower the one or "
+                             f"raise the other")
+        return self
+
+
+class HclRun(Block):
+    """A row of the results table: a model and what differs from the ``generate_hcl`` block."""
+
+    model: str
+    decode: dict[str, Any] = Field(default_factory=dict)
+
+
+class ProbeHcl(Block):
+    """What a trained model does with keywords and with its latent space (HCL Table 4 and Figure 3)."""
+
+    split: Literal["train", "validation", "test"] = "test"
+    items: int = Field(100, ge=2, description="items of the t-SNE picture, a seeded sample")
+    perplexity: float = Field(20.0, gt=0, description="of t-SNE")
+    swaps: int = Field(12, ge=0, description="items whose keyword is swapped")
+    given: str | None = Field(None, description="keyword given by the user in the swap; null takes each item's most "
+                                                "frequent negative neighbour")
+
+
+class Probe(Block):
+    """A model that is probed."""
+
+    model: str
