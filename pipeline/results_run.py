@@ -108,7 +108,7 @@ def rows_run(material: Material) -> list[str]:
 
 
 def _start(params: Params, model: str) -> str | None:
-    return track_of_model(params, model).follows(params, model).get("init_from")
+    return track_of_model(params, model).follows(params, model).get("init")
 
 
 def durations(material: Material) -> list[str]:

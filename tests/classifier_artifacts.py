@@ -27,7 +27,8 @@ BINS = 5
 CLASSIFIERS = {
     "ct/13": ({"encoder": "textcnn", "seeds": [13, 99]}, 0.6), "ct/99": ({}, 0.65),
     "cl/13": ({"encoder": "textcnn", "contrast": "uniform", "seeds": [13, 99]}, 0.7), "cl/99": ({}, 0.75),
-    "clsled": ({"encoder": "textcnn", "contrast": "static_tau_pairs", "pairs_of": "artifacts/confusing_pairs/ct"}, 0.75),
+    "clsled": ({"encoder": "textcnn", "contrast": "static_tau_pairs",
+                "pairs_of": "artifacts/confusing_pairs/ct"}, 0.75),
     "clald": ({"encoder": "textcnn", "contrast": "adaptive"}, 0.8),
     "mini": ({"encoder": "bundled"}, 0.85), "mini-cl": ({"encoder": "bundled", "contrast": "uniform"}, 0.9),
     "simcse": ({"encoder": "bundled", "contrast": "simcse", "overrides": {"contrast": {"temperature": 0.1}}}, 0.8)}

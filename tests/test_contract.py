@@ -10,11 +10,11 @@ import transformer_cases
 from torch.nn import functional as F
 
 from models.clld import ClldModel
+from models.common.special import PAD
 from models.common.training import Step
 from models.hcl import HclModel, objective
 from models.hcl.baselines.auto import load_pieces
 from models.pgkpr.auto import load_rewriter
-from models.common.special import PAD
 
 
 class Hcl:

@@ -45,7 +45,8 @@ def write(paths, kind, rows):
 
 
 def write_params(**changes):
-    content = {"recipe": "sample", "datasets": {"small": {"source": "raw"}}, "keywords": {"datasets": ["small"]}, "textrank": {"method": "mihalcea"}}
+    content = {"recipe": "sample", "datasets": {"small": {"source": "raw"}}, "keywords": {"datasets": ["small"]},
+               "textrank": {"method": "mihalcea"}}
     Path("params.yaml").write_text(yaml.safe_dump(content | changes), encoding="utf-8")
 
 

@@ -19,6 +19,7 @@ import tiny_training
 import torch
 from memory_store import Memory
 from safetensors.torch import load_file
+from stages.run.guard import alive
 from test_training_loop import ACCUMULATING, SEED, Regression, assert_same, weights
 from torch import distributed as group
 from torch import nn
@@ -33,7 +34,6 @@ from stages.common.tables import Provenance, write_table
 from stages.run import process
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
-from stages.run.guard import alive
 from stages.run.process import RECORDS, SCRATCH, run_stage
 from stages.tracks.hcl import train as train_hcl
 
@@ -156,7 +156,8 @@ def test_machines_that_differ_say_in_what_and_one_that_cannot_begin_keeps_none_w
     for rank in range(2):
         said = (tmp_path / str(rank) / f"said-{rank}").read_text()
         assert said.startswith("train_hcl: process 1 on ") and " differs from process 0 on " in said, said
-        assert "param train_hcl (" in said and "artifacts/data/tiny/node_vectors.parquet (" in said and "`dvc pull`" in said
+        assert "param train_hcl (" in said and "artifacts/data/tiny/vectors/node_vectors.parquet (" in said
+        assert "`dvc pull`" in said
         assert "models/" not in said and "stages/" not in said and "Traceback" not in said
     table.unlink()
     assert both_end(tmp_path) == [1, 1]

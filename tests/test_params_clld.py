@@ -60,16 +60,16 @@ def test_defaults_are_the_papers():
                                        "confusable classes, or pairs_of, the CT model whose confusions say which; "
                                        "found none"),
     ({**STATIC, "pairs_of": OF + "ct", "pairs": [["a", "b"]]}, "say which; found pairs and pairs_of"),
-    ({"contrast": "uniform", "pairs_of": OF + "ct"}, "models.clld.m: contrast uniform reads no pairs_of; take that out, or "
-                                                "let contrast be static_tau_pairs"),
+    ({"contrast": "uniform", "pairs_of": OF + "ct"}, "models.clld.m: contrast uniform reads no pairs_of; take that "
+                                                "out, or let contrast be static_tau_pairs"),
     ({"contrast": "adaptive", "pairs": [["a", "b"]]}, "contrast adaptive reads no pairs; take that out"),
     ({**STATIC, "pairs": [["person"]]}, "models.clld.m.pairs: ['person'] names one class; a group needs two, or a "
                                         "pattern such as comp.*"),
     ({**STATIC, "pairs": []}, "models.clld.m.pairs: List should have at least 1 item"),
     ({**STATIC, "pairs_of": OF + "tc"}, "models.clld.m.pairs_of: no model 'tc'; valid names: ct."),
-    ({**STATIC, "pairs_of": OF + "cl"}, "models.clld.m.pairs_of: model 'cl' has contrast uniform, and pairs are read off a "
-                                   "plain CT model (contrast none); valid names: ct."),
-    ({**STATIC, "pairs_of": OF + "m"}, "models.clld.m.pairs_of: model 'm' has contrast static_tau_pairs, and pairs are"),
+    ({**STATIC, "pairs_of": OF + "cl"}, "models.clld.m.pairs_of: model 'cl' has contrast uniform, and pairs are read "
+                                   "off a plain CT model (contrast none); valid names: ct."),
+    ({**STATIC, "pairs_of": OF + "m"}, "models.clld.m.pairs_of: model 'm' has contrast static_tau_pairs, and pairs"),
     ({**STATIC, "pairs_of": OF + "other"}, "models.clld.m.pairs_of: model 'other' is of data set more, and this one of "
                                       "questions; valid names: ct."),
     ({"overrides": {"distance": {"evaluations": 1}, "training": {"epochs": 9}}},

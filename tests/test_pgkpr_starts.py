@@ -38,7 +38,7 @@ def project(tmp_path_factory):
         assert train.main(["first"]) == train.main(["lstm"]) == 0
         said = StringIO()
         export_model(load_params(), "first", folder / "given", Console(file=said))
-        assert "models.pgkpr.NAME.init_from: path:" in said.getvalue()
+        assert "models.pgkpr.NAME.init: path:" in said.getvalue()
     return folder
 
 
@@ -146,9 +146,10 @@ def test_a_damaged_start_is_refused(inside, capsys):
 
 
 @pytest.mark.parametrize(("models", "message"), [
-    ({"a": {"init": "artifacts/models/b"}, "b": {"init": "artifacts/models/a"}}, "models.pgkpr.a.init_from: the model would start from itself"),
-    ({"a": {"init": "artifacts/models/a"}}, "models.pgkpr.a.init_from: the model would start from itself, by way of a"),
-    ({"a": {"init": "artifacts/models/frist"}}, "models.pgkpr.a.init_from: no model 'frist'; did you mean 'first'?")])
+    ({"a": {"init": "artifacts/models/b"}, "b": {"init": "artifacts/models/a"}},
+     "models.pgkpr.a.init: the model would start from itself"),
+    ({"a": {"init": "artifacts/models/a"}}, "models.pgkpr.a.init: the model would start from itself, by way of a"),
+    ({"a": {"init": "artifacts/models/frist"}}, "models.pgkpr.a.init: no model 'frist'; did you mean 'first'?")])
 def test_beginnings_are_checked(project, models, message):
     params = yaml.safe_load((project / "params.yaml").read_text())
     params["models"]["pgkpr"] |= {name: {"dataset": "tiny", **model} for name, model in models.items()}

@@ -13,16 +13,16 @@ import tiny_classes
 import tiny_rewriters
 import tiny_training
 import yaml
-
-from pipeline.running.reproduction import forget_seeds
 from pipeline.sizing.estimates import costs, measured_rates
 from pipeline.sizing.machine import Machine
+from stages.tracks.common.cost import Extent
+
+from pipeline.running.reproduction import forget_seeds
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.common.settings import module_of
 from stages.params import parse_params, stage_hash
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
-from stages.tracks.common.cost import Extent
 from stages.tracks.common.finished import FINISHED, forget, forget_others
 from stages.tracks.registry import seed_of
 

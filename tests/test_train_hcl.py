@@ -234,7 +234,8 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()) as said:
         patch.chdir(folder)
-        models = {"hcl": {"dataset": "tiny"}, "later": {"dataset": "tiny", "init": "artifacts/models/hcl", "seeds": [5]},
+        models = {"hcl": {"dataset": "tiny"},
+                  "later": {"dataset": "tiny", "init": "artifacts/models/hcl", "seeds": [5]},
                   "fresh": {"dataset": "tiny", "seeds": [5]}}
         tiny_training.write_project(folder, models, epochs=3)
         for name in models:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import yake.data.core
 from ranking_tables import by_chance, row, table
+from stages.keywords.yake_scores import YakeRanking
 from test_keywords import examples
 from yake import KeywordExtractor
 
@@ -19,7 +20,6 @@ from stages.keywords import keywords
 from stages.keywords import yake as stage
 from stages.keywords.explanation import explain
 from stages.keywords.params import Keywords, Yake
-from stages.keywords.yake_scores import YakeRanking
 from stages.params import parse_params
 from stages.ranking.blocks import TokenBlock
 from stages.ranking.selection import InverseFrequency

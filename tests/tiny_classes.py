@@ -24,7 +24,8 @@ BLOCK = {"max_length": 12, "textcnn": {"embedding": 12, "filters": 6, "widths": 
          "training": {"epochs": 2, "batch_size": 8, "micro_batch": 4, "learning_rate": 0.01},
          "distance": {"per_update": 1, "start": 0.0}}
 # Every row of the results table, by name.
-MODELS = {"ct": {}, "cl": {"contrast": "uniform"}, "clsled": {"contrast": "static_tau_pairs", "pairs_of": "artifacts/confusing_pairs/ct"},
+MODELS = {"ct": {}, "cl": {"contrast": "uniform"},
+          "clsled": {"contrast": "static_tau_pairs", "pairs_of": "artifacts/confusing_pairs/ct"},
           "named": {"contrast": "static_tau_pairs", "pairs": [["number", "p*"]]},
           "all": {"contrast": "static_tau_all"}, "clald": {"contrast": "adaptive"},
           "supcl": {"contrast": "supcl_seq"}, "simcse": {"contrast": "simcse"}}
@@ -68,7 +69,8 @@ def write_params(folder, models=None, runtime=None, **more):
               "datasets": {"tiny": {"source": "x", "layout": "labelled", "columns": {"label": "label"}}},
               "confusing_pairs": {"models": [name for name in found if any(
                   model.get("pairs_of", "").endswith(f"/{name}") for model in found.values())]},
-              "evaluation": {"resamples": 50}, "linear_floor": {"datasets": ["tiny"], "min_count": 1}, "evaluate_clld": {"bins": 4},
+              "evaluation": {"resamples": 50}, "linear_floor": {"datasets": ["tiny"], "min_count": 1},
+              "evaluate_clld": {"bins": 4},
               "train_clld": BLOCK, "models": {"clld": found}, **more}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stages.common.settings import Params
+from stages.common.settings import Params, earlier_model
 from stages.metrics.classification import Sureness, class_statistics
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
@@ -108,7 +108,7 @@ def _further_settings(params: Params, model: str) -> dict[str, Any]:
     block = params.models.clld[model]
     kind = row_of(block.contrast, params.model(model).ce_views)
     return {"kind": kind, "row": row_name(kind), "encoder": source_of(params, model)} | (
-        {"pairs_of": block.pairs_of} if block.pairs_of else {})
+        {"pairs_of": other} if (other := earlier_model(block)) else {})
 
 
 def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
