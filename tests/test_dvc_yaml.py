@@ -191,7 +191,7 @@ def test_stages_stay_few_enough_for_dvc():
     from pipeline.recipes import read_recipe
 
     for name in recipe_names(ROOT / "recipes"):
-        whole = read_recipe(name, "data", ROOT / "recipes", ["sizes=paper"]).plain()
+        whole = read_recipe(name, "data", ROOT / "recipes").plain()
         count = 0
         for foreach in FOREACH.values():
             rows = whole

@@ -25,7 +25,7 @@ def sample():
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_is_valid_and_named_like_its_file(recipe):
-    assert read_recipe(recipe.stem, "data", recipe.parent, ["sizes=paper"]).recipe == recipe.stem
+    assert read_recipe(recipe.stem, "data", recipe.parent).recipe == recipe.stem
 
 
 def test_all_problems_come_at_once_with_the_nearest_name(sample):
