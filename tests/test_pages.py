@@ -117,7 +117,7 @@ def test_the_tutorial_runs_as_far_as_it_needs_no_project(monkeypatch):
 def test_the_tutorial_runs_to_its_end(monkeypatch, capfd):
     names = run_cells(monkeypatch, lambda tags: True)
     assert len(names["keywords"]) == 5
-    assert "6 stages" in capfd.readouterr().out
+    assert "5 stages" in capfd.readouterr().out
 
 
 def test_the_tutorial_is_committed_without_outputs():
