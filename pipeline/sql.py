@@ -33,7 +33,7 @@ from rich.text import Text
 from pipeline.cells import no_formula, print_rows, printable
 from pipeline.datasets import in_force
 from stages.common.parts import is_folder_of_parts
-from stages.common.paths import ARTIFACTS
+from stages.common.paths import ARTIFACTS, DATA
 from stages.common.tables import METADATA_KEY, dataset_of
 from stages.ingest.reading.rows import is_unicode
 from stages.run.errors import InputError, nearest
@@ -49,6 +49,8 @@ _OTHER = ("report",)
 # Folders of models, runs and probes, and those whose files stand among the views of these.
 _GROUPS = ("models", "runs", "probes")
 _AMONG = {"predictions": "runs", "confusing_pairs": "models"}
+# Folders of a data set that hold tables; their views are called by the table alone.
+_TABLES = ("items", "graph", "vectors")
 # Schemas that DuckDB has already.
 _TAKEN = ("main", "temp", "system", "pg_catalog", "information_schema")
 _log = logger("sql")
@@ -123,6 +125,8 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
 
 def _home(inner: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
     """Return whose a file is, a data set or the seed of a model or run, say, and its place in there."""
+    if inner[0] == DATA.name and len(inner) > 2:
+        return tuple(inner[1:2]), [part for part in inner[2:] if part not in _TABLES]
     names = (_AMONG.get(inner[0], inner[0]), *inner[1:])
     depth = min(2 if names[0] in _GROUPS else 1, len(names) - 1)
     depth += len(names) > depth + 1 and names[depth].isdigit()     # a folder per seed

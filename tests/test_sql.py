@@ -104,11 +104,11 @@ def test_errors_name_what_is_wrong_and_what_is_near(project, sql, message):
 @pytest.mark.parametrize("sql", [
     "delete from nodes", "create table t as select 1", "drop view small.nodes", "set threads = 1",
     "copy nodes to 'out.csv'", "attach 'x.db' as x", "install httpfs", "call pragma_version()",
-    "copy (select 1) to 'artifacts/small/nodes.parquet' (use_tmp_file false)",
-    "with w as (copy (select 1 as a) to 'artifacts/small/nodes.parquet' (use_tmp_file false)) select * from w",
-    "explain analyze copy (select 1) to 'artifacts/small/nodes.parquet' (use_tmp_file false)",
+    "copy (select 1) to 'artifacts/data/small/graph/nodes.parquet' (use_tmp_file false)",
+    "with w as (copy (select 1 as a) to 'artifacts/data/small/graph/nodes.parquet' (use_tmp_file false)) select * from w",
+    "explain analyze copy (select 1) to 'artifacts/data/small/graph/nodes.parquet' (use_tmp_file false)",
     "select * from query('with w as (copy (select 1) to ''out.csv'') select * from w')",
-    "select * from 'artifacts/small/nodes.parquet'", "select * from read_text('params.yaml')",
+    "select * from 'artifacts/data/small/graph/nodes.parquet'", "select * from read_text('params.yaml')",
     "select * from glob('*')", "select * from files",
 ])
 def test_nothing_is_written_and_no_file_is_read_by_its_path(project, sql):
@@ -146,7 +146,7 @@ def test_plain_values_can_be_json():
 
 def test_a_folder_is_queried_alone(project):
     assert catalog(project / "artifacts" / "runs").names() == ["hcl.metrics", "hcl_no_graph.metrics"]
-    assert "6" in asked("artifacts/small", "--sql", "select count(*) from nodes")
+    assert "6" in asked("artifacts/data/small", "--sql", "select count(*) from nodes")
 
 
 def test_one_file_is_the_view_artifact(project):
@@ -161,7 +161,7 @@ def test_one_file_is_the_view_artifact(project):
 
 
 def test_a_broken_file_is_named_and_left_out(project, caplog, monkeypatch):
-    (project / "artifacts" / "small" / "broken.parquet").write_text("no")
+    (project / "artifacts" / "data" / "small" / "broken.parquet").write_text("no")
     # The project's logger does not propagate once a command has configured it.
     monkeypatch.setattr(logging.getLogger("keycontrast.sql"), "handlers", [caplog.handler])
     assert rows("select count(*) from nodes") == [(6,)]
