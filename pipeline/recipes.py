@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from pipeline.running.dag import open_repo
-from pipeline.running.lockfile import LOCK
+from pipeline.dag import open_repo
+from pipeline.lock import LOCK
 from stages.common.paths import (
     ARTIFACTS,
     COMPARISON,

@@ -10,9 +10,9 @@ import tiny_project
 import yaml
 from source_imports import ROOT, modules
 
+from pipeline.dag import read_dag
 from pipeline.dependencies import WITHOUT, code_dependencies, rewritten
 from pipeline.recipes import read_recipe, recipe_names
-from pipeline.running.dag import read_dag
 from pipeline.schemas import SCHEMAS
 from stages.common import paths
 from stages.common.entries import module_of

@@ -13,7 +13,7 @@ import tiny_rewriters
 import tiny_training
 import yaml
 
-from pipeline.running.reproduction import forget_seeds
+from pipeline.run import forget_seeds
 from stages.common.entries import module_of
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.params import parse_params, stage_hash

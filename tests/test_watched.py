@@ -8,8 +8,8 @@ import pytest
 import tiny_project
 from pydantic import BaseModel
 
-from pipeline.running.dag import open_repo
-from pipeline.running.reproduction import check_sources
+from pipeline.dag import open_repo
+from pipeline.sources import check_sources
 from stages.params import parse_params
 from stages.params.root import Params
 from stages.params.watched import BLOCKS, ROWS
