@@ -207,7 +207,7 @@ def _run(session: Session) -> None:
     def reproduce() -> None:
         futures: dict[str, Any] = {}
         for node in session.dag.nodes:
-            stage = task(name=node.stage, description=node.description, task_run_name=node.name, persist_result=False,
+            stage: Any = task(name=node.stage, description=node.description, task_run_name=node.name, persist_result=False,
                          retries=node.retries, retry_delay_seconds=2,
                          retry_condition_fn=worth_another)(_bring_up_to_date)
             before = [futures[name] for name in node.upstream if name in futures]
