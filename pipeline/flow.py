@@ -200,16 +200,16 @@ def _run(session: Session) -> None:
     def worth_another(_: Any, run: Any, state: Any) -> bool:  # noqa: ARG001 - as Prefect calls it
         return isinstance(state.data, StageCrash) and not session.workers.stopped
 
-    runner: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=len(session.dag.nodes))
+    runner: Any = ThreadPoolTaskRunner(max_workers=len(session.dag.nodes))
 
     @flow(name="reproduce", description="Bring every artifact up to date.",
           task_runner=runner)
     def reproduce() -> None:
         futures: dict[str, Any] = {}
         for node in session.dag.nodes:
-            stage: Any = task(name=node.stage, description=node.description, task_run_name=node.name, persist_result=False,
-                         retries=node.retries, retry_delay_seconds=2,
-                         retry_condition_fn=worth_another)(_bring_up_to_date)
+            stage: Any = task(name=node.stage, description=node.description, task_run_name=node.name,
+                              persist_result=False, retries=node.retries, retry_delay_seconds=2,
+                              retry_condition_fn=worth_another)(_bring_up_to_date)
             before = [futures[name] for name in node.upstream if name in futures]
             futures[node.name] = stage.submit(session, node, wait_for=before)
             futures[node.name].add_done_callback(lambda future, name=node.name: _note_failure(session, name, future))
