@@ -97,7 +97,10 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
         seed: Annotated[int | None, typer.Option(
             help="work again on this seed of the targets, and leave their others as they are")] = None,
         only: Annotated[bool, typer.Option("--only", help="the targets alone; what they read is taken as it is, by "
-                                                          "`dvc pull` perhaps")] = False) -> None:
+                                                          "`dvc pull` perhaps")] = False,
+        save: Annotated[bool, typer.Option("--save", help="write the bytes of this machine into dvc.lock and metrics, "
+                                           "also where it only rounds differently from what is committed")] = False,
+        ) -> None:
     """Bring all artifacts up to date, independent stages side by side; first say roughly how long that will take.
 
     What is up to date is left alone; a training that was killed goes on from its checkpoint. A row whose `seeds` get
@@ -106,13 +109,13 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
     Example: `keycontrast run`, or only one row of the results: `keycontrast run evaluate_hcl@hcl`, or one seed of a
     model once more: `keycontrast run train_hcl@hcl --seed 14`
     """
-    from pipeline.running.reproduction import reproduce_project
+    from pipeline.run import reproduce_project
 
     if seed is not None and not targets:
         raise InputError("--seed: name the stages that are to work on it again, such as train_hcl@hcl.")
     if only and not targets:
         raise InputError("--only: name the stages that are to run, such as train_hcl@hcl.")
-    done = reproduce_project(targets or [], Console(), jobs=jobs, force=force, seed=seed, only=only)
+    done = reproduce_project(targets or [], Console(), jobs=jobs, force=force, seed=seed, only=only, save=save)
     raise typer.Exit(0 if done else 1)
 
 
@@ -142,8 +145,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     """
     from pipeline import recipes
     from pipeline.estimate import estimate_of_project
-    from pipeline.running.environment import RUN_LOCK, settle_environment
-    from pipeline.running.lockfile import read_lock
+    from pipeline.lock import read_lock
+    from pipeline.run import RUN_LOCK
     from stages.run.processes import exclusive
 
     if recipe is None:
@@ -160,7 +163,6 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     if dry_run:
         return
     read_lock()  # `apply` goes by it
-    settle_environment(Path())
     with exclusive(RUN_LOCK, "keycontrast run"):
         for note in recipes.apply(change):
             typer.echo(note)
@@ -176,16 +178,9 @@ def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, 
 
     Example: `keycontrast stage train_hcl@hcl --force`, or `keycontrast stage train_hcl@hcl --seed 14`
     """
-    from pipeline.running.environment import RUN_LOCK, settle_environment
-    from pipeline.running.reproduction import repeat_stage
-    from stages.params import load_params
-    from stages.run.processes import exclusive
+    from pipeline.run import reproduce_project
 
-    params = load_params(whole=True)
-    settle_environment(Path())
-    with exclusive(RUN_LOCK, "keycontrast run"):
-        succeeded = repeat_stage(params, name, force, Console(), seed)
-    raise typer.Exit(0 if succeeded else 1)
+    raise typer.Exit(0 if reproduce_project([name], Console(), force=force, seed=seed, only=True) else 1)
 
 
 @app.command()
@@ -383,9 +378,7 @@ def doctor() -> None:
     """
     from pipeline.doctor import diagnose
     from pipeline.doctor import report as report_findings
-    from pipeline.running.environment import settle_environment
 
-    settle_environment(Path())
     findings = diagnose()
     report_findings(findings, Console())
     raise typer.Exit(1 if any(finding.problem for finding in findings) else 0)

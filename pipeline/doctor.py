@@ -166,7 +166,7 @@ def _prefect_pair(_: Path) -> Iterator[Finding]:
 
 
 def _params(root: Path) -> Iterator[Finding]:
-    from pipeline.running.reproduction import check_sources
+    from pipeline.sources import check_sources
     from stages.params import load_params
 
     try:
@@ -247,8 +247,8 @@ def _param(root: Path, block: str, name: str, default: str) -> str:
 
 
 def _repository(root: Path) -> Iterator[Finding]:
-    from pipeline.running.dag import read_dag
-    from pipeline.running.lockfile import UnreadableLock
+    from pipeline.dag import read_dag
+    from pipeline.lock import UnreadableLock
 
     try:
         dag = read_dag(root)

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from pipeline.running.display import duration
+from pipeline.run import duration
 from stages.params import Params
 from stages.run.process import RECORDS
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
-from pipeline.running.lockfile import read_lock
+from pipeline.lock import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common.parts import is_folder_of_parts, listed, parts_of
 from stages.common.schemas import TableSchema
@@ -66,7 +66,7 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
 
 def _made_by(path: Path) -> str:
     """Return the stage that last made ``path``, by ``dvc.lock``; empty if none did."""
-    for stage, entry in read_lock().items():
+    for stage, entry in machine_lock().items():
         for out in entry.get("outs", ()):
             if Path(out["path"]) in (path, *path.parents):
                 return stage

@@ -17,8 +17,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.running.dag import open_repo
-from pipeline.running.lockfile import LOCK
+from pipeline.dag import open_repo
+from pipeline.lock import LOCK
 from stages.common.paths import (
     COMPARISON,
     CONFUSED,

@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.running.dag import open_repo
-from pipeline.running.lockfile import read_lock
+from pipeline.dag import open_repo
+from pipeline.lock import machine_lock
 from stages.run.errors import InputError, plain
 
 
@@ -37,7 +37,7 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
     Raises:
         InputError: ``dvc.lock`` is not whole or names nothing.
     """
-    stages = read_lock(root)
+    stages = machine_lock(root)
     if not stages:
         raise InputError("dvc.lock: names nothing yet. Make the artifacts first, with `keycontrast run`.")
     with open_repo(root) as repo:

@@ -1,11 +1,8 @@
 """A DVC project with the shape of ours and stages that take no time."""
 
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -32,12 +29,15 @@ if pathlib.Path(f"mend-{name}").exists():
 crash = pathlib.Path(f"crash-{name}")
 if crash.exists():
     crash.unlink()
-    raise RuntimeError("power cut")
+    print("RuntimeError: power cut", file=sys.stderr)
+    sys.exit(70)
 while pathlib.Path(f"wait-{name}").exists():
     time.sleep(0.05)
+print(f"{name} was here")
 pathlib.Path(out).parent.mkdir(parents=True, exist_ok=True)
 if name == "report":
-    pathlib.Path(out).with_name("x.json").write_text('{"m1": {"bleu": 0.5}}')
+    value = 0.25 if pathlib.Path("processor").exists() else 0.5
+    pathlib.Path(out).with_name("x.json").write_text('{"m1": {"bleu": %s}}' % value)
 pathlib.Path(out).write_text(name + "".join(pathlib.Path(part).read_text() for part in ins)
                              + "".join(path.read_text() for path in pathlib.Path().glob("processor")))
 '''
@@ -46,32 +46,32 @@ stages:
   ingest:
     foreach: ${datasets}
     do:
-      cmd: python work.py artifacts/data/${key}/ingest@${key} ${item.source}
+      cmd: sh stages/run.sh artifacts/data/${key}/ingest@${key} ${item.source}
       desc: read
       deps: ["${item.source}", work.py]
       outs: ["artifacts/data/${key}/ingest@${key}"]
   side:
     foreach: ${datasets}
     do:
-      cmd: python work.py artifacts/data/${key}/side@${key} artifacts/data/${key}/ingest@${key}
+      cmd: sh stages/run.sh artifacts/data/${key}/side@${key} artifacts/data/${key}/ingest@${key}
       deps: ["artifacts/data/${key}/ingest@${key}"]
       outs: ["artifacts/data/${key}/side@${key}"]
   train_x:
     foreach: ${models.hcl}
     do:
-      cmd: python work.py artifacts/models/${key}/train_x@${key} artifacts/data/${item.dataset}/ingest@${item.dataset}
-      meta: {gpu: true, retries: 2}
+      cmd: sh stages/run.sh artifacts/models/${key}/train_x@${key} artifacts/data/${item.dataset}/ingest@${item.dataset}
+      meta: {gpu: true, parallel: true, retries: 2}
       deps: ["artifacts/data/${item.dataset}/ingest@${item.dataset}"]
       params: ["models.hcl.${key}"]
       outs: ["artifacts/models/${key}/train_x@${key}"]
   evaluate_x:
     foreach: ${runs.hcl}
     do:
-      cmd: python work.py artifacts/runs/${key}/evaluate_x@${key} artifacts/models/${item.model}/train_x@${item.model}
+      cmd: sh stages/run.sh artifacts/runs/${key}/evaluate_x@${key} artifacts/models/${item.model}/train_x@${item.model}
       deps: ["artifacts/models/${item.model}/train_x@${item.model}"]
       outs: ["artifacts/runs/${key}/evaluate_x@${key}"]
   report:
-    cmd: python work.py artifacts/report/report
+    cmd: sh stages/run.sh artifacts/report/report
     deps: [artifacts/runs]
     params: [runs]
     outs: [artifacts/report/report]
@@ -104,37 +104,15 @@ runs: {hcl: {}}
 """}
 
 
-SERVER = """
-import json, os, sys
-from pathlib import Path
-from pipeline.running.environment import settle_environment
-from pipeline.running.server import prefect_server
-settle_environment(Path())
-before = dict(os.environ)
-with prefect_server() as start:
-    start()
-    print(json.dumps({name: value for name, value in os.environ.items() if before.get(name) != value}), flush=True)
-    sys.stdin.read()
-"""
-
-
-@contextmanager
-def prefect_server_beside(folder: Path) -> Iterator[dict[str, str]]:
-    """Serve Prefect's API from another process; yield what leads to it, to be put into the environment."""
-    with subprocess.Popen([sys.executable, "-c", SERVER], cwd=folder, env=environment(), stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as process:
-        yield json.loads(process.stdout.readline())
-        process.stdin.close()
-
-
 def make_project(folder: Path) -> Path:
     """Write the project into ``folder``, with params from recipe ``one``, and return ``folder``."""
     from pipeline.recipes import apply, plan
 
     folder.mkdir(parents=True)
     subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
-    files = {"work.py": WORK, "dvc.yaml": DVC_YAML, "raw": "raw\n",
-             ".gitignore": "/artifacts/\n/.keycontrast/\n", ".dvcignore": ".keycontrast\n",
+    files = {"work.py": WORK, "stages/run.sh": 'exec python work.py "$@"\n', "dvc.yaml": DVC_YAML, "raw": "raw\n",
+             ".gitignore": "/artifacts/*\n!/artifacts/report\n/artifacts/report/*\n!/artifacts/report/x.json\n"
+             "/.keycontrast/\n/order.txt\n/gpus.txt\n/processor\n", ".dvcignore": ".keycontrast\n",
              ".dvc/config": "[core]\n    analytics = false\n    check_update = false\n",
              ".dvc/.gitignore": "/tmp\n/cache\n",
              **{f"recipes/{name}.yaml": text for name, text in RECIPES.items()}}

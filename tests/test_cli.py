@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.results import results_tables
-from pipeline.running.display import duration
+from pipeline.run import duration
 from stages.common.tables import write_json
 from stages.params import load_params, parse_params
 

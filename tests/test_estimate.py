@@ -6,8 +6,8 @@ import pytest
 import yaml
 from source_imports import ROOT
 
+from pipeline.dag import read_dag
 from pipeline.estimate import estimate, estimate_in_words, estimate_of_project, instances
-from pipeline.running.dag import read_dag
 from stages.params import load_params
 
 

@@ -1,70 +1,85 @@
-"""The flow `reproduce` on a small DVC project: order, failure, retries, caching, kills; and how the DAG is read."""
+"""`keycontrast run` on a small DVC project: order, failures, retries, GPUs, kills, Prefect's server and records."""
 
 import json
-import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-import yaml
-from dvc_objects.fs.utils import tmp_fname
-from rich.console import Console
-from small_project import SERVER, dvc, environment, keycontrast, lock, make_project, order, prefect_server_beside
+from small_project import dvc, environment, keycontrast, lock, make_project, order
 
-from pipeline.running.dag import Dag, StageNode, open_repo, read_dag
-from pipeline.running.display import RunDisplay
-from pipeline.running.environment import settle_environment
-from pipeline.running.leftovers import clear_dead_locks, clear_unfinished
-from pipeline.running.workers import BadInput, LockLost, StageCrash, failure_of
+from pipeline.dag import Dag, StageNode, read_dag
+from pipeline.flow import Session
+from pipeline.worker import StageCrash, StageFailure, Workers
 from stages.run.errors import InputError
 from stages.run.processes import alive
 
 ALL = ["evaluate_x@m1", "evaluate_x@m2", "ingest@d", "report", "side@d", "train_x@m1", "train_x@m2"]
+DATABASE = Path(".keycontrast/prefect/prefect.db")
+# What a shell may have that leads elsewhere: a proxy that refuses, a database that is not there.
+ELSEWHERE = {"http_proxy": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9", "no_proxy": "",
+             "PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:////nowhere/x.db", "PREFECT_HOME": "/nowhere",
+             "PREFECT_SERVER_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:////nowhere/x.db"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """One Prefect server for all commands of this module: each start takes seconds."""
-    home = tmp_path_factory.mktemp("prefect")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PREFECT_HOME", str(home))
-        patch.setenv("PATH", os.environ["PATH"])
-        patch.delenv("PREFECT_API_URL", raising=False)
-        settle_environment(home)
-        with prefect_server_beside(home) as address:
-            for name, value in address.items():
-                patch.setenv(name, value)
-            yield
-
-
-@pytest.fixture(scope="module")
-def done(server, tmp_path_factory):
+def done(tmp_path_factory):
     """A project that `keycontrast run` has brought up to date, after a failure that was mended."""
     root = make_project(tmp_path_factory.mktemp("flow") / "a project")
     (root / "mend-train_x@m1").touch()
     (root / "crash-train_x@m2").touch()
-    failed = keycontrast(root, "run")
+    failed = keycontrast(root, "run", **ELSEWHERE)
     failed_order = order(root)
     (root / "mend-train_x@m1").unlink()
-    mended = keycontrast(root, "run")
+    with closing(sqlite3.connect(root / DATABASE)) as database:
+        database.execute("update alembic_version set version_num='5b0bd3b41a23'")
+        database.commit()
+    (root / "gpus.txt").unlink()
+    mended = keycontrast(root, "run", CUDA_VISIBLE_DEVICES="3,5")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "all")
     return root, failed, failed_order, mended, order(root)
+
+
+def git(root, *words):
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a", *words], cwd=root, check=True)
+
+
+def changes(root):
+    return subprocess.run(["git", "status", "--short", "--untracked-files=no"], cwd=root, check=True,
+                          capture_output=True, text=True).stdout
+
+
+def copied(root, target):
+    """A copy of a project that may be changed, with a Prefect database that need not be made."""
+    shutil.copytree(root, target, ignore=shutil.ignore_patterns("tmp", ".keycontrast"))
+    return with_database(root, target)
+
+
+def with_database(root, target):
+    (target / DATABASE).parent.mkdir(parents=True)
+    with closing(sqlite3.connect(root / DATABASE)) as database, closing(sqlite3.connect(target / DATABASE)) as copy:
+        database.backup(copy)
+    return target
 
 
 def test_a_failed_stage_stops_what_depends_on_it_and_nothing_else(done):
     _, failed, ran, _, _ = done
-    assert failed.returncode == 1
+    assert failed.returncode == 1, failed.stdout + failed.stderr
     assert ran[0] == "ingest@d" and {"side@d", "train_x@m2", "evaluate_x@m2"} <= set(ran)
     assert not {"evaluate_x@m1", "report"} & set(ran)
-    assert "failed  train_x@m1" in failed.stdout and "skipped evaluate_x@m1" in failed.stdout
     assert "raw.jsonl, row 3: no column 'target'\n        Rename it" in failed.stdout
-    assert "Traceback" not in failed.stdout + failed.stderr
+    assert failed.stdout.splitlines()[-3:-1] == [
+        "Not run, because they need what failed: evaluate_x@m1, report.",
+        "Failed: train_x@m1: raw.jsonl, row 3: no column 'target'"]
+    assert failed.stdout.count("evaluate_x@m1") == 1 and "Traceback" not in failed.stdout + failed.stderr
 
 
 def test_a_crash_is_tried_again_and_bad_input_is_not(done):
@@ -73,12 +88,19 @@ def test_a_crash_is_tried_again_and_bad_input_is_not(done):
     assert "done    train_x@m2" in failed.stdout
 
 
-def test_after_mending_only_the_rest_runs(done):
-    _, _, _, mended, ran = done
+def test_after_mending_only_the_rest_runs_on_one_gpu(done):
+    root, _, _, mended, ran = done
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert ran == ["train_x@m1", "evaluate_x@m1", "report"]
     assert "4 of 7 stages were up to date already." in mended.stdout
-    assert "No estimate yet: 3 of 3 stages have no record of a run here." in mended.stdout
+    assert (root / "gpus.txt").read_text().splitlines() == ["train_x@m1 3", "evaluate_x@m1 3,5", "report 3,5"]
+
+
+def test_a_prefect_database_of_another_version_is_set_aside_and_said(done):
+    root, _, _, mended, _ = done
+    aside = [path.name for path in (root / DATABASE).parent.glob("prefect.db.2*") if "-" not in path.name[-4:]]
+    assert len(aside) == 1 and mended.stdout.count("set aside") == 1
+    assert f"Prefect cannot use {DATABASE}, of another version or damaged: set aside as {aside[0]}" in mended.stdout
 
 
 def test_lock_is_that_of_dvc_repro(done, tmp_path):
@@ -88,288 +110,132 @@ def test_lock_is_that_of_dvc_repro(done, tmp_path):
     assert sorted(order(twin)) == ALL
 
 
-def test_a_second_run_finds_nothing_to_do(done):
-    root = done[0]
-    before = lock(root)
-    again = keycontrast(root, "run")
-    assert again.returncode == 0 and "All 7 stages are up to date." in again.stdout
-    assert "start" not in again.stdout and "estimate" not in again.stdout
-    assert order(root) == [] and lock(root) == before
-    # No flow begins, so that no server is needed: nobody answers here.
-    unreachable = keycontrast(root, "run", "train_x", PREFECT_API_URL="http://127.0.0.1:9/api")
-    assert unreachable.returncode == 0 and "All 3 stages are up to date." in unreachable.stdout
-
-
-@pytest.mark.whole
-def test_missing_outs_come_from_the_cache_and_only_the_rest_is_computed(done, tmp_path):
-    root = copied(done[0], tmp_path / "p")
-    before = lock(root)
-    content = (root / "artifacts/report/report").read_bytes()
-    shutil.rmtree(root / "artifacts")
-    back = keycontrast(root, "run")
-    assert back.returncode == 0 and "Artifacts of 7 stages brought back from DVC's cache" in back.stdout
-    assert "All 7 stages are up to date." in back.stdout
-    assert order(root) == [] and lock(root) == before and (root / "artifacts/report/report").read_bytes() == content
-    # What has other inputs is computed, and so is what the cache has lost.
-    shutil.rmtree(root / "artifacts")
-    hashed = lock(root)["stages"]["side@d"]["outs"][0]["md5"]
-    (root / ".dvc/cache/files/md5" / hashed[:2] / hashed[2:]).unlink()
-    params = (root / "params.yaml").read_text()
-    (root / "params.yaml").write_text(params.replace("      - 2\n", "      - 3\n"))
-    some = keycontrast(root, "run")
-    assert some.returncode == 0 and "Artifacts of 3 stages brought back" in some.stdout, some.stdout + some.stderr
-    assert sorted(order(root)) == ["side@d", "train_x@m2"]
-    # Likewise where its outs are there and only another stage's are brought back.
-    shutil.rmtree(root / "artifacts/report")
-    (root / "params.yaml").write_text(params.replace("      - 2\n", "      - 4\n"))
-    other = keycontrast(root, "run")
-    assert other.returncode == 0 and "Artifacts of 1 stages brought back" in other.stdout, other.stdout + other.stderr
-    assert order(root) == ["train_x@m2"]
-
-
-@pytest.mark.whole
-def test_params_that_come_back_compute_nothing_and_a_failed_stage_is_restored_by_one_command(done, tmp_path):
-    root = copied(done[0], tmp_path / "p")
-    params = root / "params.yaml"
-    one = params.read_text()
-    two = one.replace("      - 2\n", "      - 3\n")
-    order(root)
-    for text, ran in ((two, ["train_x@m2"]), (one, []), (two, [])):
-        params.write_text(text)
-        there = keycontrast(root, "run", "train_x@m2")
-        assert there.returncode == 0 and order(root) == ran, there.stdout + there.stderr
-    before = lock(root)
-    (root / "raw").write_text("more\n")
-    (root / "mend-train_x@m2").touch()
-    failed = keycontrast(root, "run", "train_x@m2")
-    assert failed.returncode == 1 and not (root / "artifacts/models/m2/train_x@m2").exists()
-    command = "dvc checkout --force train_x@m2"
-    assert f"`{command}` brings it back" in failed.stdout
-    assert dvc(root, *command.split()[1:]).returncode == 0
-    assert (root / "artifacts/models/m2/train_x@m2").read_text() == "train_x@m2ingest@draw\n"
-    assert lock(root)["stages"]["train_x@m2"] == before["stages"]["train_x@m2"]
-
-
-@pytest.mark.whole
-def test_other_bytes_from_the_same_inputs_are_said_in_one_line(done, tmp_path):
-    root = copied(done[0], tmp_path / "p")
-    assert "other bytes" not in done[3].stdout
-    (root / "metrics").mkdir()
-    (root / "metrics/one.json").write_text("1")
-    for line in (["add", "dvc.lock", "metrics"], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "lock"]):
-        subprocess.run(["git", *line], cwd=root, check=True)
-    (root / "raw").write_text("more\n")
-    changed = keycontrast(root, "run", "side")
-    assert changed.returncode == 0 and order(root) and "other bytes" not in changed.stdout
-    (root / "raw").write_text("raw\n")
-    (root / "processor").write_text("another\n")
-    (root / "metrics/one.json").write_text("2")
-    for made in ("artifacts", ".dvc/cache"):
-        shutil.rmtree(root / made)
-    other = keycontrast(root, "run")
-    assert other.returncode == 0 and (
-        "Changed: dvc.lock, metrics/one.json, because 7 of 7 stages have written other bytes" in other.stdout)
-    assert "`git checkout dvc.lock metrics`" in other.stdout and "Which bytes are promised" in other.stdout
-    again = keycontrast(root, "run")
-    assert again.returncode == 0 and "other bytes" not in again.stdout
-
-
-def copied(root, target):
-    """A copy of a project that may be changed."""
-    return shutil.copytree(root, target, ignore=shutil.ignore_patterns("tmp", ".keycontrast"))
-
-
-def test_one_target_and_one_stage(done, tmp_path):
-    root = done[0]
-    (root / "raw").write_text("other\n")
-    try:
-        only = keycontrast(root, "run", "evaluate_x@m2")
-        assert only.returncode == 0, only.stdout + only.stderr
-        assert order(root) == ["ingest@d", "train_x@m2", "evaluate_x@m2"]
-        single = keycontrast(root, "stage", "side")
-        assert single.returncode == 0 and order(root) == ["side@d"]
-        unchanged = keycontrast(root, "stage", "side@d")
-        assert "nothing had changed" in unchanged.stdout and order(root) == []
-        wrong = keycontrast(root, "run", "evaluate_y@m2", "sides")
-        assert wrong.returncode == 1 and "did you mean 'evaluate_x@m2'?" in wrong.stderr
-        assert "did you mean 'side'?" in wrong.stderr
-    finally:
-        (root / "raw").write_text("raw\n")
-        order(root)
-
-
-def test_prefect_keeps_edges_logs_links_durations_and_states(done):
-    program = """
-import json
-from prefect.client.orchestration import get_client
-with get_client(sync_client=True) as client:
-    runs = client.read_task_runs(limit=200)
-    names = {run.id: run.name for run in runs}
-    edges = [[names[one.id], run.name] for run in runs for one in run.task_inputs.get("wait_for", ())]
-    artifacts = client.read_artifacts(limit=200)
-    logs = client.request("POST", "/logs/filter", json={"limit": 200}).json()
-    limits = {one.name: one.limit for one in client.read_global_concurrency_limits()}
-    states = [flow.state.type.value for flow in client.read_flow_runs(limit=200)]
-    print(json.dumps({"edges": edges, "artifacts": [[one.key, one.type, one.data] for one in artifacts],
-                      "states": sorted({(run.name, run.state.name) for run in runs}), "flows": sorted(set(states)),
-                      "logs": [one["message"] for one in logs if one["task_run_id"]], "limits": limits}))
-"""
-    found = json.loads(subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True,
-                                      text=True, check=True).stdout)
-    assert ["train_x@m1", "evaluate_x@m1"] in found["edges"] and ["evaluate_x@m2", "report"] in found["edges"]
-    assert ["report", "Completed"] in found["states"] and ["ingest@d", "Cached"] in found["states"]
-    assert ["evaluate_x@m1", "NotReady"] in found["states"] and found["flows"] == ["COMPLETED", "FAILED"]
-    links = next(data for key, kind, data in found["artifacts"] if key == "report")
+def test_prefect_keeps_edges_logs_links_durations_and_states(done, tmp_path):
+    with closing(sqlite3.connect(done[0] / DATABASE)) as database:
+        runs = database.execute("select id, name, state_name, task_inputs from task_run").fetchall()
+        artifacts = database.execute("select key, type, data from artifact").fetchall()
+        flows = database.execute("select state_type from flow_run").fetchall()
+        logs = "".join(row[0] for row in database.execute("select message from log where task_run_id is not null"))
+    names = {key.replace("-", ""): name for key, name, *_ in runs}
+    edges = {(names[one["id"].replace("-", "")], name) for _, name, _, inputs in runs
+             for one in json.loads(inputs).get("wait_for", ())}
+    assert {("train_x@m1", "evaluate_x@m1"), ("evaluate_x@m2", "report")} <= edges
+    assert {("report", "Completed"), ("ingest@d", "Cached")} <= {(name, state) for _, name, state, _ in runs}
+    assert flows == [("COMPLETED",)] and "evaluate_x@m1 was here" in logs
+    links = next(data for key, kind, data in artifacts if key == "report" and kind == "markdown")
     assert "artifacts/report/report](file://" in links and "Duration:" in links
-    tables = [json.loads(data) for key, kind, data in found["artifacts"] if kind == "table"]
+    tables = [json.loads(json.loads(data)) for _, kind, data in artifacts if kind == "table"]
     assert [{"run": "m1", "bleu": 0.5}] in tables
-    assert any("raw.jsonl, row 3: no column 'target'" in message for message in found["logs"])
-    assert found["limits"]["keycontrast-processor"] == 2
 
 
-def test_events_reach_the_server_before_it_ends(server):
-    program = """
-from prefect.events import emit_event
-from prefect.events.worker import EventsWorker
-from pipeline.running.flows import events_delivered
-with events_delivered():
-    for number in range(20):
-        emit_event("keycontrast.test", {"prefect.resource.id": f"keycontrast.{number}"})
-    worker = EventsWorker.instance()
-    waiting = worker._queue.qsize()
-print(waiting > 0, worker._queue.qsize(), worker._done_event.is_set())
-"""
-    shown = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True,
-                           check=True)
-    assert shown.stdout == "True 0 True\n" and shown.stderr == ""
+def test_a_second_run_finds_nothing_to_do_without_prefect(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    program = ("import sys\nfrom pipeline.cli import main\ntry:\n    main()\n"
+               "finally:\n    print('prefect' in sys.modules)")
+    again = subprocess.run([sys.executable, "-c", program, "run"], cwd=root, env=environment(**ELSEWHERE),
+                           capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and "All 7 stages are up to date." in again.stdout, again.stderr
+    assert again.stdout.endswith("False\n") and "start" not in again.stdout and order(root) == []
+    assert changes(root) == ""
 
 
-def test_requests_at_one_moment_are_all_served_at_once(server):
-    """Prefect's client would try again what the server refuses, two seconds later."""
-    address = f"{os.environ['PREFECT_API_URL']}/v2/concurrency_limits"
+def test_missing_outs_come_back_and_one_copied_from_elsewhere_stays(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    (root / "artifacts/report/report").unlink()
+    (root / "artifacts/d/side@d").unlink()
+    model = root / "artifacts/models/m1/train_x@m1"
+    model.unlink()  # and not through the link that leads into the cache
+    model.write_text("trained elsewhere\n")
+    kept = keycontrast(root, "run")
+    assert kept.returncode == 1 and model.read_text() == "trained elsewhere\n" and order(root) == []
+    assert "2 missing artifacts brought back from DVC's cache" in kept.stdout
+    assert "`dvc commit train_x@m1` takes them" in kept.stdout.splitlines()[-2]
+    assert (root / "artifacts/d/side@d").read_text() == "side@dingest@draw\n"
+    assert dvc(root, "commit", "--force", "train_x@m1").returncode == 0
+    taken = keycontrast(root, "run")
+    assert taken.returncode == 0 and model.read_text() == "trained elsewhere\n", taken.stdout
+    assert order(root) == ["evaluate_x@m1", "report"]
 
-    def post(path, **body):
-        request = urllib.request.Request(f"{address}/{path}", json.dumps(body).encode(),
-                                         {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status
 
-    assert post("", name="many", limit=500) == 201
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda _: post("increment", names=["many"], slots=1), range(80)))
-    assert set(answers) == {200}
+def test_other_bytes_from_the_same_inputs_leave_git_clean_until_they_are_saved(done, tmp_path):
+    """A fresh clone without a cache, on a processor that rounds differently."""
+    root = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(done[0]), str(root)], check=True)
+    with_database(done[0], root)
+    committed, metrics = (root / "dvc.lock").read_bytes(), (root / "artifacts/report/x.json").read_bytes()
+    (root / "processor").write_text("another\n")
+    first = keycontrast(root, "run")
+    assert first.returncode == 0 and sorted(order(root)) == ALL, first.stdout + first.stderr
+    assert "7 of 7 stages wrote other bytes from the same inputs" in first.stdout and "run --save" in first.stdout
+    assert changes(root) == "" and (root / "dvc.lock").read_bytes() == committed
+    again = keycontrast(root, "run")
+    assert "All 7 stages are up to date." in again.stdout and "other bytes" not in again.stdout
+    assert changes(root) == "" and (root / "artifacts/report/x.json").read_bytes() == metrics
+    saved = keycontrast(root, "run", "--save")
+    assert "All 7 stages are up to date." in saved.stdout
+    assert changes(root) == " M artifacts/report/x.json\n M dvc.lock\n" and dvc(root, "status", "-q").returncode == 0
+
+
+def test_targets_alone_and_again(done, tmp_path):
+    root = copied(done[0], tmp_path / "p")
+    (root / "raw").write_text("other\n")
+    single = keycontrast(root, "stage", "side", "--force")
+    assert single.returncode == 0 and order(root) == ["side@d"], single.stdout + single.stderr
+    only = keycontrast(root, "run", "train_x@m2")
+    assert only.returncode == 0 and order(root) == ["ingest@d", "train_x@m2"], only.stdout + only.stderr
+    wrong = keycontrast(root, "run", "evaluate_y@m2", "sides")
+    assert wrong.returncode == 1 and "did you mean 'evaluate_x@m2'?" in wrong.stderr
+    assert "did you mean 'side'?" in wrong.stderr
 
 
 def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
-    root = make_project(tmp_path / "p")
+    root = with_database(done[0], make_project(tmp_path / "p"))
     (root / "wait-ingest@d").touch()
-    environ = environment()
-    del environ["PREFECT_API_URL"]
-    command = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environ,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    assert await_value(lambda: (root / "order.txt").exists())
+    command = started(root)
     refused = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    workers = workers_of(command.pid)
-    assert workers
+    below = [child.pid for child in psutil.Process(command.pid).children() if "spawn_main" in str(child.cmdline())]
+    assert below
     _, message = refused.communicate(timeout=60)
     assert refused.returncode == 1 and f"already running (process {command.pid}" in message
     command.send_signal(signal.SIGKILL)
-    command.wait()
-    assert await_value(lambda: all(not alive(pid) for pid in workers))
-    # This project's stages have no guard; real ones end with the command (tests/test_runtime.py).
+    command.communicate()
+    assert await_value(lambda: not any(map(alive, below)))
+    # This project's stages have no guard; real ones end with the command (tests/test_processes.py).
     (root / "wait-ingest@d").unlink()
+    lock_file = root / "dvc.lock"
+    lock_file.write_text((done[0] / "dvc.lock").read_text()[:500])  # as DVC leaves it that is killed as it writes
+    (root / ".keycontrast/lock-before-run").write_text("schema: '2.0'\nstages: {}\n")
     again = keycontrast(root, "run", "ingest")
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.returncode == 0 and "dvc.lock was cut off" in again.stdout, again.stdout + again.stderr
     assert (root / "artifacts/d/ingest@d").read_text() == "ingest@draw\n"
 
 
-@pytest.mark.whole
-def test_a_command_ends_soon_after_the_server_that_it_uses(server, tmp_path):
-    root = make_project(tmp_path / "p")
-    (root / "wait-side@d").touch()
-    with subprocess.Popen([sys.executable, "-c", SERVER], cwd=tmp_path, env=environment(PREFECT_API_URL=""), text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
-        address = json.loads(one.stdout.readline())
-        with (tmp_path / "said").open("w") as said:
-            command = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(**address),
-                                       stdout=said, stderr=said)
-        assert await_value(lambda: "side@d" in read(root / "order.txt"))
-        workers = workers_of(command.pid)
-        one.kill()
-    assert command.wait(timeout=60) == 1
-    message = read(tmp_path / "said")
-    assert "Traceback" not in message and f"server at {address['PREFECT_API_URL']} has ended" in message
-    assert "give the same command again" in message
-    assert all(not alive(pid) for pid in workers)
-    (root / "wait-side@d").unlink()
-    again = keycontrast(root, "run", "ingest", "side")
-    assert again.returncode == 0 and "1 of 2 stages were up to date" in again.stdout, again.stdout + again.stderr
-
-
-@pytest.mark.whole
-def test_trainings_of_two_processes_share_two_gpus(done, tmp_path):
-    """Both run at once, each with both devices; other stages see what the command saw."""
-    root = make_project(tmp_path / "p")
-    params = yaml.safe_load((root / "params.yaml").read_text())
-    params["runtime"] |= {"processes": 2}
-    (root / "params.yaml").write_text(yaml.safe_dump(params))
-    refused = keycontrast(root, "run", "train_x", CUDA_VISIBLE_DEVICES="4")
-    assert refused.returncode == 1 and "and 1 GPU is visible (CUDA_VISIBLE_DEVICES=4)" in refused.stderr
-    holds = [root / f"wait-train_x@m{number}" for number in (1, 2)]
-    for hold in holds:
-        hold.touch()
-    command = subprocess.Popen([sys.executable, "-m", "pipeline", "run", "--jobs", "2", "train_x"], cwd=root,
-                               env=environment(CUDA_VISIBLE_DEVICES="4,5"), stdout=subprocess.DEVNULL)
-    assert await_value(lambda: len(read(root / "gpus.txt").splitlines()) == 3)
-    for hold in holds:
-        hold.unlink()
-    assert command.wait(timeout=60) == 0
-    assert sorted(read(root / "gpus.txt").splitlines()) == ["ingest@d 4,5", "train_x@m1 4,5", "train_x@m2 4,5"]
-
-
-def session(gpus, processes=1, jobs=None):
-    from pipeline.running.flows import Session  # here: Prefect reads its settings once, when it is imported
-
-    return Session(Dag(nodes=()), RunDisplay(Console(), 0), list(gpus), processes, jobs)
-
-
-def test_how_many_stages_run_at_a_time_and_on_which_gpus():
-    limits = {"": (2, None), "7": (2, 1), "78": (2, 2), "678": (3, 3)}
-    for gpus, (processor, gpu) in limits.items():
-        assert session(gpus).limits == {"keycontrast-processor": processor, **({"keycontrast-gpu": gpu} if gpu else {})}
-    assert session("", jobs=5).limits == {"keycontrast-processor": 5}
-    assert session("78", jobs=2).limits == {"keycontrast-processor": 4, "keycontrast-gpu": 4}
-    training, other = node("train_x@m", gpu=True), node("generate_x@r", gpu=True)
-    assert session("").needed_gpus(training) == 0 and session("78").needed_gpus(node("report")) == 0
-    assert session("78", processes=2).needed_gpus(training) == 2
-    assert session("78", processes=2).needed_gpus(other) == 1
-
-
-def test_a_stage_has_the_devices_with_the_fewest_stages_and_gives_them_back():
-    shared, one, two = session("678", processes=2), node("generate_x@r", gpu=True), node("train_x@m", gpu=True)
-    with shared.devices(one) as first, shared.devices(two) as second, shared.devices(node("report")) as none:
-        assert (first, second, none) == (("6",), ("7", "8"), ())
-    with shared.devices(two) as again:
-        assert again == ("6", "7")
-
-
-def test_an_interrupt_ends_the_children(done, tmp_path):
-    root = make_project(tmp_path / "p")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_names_the_running_stage_and_ends_it(done, tmp_path, number):
+    root = with_database(done[0], make_project(tmp_path / "p"))
     (root / "wait-ingest@d").touch()
-    # Whoever runs the tests in the background of a shell has SIGINT ignored, and a child inherits that.
+    command = started(root)
+    child = await_value(lambda: [int(path.name) for path in Path("/proc").glob("[0-9]*")
+                                 if "work.py" in read(path / "cmdline") and (path / "cwd").readlink() == root])
+    command.send_signal(number)
+    shown, message = command.communicate(timeout=60)
+    assert command.returncode == 130 and message == "keycontrast: interrupted; the same command goes on from here\n"
+    assert "interrupted ingest@d" in shown and "failed" not in shown and "Traceback" not in shown
+    assert await_value(lambda: not any(map(alive, child)))
+
+
+def started(root):
+    """`keycontrast run`, once its first stage is at work."""
+    # A shell that starts something in the background lets it ignore SIGINT.
     command = subprocess.Popen([sys.executable, "-m", "pipeline", "run"], cwd=root, env=environment(), text=True,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert await_value(lambda: (root / "order.txt").exists())
-    child = await_value(lambda: working_in(root))
-    command.send_signal(signal.SIGINT)
-    _, message = command.communicate(timeout=60)
-    assert command.returncode == 130 and "goes on from here" in message and "Traceback" not in message
-    assert await_value(lambda: all(not alive(pid) for pid in child))
+    return command
 
 
-def await_value(condition, seconds=90):
+def await_value(condition, seconds=120):
     """Wait until ``condition`` gives something true, and return it."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -380,15 +246,6 @@ def await_value(condition, seconds=90):
     return None
 
 
-def workers_of(pid):
-    return [child.pid for child in psutil.Process(pid).children() if "pipeline.running.dvc_worker" in child.cmdline()]
-
-
-def working_in(root):
-    return [int(path.name) for path in Path("/proc").glob("[0-9]*")
-            if "work.py" in read(path / "cmdline") and (path / "cwd").readlink() == root]
-
-
 def read(path):
     try:
         return path.read_text()
@@ -396,106 +253,120 @@ def read(path):
         return ""
 
 
-def node(name, *upstream, **more):
-    return StageNode(name=name, upstream=upstream, **more)
-
-
-NODES = (node("ingest@d"), node("annotate@d", "ingest@d"), node("pair_classifier@d", "ingest@d"),
-         node("attribution@d", "pair_classifier@d", "annotate@d"), node("textrank@d", "annotate@d"),
-         node("keywords@d", "textrank@d"), node("train_hcl@m", "keywords@d"), node("generate_hcl@r", "train_hcl@m"),
-         node("evaluate_hcl@r", "generate_hcl@r"), node("report", "evaluate_hcl@r", "attribution@d"))
-
-
-def test_targets():
-    dag = Dag(nodes=NODES)
-    assert dag.resolve(["train_hcl", "ingest@d"]) == ["ingest@d", "train_hcl@m"]
-    assert [one.name for one in dag.subset(["keywords@d"]).nodes] == ["ingest@d", "annotate@d", "textrank@d",
-                                                                      "keywords@d"]
-    with pytest.raises(InputError, match="no stage is called 'trian_hcl'; did you mean 'train_hcl'?"):
-        dag.resolve(["trian_hcl"])
-
-
-def test_the_dag_is_read_from_dvc(tmp_path):
+@pytest.fixture
+def project(tmp_path, monkeypatch):
     root = make_project(tmp_path / "p")
-    dag = read_dag(root)
+    monkeypatch.chdir(root)
+    return root
+
+
+@pytest.fixture
+def workers(project):
+    found = Workers(environment())
+    yield found
+    found.end()
+
+
+def test_a_worker_tells_how_a_stage_ended(project, workers):
+    assert workers.repro("ingest@d") and not workers.repro("ingest@d")
+    assert workers.repro("train_x@m1", ["3", "5"]) and not Path(".keycontrast/begun/train_x@m1").exists()
+    assert "train_x@m1 3,5\n" in (project / "gpus.txt").read_text()
+    (project / "mend-side@d").touch()
+    with pytest.raises(StageFailure, match="raw.jsonl, row 3: no column 'target'\nRename it") as found:
+        workers.repro("side@d")
+    assert not isinstance(found.value, StageCrash) and Path(".keycontrast/begun/side@d").exists()
+    (project / "mend-side@d").unlink()
+    (project / "crash-side@d").touch()
+    with pytest.raises(StageCrash, match="RuntimeError: power cut"):
+        workers.repro("side@d")
+    with pytest.raises(StageFailure, match="missing data"):
+        workers.repro("evaluate_x@m2")
+
+
+def test_a_stage_and_a_worker_that_are_killed_say_so(project, workers):
+    def kill_stage(name):
+        await_value(lambda: name in read(project / "order.txt"))
+        return next(process for process in psutil.Process().children(recursive=True)
+                    if f"work.py artifacts/d/{name}" in " ".join(process.cmdline()))
+
+    for kill in (lambda stage: stage.kill(), lambda stage: [parent for parent in stage.parents()
+                                                            if "spawn_main" in str(parent.cmdline())][0].kill()):
+        (project / "order.txt").unlink(missing_ok=True)
+        (project / "wait-ingest@d").touch()
+        threading.Thread(target=lambda kill=kill: kill(kill_stage("ingest@d"))).start()
+        with pytest.raises(StageCrash, match=r"ended by SIGKILL|DVC process that ran it ended"):
+            workers.repro("ingest@d")
+        (project / "wait-ingest@d").unlink()
+        assert await_value(lambda: not [process for process in psutil.process_iter(["cmdline", "cwd"])
+                                        if process.info["cwd"] == str(project) and "work.py" in str(
+                                            process.info["cmdline"])])
+
+
+def test_the_dag_is_read_from_dvc(project, tmp_path):
+    dag = read_dag(project)
     assert sorted(one.name for one in dag.nodes) == ALL
-    assert dag["train_x@m1"].upstream == ("ingest@d",) and dag["train_x@m1"].retries == 2 and dag["train_x@m1"].gpu
-    assert dag["report"].upstream == ("evaluate_x@m1", "evaluate_x@m2")
-    assert dag["ingest@d"].outs == ("artifacts/d/ingest@d",) and dag["ingest@d"].changed
+    node = dag["train_x@m1"]
+    assert node.upstream == ("ingest@d",) and node.retries == 2 and node.gpu and node.parallel and node.changed
+    assert dag["report"].metrics == ("artifacts/report/x.json",) and dag["ingest@d"].outs == ("artifacts/d/ingest@d",)
     names = [one.name for one in dag.nodes]
     assert all(names.index(before) < names.index(one.name) for one in dag.nodes for before in one.upstream)
+    assert [one.name for one in read_dag(project, ["train_x@m2"]).nodes] == ["ingest@d", "train_x@m2"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="not a DVC project"):
         read_dag(tmp_path / "empty")
 
 
-@pytest.mark.parametrize(("kind", "output", "failure", "message"), [
-    ("command", "x: file.csv: no column 'a'\n  add it\n", BadInput, "file.csv: no column 'a'\n  add it"),
-    ("command", "x: 3 texts\nTraceback (most recent call last):\n  ...\nMemoryError\n", StageCrash,
-     "x: 3 texts\nTraceback (most recent call last):\n  ...\nMemoryError"),
-    ("command", "", StageCrash, "said by DVC"), ("lock", "", LockLost, "said by DVC"),
-    ("stage", "x: file.csv\n", BadInput, "said by DVC")])
-def test_ends_of_a_stage_are_told_apart(kind, output, failure, message):
-    found = failure_of("x@d", kind, "said by DVC", output)
-    assert type(found) is failure and str(found) == message
+def session(nodes, **more):
+    return Session(Dag(tuple(nodes)), Workers({}), None, **more)
 
 
-def test_locks_of_dead_processes_go_and_others_stay(tmp_path):
-    folder = tmp_path / ".dvc" / "tmp"
-    folder.mkdir(parents=True)
-    assert clear_dead_locks(tmp_path) == []
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "dvc"])
-    other = subprocess.Popen(["sleep", "60"])
-    try:
-        held = {"write": {"a": {"pid": sleeper.pid, "cmd": "dvc repro"}, "b": {"pid": other.pid, "cmd": "dvc old"}},
-                "read": {"c": [{"pid": 2**22 + 1, "cmd": "dvc gone"}, {"pid": sleeper.pid, "cmd": "dvc repro"}]}}
-        (folder / "rwlock").write_text(json.dumps(held))
-        assert clear_dead_locks(tmp_path) == ["removed the lock that a killed command (dvc gone) had left",
-                                              "removed the lock that a killed command (dvc old) had left"]
-        kept = json.loads((folder / "rwlock").read_text())
-        assert clear_dead_locks(tmp_path) == []  # it is said once
-        assert list(kept["write"]) == ["a"] and [entry["cmd"] for entry in kept["read"]["c"]] == ["dvc repro"]
-    finally:
-        for process in (sleeper, other):
-            process.kill()
-            process.wait()
-    (folder / "rwlock").write_text('{"write": {"a"')
-    assert "half written" in clear_dead_locks(tmp_path)[0] and not (folder / "rwlock").exists()
+def gpu_stage(name, **more):
+    return StageNode(name, gpu=True, **more)
 
 
-def test_temporary_files_of_a_killed_dvc_go_and_others_stay(tmp_path, monkeypatch):
-    project = make_project(tmp_path / "p")
-    names = iter(tmp_fname, None)
-    begun = [project / ".dvc" / "cache" / "files" / "md5" / next(names), project / "artifacts" / "d" / next(names),
-             project / ".dvc" / "cache" / "runs" / "ab" / f"cd{next(names)}", project / "metrics" / next(names)]
-    others = [project / "artifacts" / "d" / name for name in (".x.parquet.abcdefgh.tmp", "notes.tmp")]
-    others.append(project / "data" / next(names))
-    for path in begun + others:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"test")
-    with open_repo(project) as repo, repo.lock:  # whoever has it may be writing them
-        monkeypatch.setattr("dvc.lock.DEFAULT_TIMEOUT", 0.1)
-        with pytest.raises(InputError, match="lock"):
-            clear_unfinished(project)
-        assert all(path.exists() for path in begun)
-    assert clear_unfinished(project) == ["removed 4 temporary files of DVC that a killed command had left"]
-    assert not any(path.exists() for path in begun) and all(path.exists() for path in others)
-    assert clear_unfinished(project) == []  # it is said once
+def test_gpus_are_taken_together_and_no_two_stages_have_one():
+    """A training with two processes gets two at once, though others wait for one."""
+    nodes = [gpu_stage(f"train@{n}", parallel=True) for n in range(3)] + [gpu_stage(f"generate@{n}") for n in range(6)]
+    run = session(nodes, at_once=4, gpus=["0", "1", "2"], processes=2)
+    used, taken, guard = [], set(), threading.Lock()
+
+    def work(node):
+        with run.place(node) as gpus:
+            with guard:
+                assert len(gpus) == (2 if node.parallel else 1) and not taken & set(gpus)
+                taken.update(gpus)
+                used.append(node.name)
+            time.sleep(0.02)
+            with guard:
+                taken.difference_update(gpus)
+
+    threads = [threading.Thread(target=work, args=(node,)) for node in nodes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert sorted(used) == sorted(node.name for node in nodes) and not taken
 
 
-def test_gpus_that_stages_may_take(monkeypatch):
-    from pipeline.running.flows import visible_gpus
+def test_stages_that_share_a_gpu_and_the_longest_way_first():
+    first, last = gpu_stage("long@a"), gpu_stage("short@a")
+    page = StageNode("page@a", first=True)
+    run = session([first, last, page, StageNode("cpu@a")], at_once=1, gpus=["7", "7"], seconds={"long@a": 9})
+    began, held = [], threading.Event()
 
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    assert visible_gpus("auto") == ["0", "2"] and visible_gpus("cpu") == []
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert visible_gpus("cuda") == []
+    def work(node):
+        with run.place(node) as gpus:
+            began.append((node.name, gpus))
+            held.wait(20)
 
-
-@pytest.mark.parametrize(("status", "signal"), [(-9, "SIGKILL"), (137, "SIGKILL"), (-11, "SIGSEGV"), (1, ""), (3, "")])
-def test_a_stage_that_was_killed_says_so_before_its_last_line(status, signal):
-    words = str(failure_of("train_x@m", "command", f"failed to run: x, exited with {status}", "epoch 3 of 5\n"))
-    if signal:
-        assert words.startswith(f"ended by {signal}, not by itself") and words.endswith("epoch 3 of 5")
-    else:
-        assert words == "epoch 3 of 5"
+    blocker = threading.Thread(target=work, args=(StageNode("cpu@a"),))
+    blocker.start()
+    assert await_value(lambda: began, 20)
+    threads = [threading.Thread(target=work, args=(node,)) for node in (last, first, page)]
+    for thread in threads:
+        thread.start()
+    assert await_value(lambda: len(run._waiting) == 3, 20)
+    held.set()
+    for thread in [blocker, *threads]:
+        thread.join(20)
+    assert began == [("cpu@a", []), ("page@a", []), ("long@a", ["7"]), ("short@a", ["7"])]

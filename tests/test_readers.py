@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from pipeline.running.reproduction import check_sources
+from pipeline.sources import check_sources
 from stages.common.settings import read_params, stage_params
 from stages.ingest.deduplication.checks import RowCheck
 from stages.ingest.layouts.registry import layout_of

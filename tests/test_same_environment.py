@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.running.environment import child_environment
-
 ROOT = Path(__file__).resolve().parent.parent
 WAYS = ("dvc", "flow", "person")
 # A stage that writes down what it finds once it has seeded everything.
@@ -73,7 +71,7 @@ def test_dvc_the_flow_and_a_person_run_a_stage_in_the_same_environment(project):
     repro = [sys.executable, "-m", "dvc", "repro", "-q"]
     # A person's own workspace would decide which kernels sum in which order.
     own = {**shell, "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
-    started = {"dvc": ([*repro, "dvc"], own), "flow": ([*repro, "flow"], {**child_environment(), **shell}),
+    started = {"dvc": ([*repro, "dvc"], own), "flow": ([*repro, "flow"], {**shell, "PYTHONUNBUFFERED": "1"}),
                "person": ([sys.executable, "-m", "stages.settled", "person"], own)}
     for way in WAYS:    # DVC locks its folder, so one after the other
         command, environment = started[way]

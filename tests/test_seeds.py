@@ -3,7 +3,6 @@
 import re
 import shutil
 from contextlib import redirect_stderr
-from dataclasses import fields
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -13,11 +12,8 @@ import tiny_classes
 import tiny_rewriters
 import tiny_training
 import yaml
-from pipeline.sizing.estimates import costs, measured_rates
-from pipeline.sizing.machine import Machine
-from stages.tracks.common.cost import Extent
 
-from pipeline.running.reproduction import forget_seeds
+from pipeline.run import forget_seeds
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.common.settings import module_of
 from stages.params import parse_params, stage_hash
@@ -122,16 +118,6 @@ def test_what_is_to_be_worked_on_again_is_forgotten(tmp_path, monkeypatch):
     forget_seeds(params, ["ingest@d", "train_hcl@m"])
     assert left() == ["evaluate_hcl/m/14"]
 
-
-def test_seeds_are_counted_in_estimates():
-    extents = {"d": Extent(**dict.fromkeys((field.name for field in fields(Extent)), 100))}
-    one, three = (costs(params_of({"m": {"dataset": "d", "seeds": seeds}}), ["train_hcl@m"], extents, Machine(2, 24),
-                        measured_rates(Path("nowhere"), "few cores", 1))["train_hcl@m"].seconds
-                  for seeds in ([1], [1, 2, 3]))
-    assert 2 * one < three < 3 * one      # one start
-
-
-# -- stages -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("track", PROJECTS)
 def test_a_seed_after_another_has_the_bytes_that_it_has_alone(tmp_path, monkeypatch, track):

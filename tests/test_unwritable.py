@@ -1,15 +1,12 @@
 """Full disks and places that cannot be written: one line, status 1 and no half artifact, from commands and stages."""
 
 import errno
-import logging
 import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,9 +16,9 @@ import torch
 from safetensors.torch import save_file
 from small_project import environment, keycontrast, make_project
 
+from pipeline import worker
 from pipeline.cli import main
-from pipeline.running import dvc_worker
-from pipeline.running.workers import BadInput, Workers
+from pipeline.worker import StageFailure, Workers
 from stages.common.tables import atomic_file, atomic_folder, write_json
 from stages.run.errors import unwritten
 from stages.run.process import run_stage
@@ -146,47 +143,23 @@ def test_a_run_on_a_small_disk_says_what_it_needs_and_does_not_begin(project, sm
     assert not (root / "order.txt").exists()
 
 
-@pytest.mark.whole
-def test_a_disk_that_fills_while_a_run_works_ends_it_with_one_line(project, small_disk, tmp_path):
-    """The check before is left out: another program may fill the disk later."""
-    root = shutil.copytree(project, small_disk / "p")
-    (root / ".keycontrast" / "run").unlink(missing_ok=True)
-    (root / "wait-ingest@d").touch()
-    (tmp_path / "unchecked.py").write_text("from pipeline.running import reproduction\n"
-                                           "reproduction.check_disk = lambda *_: None\n"
-                                           "from pipeline.cli import main\nmain()\n")
-    with subprocess.Popen([sys.executable, str(tmp_path / "unchecked.py"), "run"], cwd=root, env=environment(),
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as command:
-        try:
-            while not (root / "order.txt").exists() and command.poll() is None:
-                time.sleep(0.05)
-            assert command.poll() is None
-            with suppress(OSError), (small_disk / "fill").open("wb") as fill:
-                fill.write(bytes(16 * 2**20))
-            _, said = command.communicate(timeout=60)
-        finally:
-            command.kill()
-    assert command.returncode == 1 and "Traceback" not in said, said
-    assert f"keycontrast: {root / '.keycontrast'}: the disk is full. What is done is kept. Free some space" in said
-
-
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "artifacts/x")])
 def test_dvc_on_a_full_disk_names_the_place(error, monkeypatch):
     """As a worker answers for a stage whose outs DVC could not take."""
     def repo(**_):
         raise error
 
-    monkeypatch.setattr(dvc_worker, "Repo", repo)
-    monkeypatch.setattr(logging.getLogger("dvc"), "handlers", [])
-    answer = dvc_worker._reproduced("ingest@d", False)
-    assert answer["kind"] == "stage" and answer["error"].startswith("artifacts/x: could not be written: the disk is f")
+    monkeypatch.setattr("dvc.repo.Repo", repo)
+    answer = worker._reproduced("ingest@d", Path("log"), False)
+    assert isinstance(answer, StageFailure) and str(answer).startswith(
+        "artifacts/x: could not be written: the disk is f")
 
 
 def test_a_stage_whose_log_cannot_be_written_fails_with_one_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "write_bytes", full)
-    with Workers() as workers, pytest.raises(BadInput, match="could not be written: the disk is full"):
-        workers.repro("ingest@d")
+    with pytest.raises(StageFailure, match="could not be written: the disk is full"):
+        Workers({}).repro("ingest@d")
 
 
 WRITERS = {"pipeline.export.export_graph": ["export", "graph.graphml"],

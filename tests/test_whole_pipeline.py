@@ -17,7 +17,7 @@ from documented_commands import commands_of
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from pipeline.running.dag import read_dag
+from pipeline.dag import read_dag
 from stages.common.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")

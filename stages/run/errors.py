@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
+# Exit status of a stage that did not name something to mend, so that another attempt makes sense; else it is 1.
+CRASHED = 70
 # What keeps a file from being written, and the remedy.
 _UNWRITTEN = {
     errno.ENOSPC: ("the disk is full", "Free some space"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from stages.common.distributed import PeerLost, is_first, launched, launcher, speaks, start_processes
 from stages.common.settings import Params, read_params, stage_hash, stage_params, stage_values
-from stages.run.errors import InputError, unwritten
+from stages.run.errors import CRASHED, InputError, unwritten
 from stages.run.log import configure, logger
 from stages.run.processes import die_with, exclusive, usage
 
@@ -109,7 +109,7 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     started = time.monotonic()
     try:
         if processes is not None and not launched() and (wanted := processes()) > 1:
-            return start_processes(["-m", module, *([key] if key else [])], wanted)
+            return start_processes(["-m", "stages.run.processes", module, *([key] if key else [])], wanted)
         with _scratch(stage, key) as scratch:
             process = StageProcess(stage, key, scratch)
             process.params  # noqa: B018 - invalid params stop any stage before it works, started by whatever
@@ -121,10 +121,9 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
             _tell(stage, str(error))
         return 1
     except PeerLost as lost:
-        # Not as a thing to mend: whoever tries again what crashed is to try this again.
         if speaks():
             _tell(f"{stage}@{key}", str(lost))
-        return 1
+        return CRASHED
     except Exception as error:
         told = unwritten(error)
         if told is None:

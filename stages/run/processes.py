@@ -11,6 +11,7 @@ import runpy
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from stages.run.errors import InputError
+from stages.run.errors import CRASHED, InputError
 
 # The environment's variable that names the process whose death ends this one; stages/run.sh sets it to DVC's.
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"
@@ -140,4 +141,8 @@ def exclusive(folder: Path, what: str) -> Iterator[Path]:
 if __name__ == "__main__":
     end_with_orchestrator()
     del sys.argv[0]
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except Exception:  # noqa: BLE001 - a crash, which the exit status tells from what a person has to mend
+        traceback.print_exc()
+        sys.exit(CRASHED)

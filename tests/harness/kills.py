@@ -1,28 +1,26 @@
 """Runs that are killed again and again, from an empty start to the end: what is left is whole, and the end the same.
 
 A case is one small project, with kills of one `keycontrast run` after another and a last run that is left alone. Killed
-is the command, a process that it has started, all of them at once, or the Prefect server that it uses.
+is the command, a process that it has started, or all of them at once.
 """
 
 import hashlib
-import json
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from pipeline.running.lockfile import read_lock
+from pipeline.lock import read_lock
 from stages.common.paths import METRICS
 from tests import small_project, tiny_project
 from tests.harness.cases import NOTES, Verdict
@@ -30,7 +28,7 @@ from tests.harness.cases import NOTES, Verdict
 _SECONDS_TO_END = 2.0   # for all that a killed command has started
 _SECONDS_OF_AN_ORPHAN = 60.0
 _SECONDS_OF_A_RUN = 1200.0
-_TARGETS = ("command", "command", "command", "child", "child", "child", "all", "server")
+_TARGETS = ("command", "command", "command", "child", "child", "child", "all")
 
 
 @dataclass(frozen=True)
@@ -134,27 +132,26 @@ class _Kill:
 
     def fault(self) -> str:
         """Run, kill, look; return what should not have happened."""
-        with _server(self._kind, self._target == "server", self._project.parent) as (server, variables):
-            command = _run(self._kind, self._project, self._log, **variables)
-            try:
-                self._wait(command)
-                if command.poll() is not None:
-                    self.what = f"ended before {self._seconds:.1f} s after stage {self._stages}"
-                    return self._wrong(command)
-                victims = self._victims(command, server)
-                names = " ".join(_name(victim) for victim in victims)
-                self.what = f"{self._target} ({names[:80]}), {self._seconds:.1f} s after stage {self._stages}"
-                self.happened = True
-                for victim in victims:
-                    with suppress(psutil.NoSuchProcess):
-                        victim.kill()
-                if command.pid in {victim.pid for victim in victims}:
-                    command.wait()
-                    return self._left(signal.SIGKILL) or _partial(self._whole, self._project)
+        command = _run(self._kind, self._project, self._log)
+        try:
+            self._wait(command)
+            if command.poll() is not None:
+                self.what = f"ended before {self._seconds:.1f} s after stage {self._stages}"
                 return self._wrong(command)
-            finally:
-                command.kill()
+            victims = self._victims(command)
+            names = " ".join(_name(victim) for victim in victims)
+            self.what = f"{self._target} ({names[:80]}), {self._seconds:.1f} s after stage {self._stages}"
+            self.happened = True
+            for victim in victims:
+                with suppress(psutil.NoSuchProcess):
+                    victim.kill()
+            if command.pid in {victim.pid for victim in victims}:
                 command.wait()
+                return self._left(signal.SIGKILL) or _partial(self._whole, self._project)
+            return self._wrong(command)
+        finally:
+            command.kill()
+            command.wait()
 
     def _wait(self, command: "subprocess.Popen[bytes]") -> None:
         """Wait until so many stages of this run have begun, and for some moments more."""
@@ -166,16 +163,13 @@ class _Kill:
         with suppress(subprocess.TimeoutExpired):
             command.wait(self._seconds)
 
-    def _victims(self, command: "subprocess.Popen[bytes]",
-                 server: "subprocess.Popen[str] | None") -> list[psutil.Process]:
+    def _victims(self, command: "subprocess.Popen[bytes]") -> list[psutil.Process]:
         own = psutil.Process(command.pid)
         below = own.children(recursive=True)
         if self._target == "all":
             return self._chance.sample([own, *below], 1 + len(below))
         if self._target == "child" and below:
             return [self._chance.choice(sorted(below, key=lambda process: process.pid))]
-        if self._target == "server" and server is not None:
-            return [psutil.Process(server.pid)]
         return [own]
 
     def _wrong(self, command: "subprocess.Popen[bytes]") -> str:
@@ -268,19 +262,3 @@ def _run(kind: Kind, project: Path, log: Path, **variables: str) -> "subprocess.
     with log.open("wb") as output:
         return subprocess.Popen(tiny_project.command("run"), cwd=project, env=kind.environment(**variables),
                                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
-
-
-@contextmanager
-def _server(kind: Kind, wanted: bool,
-            folder: Path) -> Iterator[tuple["subprocess.Popen[str] | None", dict[str, str]]]:
-    """Yield a Prefect server in a process of its own, if one is wanted, and the variables that lead to it."""
-    if not wanted:
-        yield None, {}
-        return
-    variables = kind.environment(PYTHONPATH=str(tiny_project.ROOT), PREFECT_HOME=str(folder))
-    with subprocess.Popen([sys.executable, "-c", small_project.SERVER], cwd=folder, env=variables, text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        if server.stdin is None or server.stdout is None:
-            raise ValueError("a server without pipes")
-        yield server, json.loads(server.stdout.readline())
-        server.stdin.close()
