@@ -108,6 +108,7 @@ def run_flow(session: Session, say: Callable[[str], None]) -> None:
     """
     listener = _settle()
     problems: list[Exception] = []
+    over = threading.Event()  # an interrupted `join` takes the thread for ended
 
     def work() -> None:
         try:
@@ -115,16 +116,17 @@ def run_flow(session: Session, say: Callable[[str], None]) -> None:
                 _run(session)
         except Exception as error:  # noqa: BLE001 - raised again below, in the thread that waits
             problems.append(error)
+        finally:
+            over.set()
 
-    thread = threading.Thread(target=work, name="flow")
-    thread.start()
+    threading.Thread(target=work, name="flow").start()
     try:
-        while thread.is_alive():
-            thread.join(0.2)
+        while not over.wait(0.2):
+            pass
     except BaseException:
         session.stop()
         session.show.interrupted()
-        thread.join()
+        over.wait()
         raise
     for problem in problems:
         if isinstance(problem, InputError):
