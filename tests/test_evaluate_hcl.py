@@ -252,7 +252,7 @@ def project(tmp_path, monkeypatch):
 
 def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
-        "evaluation": {"bertscore": {"encoder": "path:encoder"}, "resamples": 50, **settings},
+        "evaluation": {"bertscore": {"encoder": "path", "path": "encoder"}, "resamples": 50, **settings},
         "recipe": "tiny", "encoder": {"source": "path", "path": "encoder"},
         "datasets": {"tiny": {"source": "data/tiny.tsv"}},
         "models": {"hcl": {"model-a": {"dataset": "tiny"}}}, "runs": {"hcl": {"run-a": {"model": "model-a"}}}}))
@@ -301,7 +301,7 @@ def test_stage_says_which_setting_cannot_be_met(project, capsys):
     write_params(project, emb="path:vectors.txt")
     assert main(["run-a"]) == 1
     assert "evaluation.emb: vectors.txt: no such file" in capsys.readouterr().err
-    write_params(project, bertscore={"encoder": "path:encoder", "layer": 7})
+    write_params(project, bertscore={"encoder": "path", "path": "encoder", "layer": 7})
     assert main(["run-a"]) == 1
     assert "evaluation.bertscore.layer: 7, but encoder has 1 layers" in capsys.readouterr().err
 
