@@ -155,7 +155,7 @@ def evaluated_items(items: pd.DataFrame, split: str, run_name: str) -> pd.DataFr
     """
     chosen = items[items["split"] == split].sort_values("example_id", ignore_index=True)
     if chosen.empty:
-        raise InputError(f"runs.clld.{run_name}.split: the {split} split has no texts. Raise ingest.{split}, or choose "
+        raise InputError(f"evaluate_clld.split: {run_name}: the {split} split has no texts. Raise ingest.{split}, or choose "
                          f"another split.")
     return chosen
 
@@ -175,7 +175,7 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
 
 
 def _work(process: StageProcess) -> None:
-    table = DatasetPaths(process.params.runs.clld[process.instance].dataset).table("linear_floor")
+    table = DatasetPaths(process.params.models.clld[process.instance].dataset).table("linear_floor")
     for_each_seed(process, _evaluate, lambda run: [run.predictions.parent, run.folder],
                   lambda run: [table])
     write_run_manifest(process)
@@ -183,10 +183,10 @@ def _work(process: StageProcess) -> None:
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     params, name = process.params, process.instance
-    block, settings = params.runs.clld[name], params.evaluate_clld
-    table = DatasetPaths(block.dataset).table("linear_floor")
+    settings = params.evaluate_clld
+    table = DatasetPaths(params.models.clld[name].dataset).table("linear_floor")
     on, items = load_lookup(paths.weights), read_frame(paths.items, LABELLED_ITEMS)
-    items = evaluated_items(items, block.split, name)
+    items = evaluated_items(items, settings.split, name)
     floors = floor_systems(items, on, read_frame(table, LINEAR_FLOOR))
     seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
     model = ClldModel.from_pretrained(paths.weights).eval()
@@ -196,7 +196,7 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
                                             on.max_length, settings.batch_size,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
     result = run(items, probabilities, floors, on.classes, settings.bins, Resampling.of(params))
-    result.metrics["settings"] |= {"split": block.split, "model": block.model, "dataset": on.dataset,
+    result.metrics["settings"] |= {"split": settings.split, "model": name, "dataset": on.dataset,
                                    "contrast": on.contrast, "encoder": on.encoder, "max_length": on.max_length,
                                    "row": row_name(row_of(on.contrast, model.config.ce_views))}
     write(RunPaths(name, paths.seed), result, Provenance(
