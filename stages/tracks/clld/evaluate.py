@@ -155,8 +155,8 @@ def evaluated_items(items: pd.DataFrame, split: str, run_name: str) -> pd.DataFr
     """
     chosen = items[items["split"] == split].sort_values("example_id", ignore_index=True)
     if chosen.empty:
-        raise InputError(f"evaluate_clld.split: {run_name}: the {split} split has no texts. Raise ingest.{split}, or choose "
-                         f"another split.")
+        raise InputError(f"evaluate_clld.split: {run_name}: the {split} split has no texts. Raise ingest.{split}, or "
+                         f"choose another split.")
     return chosen
 
 
