@@ -100,7 +100,8 @@ def test_rewriters(folder, on_device, name):
     pd.testing.assert_frame_equal(*predictions(generate_pgkpr, "m", folder))
 
 
-@pytest.mark.parametrize("model", [{"contrast": "adaptive"}, {"encoder": "path", "path": "encoder", "contrast": "supcl_seq"}])
+@pytest.mark.parametrize("model", [{"contrast": "adaptive"},
+                                   {"encoder": "path", "path": "encoder", "contrast": "supcl_seq"}])
 def test_classifiers(folder, on_device, model):
     tiny_classes.write_project(folder, {"m": model})
     change_params(folder, runtime=AUTO)

@@ -167,7 +167,8 @@ def trained_project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        tiny_classes.write_project(folder, {"ct": {}, "bert": {"encoder": "path", "path": "encoder", "contrast": "uniform"}})
+        tiny_classes.write_project(folder, {
+            "ct": {}, "bert": {"encoder": "path", "path": "encoder", "contrast": "uniform"}})
         assert train_clld.main(["ct"]) == train_clld.main(["bert"]) == linear_floor.main(["tiny"]) == 0
     return folder
 
