@@ -67,7 +67,7 @@ _FORMER = {
     "cpu-pgkpr-keywords": "cpu-pgkpr-choices",
 }
 # Experiments whose files are in git alone; docs/results.md has what they found.
-_ON_RECORD = {"cpu-hcl-choices", "cpu-hcl-choices-stories", "cpu-hcl-qqp-labelled", "cpu-pgkpr-rates"}
+_ON_RECORD = ("cpu-hcl-choices", "cpu-hcl-choices-stories", "cpu-hcl-qqp-labelled", "cpu-pgkpr-rates")
 _LAST_COMMIT = "5c62e87"
 
 

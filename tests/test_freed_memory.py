@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FAULTS = """
 import resource, sys
 import numpy as np
-from stages.run.memory import keep_freed_memory
+from stages.run.processes import keep_freed_memory
 
 _, how, size, times = sys.argv
 kept = how == "keep" and keep_freed_memory()

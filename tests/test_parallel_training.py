@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import time
-from datetime import timedelta
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,22 +18,19 @@ import tiny_training
 import torch
 from memory_store import Memory
 from safetensors.torch import load_file
-from stages.run.guard import alive
 from test_training_loop import ACCUMULATING, SEED, Regression, assert_same, weights
 from torch import distributed as group
 from torch import nn
 
 from models.common.training import fit, parallel
-from pipeline.schemas import SCHEMAS
 from stages.common import distributed, training
-from stages.common.distributed import Processes
-from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.paths import ModelPaths
 from stages.common.settings import module_of
-from stages.common.tables import Provenance, write_table
 from stages.run import process
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.errors import InputError
 from stages.run.process import RECORDS, SCRATCH, run_stage
+from stages.run.processes import alive
 from stages.tracks.hcl import train as train_hcl
 
 ROOT = Path(__file__).parents[1]
@@ -145,24 +141,19 @@ def test_a_machine_whose_peer_is_killed_says_so(killed_and_resumed):
     assert said.startswith("train_hcl@hcl: another process of this training has ended") and "Traceback" not in said
 
 
-def test_machines_that_differ_say_in_what_and_one_that_cannot_begin_keeps_none_waiting(tmp_path):
+def test_machines_that_differ_are_refused(tmp_path):
     write_two(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path / "1")
         tiny_training.write_params(tmp_path / "1", **{**SETTINGS, "learning_rate": 2e-3})
-    table = tmp_path / "1" / DatasetPaths("tiny").table("node_vectors")
-    write_table(table, SCHEMAS["node_vectors"], pd.read_parquet(table), Provenance("test", "1"))
     assert both_end(tmp_path) == [1, 1]
     for rank in range(2):
         said = (tmp_path / str(rank) / f"said-{rank}").read_text()
-        assert said.startswith("train_hcl: process 1 on ") and " differs from process 0 on " in said, said
-        assert "param train_hcl (" in said and "artifacts/data/tiny/vectors/node_vectors.parquet (" in said
-        assert "`dvc pull`" in said
-        assert "models/" not in said and "stages/" not in said and "Traceback" not in said
-    table.unlink()
+        assert said.startswith("train_hcl: the processes that train train_hcl@hcl differ in params"), said
+    (tmp_path / "1" / DatasetPaths("tiny").table("node_vectors")).unlink()
     assert both_end(tmp_path) == [1, 1]
     first, second = ((tmp_path / str(rank) / f"said-{rank}").read_text() for rank in range(2))
-    assert "node_vectors.parquet" in second and f"cannot begin: {second.removeprefix('train_hcl: ')}" in first
+    assert "node_vectors.parquet" in second and "another process of this training has ended" in first
 
 
 def both_end(folder):
@@ -185,9 +176,9 @@ SCRIPT = """
 import os, sys, time
 from pathlib import Path
 from stages.common.distributed import is_first, launcher
-from stages.run.guard import die_with, watched_ancestors
+from stages.run.processes import die_with
 
-die_with([*watched_ancestors(), *launcher()])
+die_with(launcher())
 folder = Path(sys.argv[1])
 (folder / f"started-{os.environ['RANK']}").write_text(str(os.getpid()))
 if sys.argv[2] == "wait":
@@ -201,19 +192,18 @@ if sys.argv[2] == "fail" and is_first():
 @pytest.fixture
 def script(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv(distributed.ORCHESTRATOR, "")  # put back after the test
     (tmp_path / "script.py").write_text(SCRIPT)
     return [str(tmp_path / "script.py"), str(tmp_path)]
 
 
 def test_processes_are_started_and_their_failure_is_the_exit_status(script, tmp_path):
-    assert distributed.start_processes([*script, "end"], Processes(2)) == 0
+    assert distributed.start_processes([*script, "end"], 2) == 0
     assert [(tmp_path / f"ended-{rank}").read_text() for rank in range(2)] == ["2", "2"]
-    assert distributed.start_processes([*script, "fail"], Processes(2)) == 3
+    assert distributed.start_processes([*script, "fail"], 2) == 3
 
 
 def test_processes_end_with_the_one_that_started_them(script, tmp_path):
-    launch = f"from stages.common.distributed import *; start_processes({[*script, 'wait']!r}, Processes(2))"
+    launch = f"from stages.common.distributed import *; start_processes({[*script, 'wait']!r}, 2)"
     launching = subprocess.Popen([sys.executable, "-c", launch])
     notes = [tmp_path / f"started-{rank}" for rank in range(2)]
     until(lambda: all(note.exists() and note.read_text() for note in notes))
@@ -234,9 +224,9 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
         raise InputError("the table is empty")
 
     def stage(processes):
-        return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: Processes(processes))
+        return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: processes)
 
-    assert stage(2) == 5 and started == [(["-m", __name__, "hcl"], Processes(2))] and not worked
+    assert stage(2) == 5 and started == [(["-m", __name__, "hcl"], 2)] and not worked
     assert stage(1) == 1 and worked == [(True, SCRATCH / "train_hcl" / "hcl")]
     assert "train_hcl: the table is empty" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -246,59 +236,16 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
     assert distributed.launcher()[0] == os.getppid()
 
 
-NODE = """
-import os, sys
-from stages.common.distributed import process_group
-import torch
-from torch import distributed
-
-with process_group("cpu") as device:
-    total = torch.tensor([int(os.environ["RANK"]) + 1])
-    distributed.all_reduce(total)
-    open(os.path.join(sys.argv[1], "rank-" + os.environ["RANK"]), "w").write(f"{device} {int(total)}")
-"""
-
-
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
-def test_processes_of_several_machines_meet(tmp_path, monkeypatch):
-    """Two launchers, as on two machines; machine 1 comes first."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    monkeypatch.setenv(distributed.ORCHESTRATOR, "")
-    (tmp_path / "node.py").write_text(NODE)
-    arguments, meeting = [str(tmp_path / "node.py"), str(tmp_path)], f"127.0.0.1:{free_port()}"
-    launch = (f"import sys\nfrom stages.common.distributed import *\n"
-              f"sys.exit(start_processes({arguments!r}, Processes(1, 2, 1, {meeting!r})))")
-    other = subprocess.Popen([sys.executable, "-c", launch])
-    assert distributed.start_processes(arguments, Processes(1, 2, 0, meeting)) == 0
-    assert other.wait(timeout=60) == 0
-    assert [(tmp_path / f"rank-{rank}").read_text() for rank in range(2)] == ["cpu 3", "cpu 3"]
-
-
-def test_a_machine_that_is_left_alone_says_where_it_waited(monkeypatch):
-    monkeypatch.setattr(distributed, "MEETING", timedelta(seconds=1))
-    monkeypatch.setenv(distributed.ORCHESTRATOR, "")
-    meeting = f"127.0.0.1:{free_port()}"
-    with pytest.raises(InputError, match=f"runtime.rendezvous: the 2 machines did not meet at {meeting} .*Start the "
-                                         f"same stage on each"):
-        distributed.start_processes(["-c", "0"], Processes(1, 2, 0, meeting))
-
-
 def test_processes_are_as_the_params_have_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_training.write_params(tmp_path, runtime={"processes": 3})
-    assert training.processes() == Processes(3) and training.processes().count == 3
-    meeting = {"endpoint": "gpu0:29400", "nodes": 2, "node": 1}
-    tiny_training.write_params(tmp_path, runtime={"processes": 3, "rendezvous": meeting})
-    assert training.processes() == Processes(3, 2, 1, "gpu0:29400") and training.processes().count == 6
-    tiny_training.write_params(tmp_path, runtime={"rendezvous": {**meeting, "node": 2}})
-    with pytest.raises(InputError, match="node is 2, and 2 nodes are numbered from 0 to 1"):
-        training.processes()
+    assert training.processes() == 3
 
 
 def test_code_counts_by_its_place_in_the_project(tmp_path, monkeypatch):
@@ -313,13 +260,6 @@ def test_code_counts_by_its_place_in_the_project(tmp_path, monkeypatch):
     assert hashes[0] == hashes[1] != training.hash_code([tmp_path / "b" / "models" / "one.py"])
 
 
-def test_more_than_a_few_differences_are_counted(monkeypatch):
-    monkeypatch.setattr(training, "gathered", lambda own: [own, f"{own}!"] if isinstance(own, str) else [
-        own, (own[0], {"what is trained": "x"})])
-    with pytest.raises(InputError, match=r"what is trained \(x, there m\), a \(none, there 0\), .* and 2 more\. Check"):
-        training.agree("m", "key", lambda: {name: "0" for name in "abcde"})
-
-
 def meet(folder, rank):
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
@@ -330,32 +270,19 @@ def exchange(folder, rank):
     """Send gradients and sums as one of two processes, and keep what came."""
     meet(folder, rank)
     weights = [nn.Parameter(torch.full((3,), float(number))) for number in range(5)]
-    gradients = parallel.SharedGradients(weights, size=24)  # two to a bucket, from the last
-    found = {"cut": [[int(one[0]) for one in bucket] for bucket in gradients._buckets], "steps": []}
+    found = {"steps": []}
 
     def step(*used):
         for one in weights:
             one.grad = None
-        gradients.send_when_ready()
         if used:
             sum((number + 1) * weights[number].sum() * (rank + 1) for number in used).backward()
-        early = len(gradients._sent)
-        gradients.add()
-        found["steps"].append((early, [None if one.grad is None else one.grad.tolist() for one in weights]))
+        parallel.add_gradients_of_all(weights)
+        found["steps"].append([None if one.grad is None else one.grad.tolist() for one in weights])
 
     step(0, 1, 2, 3, 4)
-    step(*[(0, 1, 2), (4,)][rank])  # the last bucket is whole nowhere, so none goes ahead of it
+    step(*[(0, 1, 2), (4,)][rank])
     step(*[(3, 4), ()][rank])
-    gradients.send_when_ready()
-    if rank == 0:  # a second pass after the sending, as of a loss that is computed in two parts
-        for one in weights:
-            one.sum().backward()
-        try:
-            weights[4].sum().backward()
-        except RuntimeError as error:
-            found["twice"] = str(error)
-    gradients.add()
-    gradients.close()
     sums, calls = parallel.SharedSums(torch.device("cpu")), []
     note_calls("all_gather_object", calls)
     found["sums"] = [sums.total(one) for one in (
@@ -376,16 +303,13 @@ def run_two(target, folder):
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
-def test_gradients_go_in_buckets_during_the_backward_pass_and_sums_as_one_tensor(tmp_path):
+def test_gradients_and_sums_of_all_processes_are_added(tmp_path):
     first, second = run_two(exchange, tmp_path)
-    assert first["cut"] == [[4, 3], [2, 1], [0]]
     filled = [[3.0 * (number + 1)] * 3 for number in range(5)]
-    assert first["steps"][0] == second["steps"][0] == (3, filled)
+    assert first["steps"][0] == second["steps"][0] == filled
     mixed = [[1.0] * 3, [2.0] * 3, [3.0] * 3, None, [10.0] * 3]
-    assert first["steps"][1] == second["steps"][1] == (0, mixed)
-    assert first["steps"][2] == (1, [None, None, None, [4.0] * 3, [5.0] * 3])
-    assert second["steps"][2] == (0, first["steps"][2][1])
-    assert "more than one backward pass" in first["twice"]
+    assert first["steps"][1] == second["steps"][1] == mixed
+    assert first["steps"][2] == second["steps"][2] == [None, None, None, [4.0] * 3, [5.0] * 3]
     assert first["sums"] == [{"a": 1.0, "b": 2.5, "c": 4.0}, {"a": 2.0, "b": 3.0}, {"b": 1.0}] == second["sums"]
     assert list(first["sums"][0]) == ["a", "b", "c"] and first["told"] == 1
     for found in (first["first"], second["first"]):

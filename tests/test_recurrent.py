@@ -6,8 +6,7 @@ from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from models.common.decoding import beam_search, contrastive_search
-from models.common.special import BOS, EOS, PAD
-from models.pgkpr.auto import load_rewriter
+from models.common.special import BOS, PAD
 from models.pgkpr.recurrent import PackedTexts, RecurrentSteps
 
 # settings that change how a model decodes, laid over those of the architecture
@@ -122,32 +121,6 @@ def test_a_model_in_training_does_not_rewrite(architecture):
         model(architecture).train().rewrite(batch(), None, RULES)
 
 
-@each_case
-def test_a_trained_model_is_the_same_after_saving_and_loading(architecture, values, tmp_path):
-    rewriter, content = model(architecture, **values).train(), batch()
-    optimiser = torch.optim.Adam(rewriter.parameters(), lr=0.1)
-    for _ in range(3):
-        sum(rewriter.sums(content, None).values()).backward()
-        optimiser.step()
-    rewriter.eval().save_pretrained(tmp_path)
-    torch.manual_seed(99)  # what loading would draw anew, were anything missing
-    loaded = load_rewriter(tmp_path)
-    assert type(loaded) is type(rewriter) and not loaded.training
-    assert loaded.config.to_dict()[architecture] == rewriter.config.to_dict()[architecture]
-    assert all(torch.equal(part, loaded.state_dict()[name]) for name, part in rewriter.state_dict().items())
-    with torch.no_grad():
-        assert sums(loaded, content) == sums(rewriter, content)
-    assert loaded.rewrite(content, None, RULES, 2).tolist() == rewriter.rewrite(content, None, RULES, 2).tolist()
-
-
-@each_architecture
-def test_seeds_decide_the_weights(architecture):
-    first, second, other = (model(architecture, seed).state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    drawn = [name for name in first if "weight" in name]
-    assert drawn and not any(torch.equal(first[name], other[name]) for name in drawn)
-
-
 @each_architecture
 def test_dropout_is_drawn_in_training_alone(architecture):
     rewriter, content = peaked(architecture, dropout=0.5), batch()
@@ -169,28 +142,6 @@ def test_half_precision_stays_close_and_learns(architecture, values):
     assert {name: value.item() for name, value in parts.items()} == pytest.approx(full, rel=0.01)
     sum(parts.values()).backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in rewriter.parameters())
-
-
-@pytest.mark.parametrize(("architecture", "values"), [
-    ("residual_lstm", {}), ("latent_bow", {}), ("latent_bow", {"gumbel": True})])
-def test_eight_items_are_learnt_by_heart(architecture, values):
-    rewriter, content = model(architecture, width=32, dropout=0.0, **values).train(), batch(8)
-    tokens = int((content["y_out"] != PAD).sum())
-    optimiser = torch.optim.Adam(rewriter.parameters(), lr=3e-2)
-    for _ in range(150):
-        optimiser.zero_grad()
-        parts = rewriter.sums(content, None)
-        (parts["generation"] / tokens + parts.get("bow", torch.tensor(0.0)) / 8).backward()
-        torch.nn.utils.clip_grad_norm_(rewriter.parameters(), 1.0)
-        optimiser.step()
-        if parts["generation"] < 0.05 * tokens:
-            break
-    rewriter.eval()
-    with torch.no_grad():
-        assert sums(rewriter, content)["generation"] / tokens < 0.1
-    found = rewriter.rewrite(content, None, RULES)
-    assert found.tolist() == content["y_out"][:, :found.shape[1]].tolist()
-    assert (content["y_out"] == EOS).any(1).all()
 
 
 def test_hypotheses_move_to_rows_of_their_own_items():

@@ -22,7 +22,7 @@ from models.common.decoding import beam_search
 from models.common.layers import Embedder, sinusoids
 from models.common.rows import RealTokens
 from models.common.special import BOS, EOS, PAD
-from models.pgkpr.auto import load_rewriter, rewriter_of
+from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import counterpart, perturbed
@@ -302,13 +302,6 @@ def test_gradients_are_those_without_packing(architecture):
 
 
 @pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_further_padding_changes_no_loss(architecture):
-    built, (batch, mask) = model(architecture, contrast={"neg": "all"}), tagged_batch()
-    padded = {name: part if part.dim() == 1 else F.pad(part, (0, 3)) for name, part in batch.items()}
-    torch.testing.assert_close(built.sums(padded, F.pad(mask, (0, 3))), built.sums(batch, mask), rtol=1e-6, atol=1e-5)
-
-
-@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_sums_of_micro_batches_add_up(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     whole = built.sums(batch, mask)
@@ -420,19 +413,6 @@ def test_decoding_refuses_dropout_and_missing_keywords():
 # Saving and naming
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_a_saved_model_comes_back_whole(architecture, tmp_path):
-    built, (batch, mask) = peaked(architecture, contrast=ALL_NEGATIVES), tagged_batch()
-    built.float().save_pretrained(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
-    loaded = load_rewriter(tmp_path)
-    assert type(loaded) is type(built) and not loaded.training
-    assert loaded.config.contrast == built.config.contrast and loaded.config.max_words == 8
-    for name, value in built.sums(batch, mask).items():
-        assert torch.equal(loaded.sums(batch, mask)[name], value)
-    assert torch.equal(loaded.rewrite(batch, mask, RULES, 2), built.rewrite(batch, mask, RULES, 2))
-
-
 def test_configurations_name_every_mistake_at_once():
     with pytest.raises(ValueError) as found:
         RewriterConfig("lstm", 0, reconstruction={"reduction": "sum"}, contrast={"neg": "none", "sim": "l2"})
@@ -457,29 +437,6 @@ def test_a_base_class_is_no_model():
 
 
 # Fitting
-
-
-@pytest.mark.parametrize(("architecture", "weights", "learnt"), [
-    ("pgkpr", (1.0, 0.1), {"generation", "reconstruction", "contrast"}),
-    ("pgkpr", (1.0, 0.0), {"generation", "reconstruction"}), ("pgkpr", (0.0, 0.1), {"generation", "contrast"}),
-    ("pgkpr", (0.0, 0.0), {"generation"}), ("transformer", (1.0, 0.1), {"generation"}),
-    ("ianet", (1.0, 0.1), {"generation"})])
-def test_eight_items_are_learnt_by_heart(architecture, weights, learnt):
-    batch, mask = tagged_batch(8, seed=3)
-    sizes = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "dropout": 0.0}
-    built = model(architecture, sizes=sizes, reconstruction={"weight": weights[0]},
-                  contrast={"weight": weights[1]}).train()
-    optimiser = torch.optim.Adam(built.parameters(), lr=5e-3, betas=(0.9, 0.98), eps=1e-9)
-    tokens = {"generation": (batch["y_out"] != PAD).sum(), "reconstruction": (2 * batch["x_lengths"] + 3).sum(),
-              "contrast": 80}
-    for _ in range(150):
-        parts = {name: value / tokens[name] for name, value in built.sums(batch, mask).items()}
-        optimiser.zero_grad()
-        total(parts).backward()
-        optimiser.step()
-    assert set(parts) == learnt and all(float(value.detach()) < 0.05 for value in parts.values()), parts
-    outputs = built.eval().rewrite(batch, mask, RULES)
-    assert torch.equal(outputs, batch["y_out"][:, : outputs.shape[1]])
 
 
 def _default_block():

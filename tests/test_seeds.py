@@ -119,6 +119,8 @@ def test_what_is_to_be_worked_on_again_is_forgotten(tmp_path, monkeypatch):
     assert left() == ["evaluate_hcl/m/14"]
 
 
+# -- stages -----------------------------------------------------------------------------------------------------
+
 @pytest.mark.parametrize("track", PROJECTS)
 def test_a_seed_after_another_has_the_bytes_that_it_has_alone(tmp_path, monkeypatch, track):
     found = {}
