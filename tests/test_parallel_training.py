@@ -24,7 +24,7 @@ from torch import nn
 
 from models.common.training import fit, parallel
 from stages.common import distributed, training
-from stages.common.paths import ModelPaths
+from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.run import process
 from stages.run.checkpoints import FolderCheckpoints

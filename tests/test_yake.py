@@ -137,9 +137,9 @@ def test_it_names_keywords_from_the_table_to_the_choice(tokens):
 
 
 def project(folder, tokens, params):
-    home = folder / "artifacts" / "toy"
+    home = folder / "artifacts" / "data" / "toy"
     write_table(home / "tokens.parquet", SCHEMAS["tokens"], tokens, Provenance("annotate@toy", "0", models={"x": {}}))
-    write_table(home / "examples.parquet", SCHEMAS["examples"], examples(("train", 0, 1, None)),
+    write_table(home / "items" / "examples.parquet", SCHEMAS["examples"], examples(("train", 0, 1, None)),
                 Provenance("ingest@toy", "0"))
     Path("params.yaml").write_text(f"recipe: t\ndatasets: {{toy: {{source: x}}}}\n{params}\n")
     return home
@@ -147,7 +147,7 @@ def project(folder, tokens, params):
 
 def test_the_stage_writes_the_table_of_its_name(tokens, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    home = project(tmp_path, tokens, "keywords: {method: yake}")
+    home = project(tmp_path, tokens, "keywords: {datasets: [toy], method: yake}")
     assert stage.main(["toy"]) == 0
     found = pq.read_table(home / "yake.parquet")
     idf = InverseFrequency.over(tokens["token"].to_pylist()[:2])
@@ -160,7 +160,7 @@ def test_the_stage_writes_the_table_of_its_name(tokens, tmp_path, monkeypatch):
 @pytest.mark.parametrize("ranking", [stage, embedrank])
 def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    home, name = project(tmp_path, tokens, "keywords: {method: textrank}"), ranking.__name__.rpartition(".")[2]
+    home, name = project(tmp_path, tokens, "keywords: {datasets: [toy], method: textrank}"), ranking.__name__.rpartition(".")[2]
     monkeypatch.setattr(ranking, "ranker_of", None)
     monkeypatch.setattr(ranking, "_models", None)
     assert ranking.main(["toy"]) == 0
@@ -177,7 +177,7 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
 
 
 @pytest.mark.parametrize(("ranking", "params"), [
-    (stage, "keywords: {method: yake}"), (embedrank, "keywords: {method: embedrank}")])
+    (stage, "keywords: {datasets: [toy], method: yake}"), (embedrank, "keywords: {datasets: [toy], method: embedrank}")])
 def test_a_table_that_something_reads_is_made(ranking, params, tokens, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = project(tmp_path, tokens, params)
