@@ -160,7 +160,8 @@ def test_the_stage_writes_the_table_of_its_name(tokens, tmp_path, monkeypatch):
 @pytest.mark.parametrize("ranking", [stage, embedrank])
 def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    home, name = project(tmp_path, tokens, "keywords: {datasets: [toy], method: textrank}"), ranking.__name__.rpartition(".")[2]
+    home = project(tmp_path, tokens, "keywords: {datasets: [toy], method: textrank}")
+    name = ranking.__name__.rpartition(".")[2]
     monkeypatch.setattr(ranking, "ranker_of", None)
     monkeypatch.setattr(ranking, "_models", None)
     assert ranking.main(["toy"]) == 0
@@ -177,7 +178,8 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
 
 
 @pytest.mark.parametrize(("ranking", "params"), [
-    (stage, "keywords: {datasets: [toy], method: yake}"), (embedrank, "keywords: {datasets: [toy], method: embedrank}")])
+    (stage, "keywords: {datasets: [toy], method: yake}"),
+    (embedrank, "keywords: {datasets: [toy], method: embedrank}")])
 def test_a_table_that_something_reads_is_made(ranking, params, tokens, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = project(tmp_path, tokens, params)
