@@ -188,7 +188,7 @@ def _conclude(dag: Dag, session: Session | None, params: Any, console: Console, 
                   highlight=False)
     if session is None or not session.failures:
         # Only what this command has looked at: other metrics and pages may be of other params.
-        if runs := {node.key for node in dag.nodes if node.metrics and node.key}:
+        if runs := {node.key for node in dag.nodes if node.name.startswith("evaluate_")}:
             from pipeline.results import results_tables  # and with it all tracks, for a second
 
             for table in results_tables(params, runs):
