@@ -82,9 +82,12 @@ def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
 
 def _mend(say: Callable[[str], None]) -> None:
     """Put ``dvc.lock`` back as it was before a run that was killed while DVC wrote it."""
+    before = _stages_of(_BEFORE.read_bytes()) if _BEFORE.exists() else {}
     try:
-        whole = all(len(str(item.get("md5"))) >= _DIGEST for entry in read_lock().values()
-                    for kind in ("deps", "outs") for item in entry.get(kind) or ())
+        stages = read_lock()
+        whole = before.keys() <= stages.keys() and all(
+            len(str(item.get("md5"))) >= _DIGEST for entry in stages.values()
+            for kind in ("deps", "outs") for item in entry.get(kind) or ())
     except UnreadableLock as error:
         if not _BEFORE.exists() or error.remedy == _ONE_SIDE:
             raise

@@ -44,7 +44,8 @@ def test_a_lock_that_is_not_whole_is_named_with_its_remedy(folder, name):
         raise AssertionError("the block begins")
 
 
-@pytest.mark.parametrize("cut", [WHOLE[:-20], WHOLE[:WHOLE.index("      md5: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb")], ""])
+@pytest.mark.parametrize("cut", [WHOLE[:-20], WHOLE[:WHOLE.index("      md5: bbbb")],
+                                 "schema: '2.0'\nstages: {}\n", ""])
 def test_a_lock_that_a_killed_run_cut_off_is_put_back(folder, cut):
     (folder / ".keycontrast").mkdir()
     (folder / ".keycontrast/lock-before-run").write_text(WHOLE)
