@@ -20,11 +20,11 @@ def write_project(folder: Path, url: str | None, cluster: dict[str, str]) -> Non
     """Write data set ``toy``, whose parts lie at ``url``, and params with block ``cluster``."""
     texts = [f"{BEGINNINGS[n % len(BEGINNINGS)]} The {n} horses of a rider eat apples." for n in range(TEXTS)]
     layout, made = {"part_rows": PART, "url": url}, Provenance("i", "0")
-    with table_writer(folder / "artifacts/toy/texts.parquet", SCHEMAS["texts"], made, Layout(**layout)) as writer:
+    with table_writer(folder / "artifacts/data/toy/items/texts.parquet", SCHEMAS["texts"], made, Layout(**layout)) as writer:
         for start in range(0, TEXTS, PART):
             writer.write(pa.table({"text_id": range(start, start + PART), "text": texts[start:start + PART],
                                    "language": ["en"] * PART}, schema=SCHEMAS["texts"].arrow()))
-    write_table(folder / "artifacts/toy/examples.parquet", SCHEMAS["plain_examples"], {
+    write_table(folder / "artifacts/data/toy/items/examples.parquet", SCHEMAS["plain_examples"], {
         "example_id": range(TEXTS), "split": ["train"] * TEXTS, "text_id": range(TEXTS)}, made)
     (folder / "params.yaml").write_text(json.dumps({
         "recipe": "t", "artifacts": layout, "cluster": cluster, "annotate": {"chunk": 256},

@@ -119,17 +119,17 @@ def test_chunks_stand_alone_and_are_cut_by_id():
 
 def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_table(Path("artifacts/toy/texts.parquet"), SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
+    write_table(Path("artifacts/data/toy/items/texts.parquet"), SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
     written = []
     for workers in (1, 2):
         Path("params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\ndatasets: {{toy: {{source: x}}}}\n"
                                        f"annotate: {{pipeline: {pipeline}, chunk: 2}}\n")
         assert annotate.main(["toy"]) == 0
-        written.append(Path("artifacts/toy/tokens.parquet").read_bytes())
+        written.append(Path("artifacts/data/toy/tokens.parquet").read_bytes())
     assert written[0] == written[1]
-    metadata = read_metadata(Path("artifacts/toy/tokens.parquet"))
+    metadata = read_metadata(Path("artifacts/data/toy/tokens.parquet"))
     assert metadata["models"]["spacy"]["language"] == "en"
-    assert read_table(Path("artifacts/toy/tokens.parquet"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
+    assert read_table(Path("artifacts/data/toy/tokens.parquet"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
@@ -242,12 +242,12 @@ def test_row_groups_are_cut_by_what_they_hold(monkeypatch):
 
 
 def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
-    table = folder / "artifacts/toy/texts.parquet"
+    table = folder / "artifacts/data/toy/items/texts.parquet"
     write_table(table, SCHEMAS["texts"], texts(strings, language), Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\n"
                                         f"datasets: {{toy: {{source: x, language: {language}}}}}\n"
                                         f"annotate: {{pipeline: {pipeline}, chunk: 1}}\n")
-    return folder / "artifacts/toy/tokens.parquet"
+    return folder / "artifacts/data/toy/tokens.parquet"
 
 
 # Annotates for real, but dies, or fails, with the chunk after the third.

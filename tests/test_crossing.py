@@ -66,7 +66,7 @@ def test_every_text_has_its_keyword_from_its_own_scores():
 def test_the_model_says_by_what_its_keywords_were_found():
     folder = ModelPaths("hcl", 13).weights
     sha = json.loads((folder / "trained_on.json").read_text())["keywords"]["pair_classifier"]["sha256"]
-    assert f"Keywords were found by pair classifier artifacts/tiny/pair_classifier (sha256 {sha})" in (
+    assert f"Keywords were found by pair classifier artifacts/data/tiny/pair_classifier (sha256 {sha})" in (
         folder / "README.md").read_text()
 
 

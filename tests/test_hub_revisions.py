@@ -91,7 +91,7 @@ def test_a_run_says_so_before_it_begins(home, tmp_path):
 
 
 def test_artifacts_of_another_revision_than_the_cache_holds_are_named(home, tmp_path):
-    table = tmp_path / "artifacts" / "mine" / "word_vectors.parquet"
+    table = tmp_path / "artifacts" / "data" / "mine" / "word_vectors.parquet"
     params = {"encoder": {"source": "hub:somebody/tiny-bert"}}
 
     def made_with(version):

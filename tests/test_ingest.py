@@ -308,7 +308,7 @@ def project(folder, **params):
 
 def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypatch):
     project(tmp_path)
-    home = tmp_path / "artifacts" / "toy"
+    home = tmp_path / "artifacts" / "data" / "toy"
     done = subprocess.run([sys.executable, "-m", "stages.ingest.ingest", "toy"], cwd=tmp_path,
                           capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
@@ -338,7 +338,7 @@ def test_the_stage_writes_labelled_texts(tmp_path, monkeypatch, capsys):
         "splits": {"train": ["train.jsonl"], "test": ["test.jsonl"]}}}}))
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
-    frame = read_frame(tmp_path / "artifacts" / "toy" / "examples.parquet", SCHEMAS["labelled_examples"])
+    frame = read_frame(tmp_path / "artifacts" / "data" / "toy" / "items" / "examples.parquet", SCHEMAS["labelled_examples"])
     assert frame["split"].value_counts().to_dict() == {"train": 30, "test": 12, "validation": 8}
     assert "rows left out because their text is evaluated: 2\n" in capsys.readouterr().err
 

@@ -380,7 +380,7 @@ def test_the_stage_writes_dialogues(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
     assert "negatives by bm25; training items left out because they have none: 0; " in capsys.readouterr().err
-    texts = pd.read_parquet(tmp_path / "artifacts" / "toy" / "texts.parquet")
+    texts = pd.read_parquet(tmp_path / "artifacts" / "data" / "toy" / "items" / "texts.parquet")
     assert set(texts["language"]) == {"zh"}
 
 

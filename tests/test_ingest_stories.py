@@ -404,6 +404,6 @@ def test_the_stage_writes_stories(tmp_path, monkeypatch, capsys):
                              "ingest": {"neg_source": "retrieved", "roc_mode": "next_sentence"}}}}))
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
-    counts = json.loads((tmp_path / "artifacts" / "toy" / "metrics" / "ingest.json").read_text())
+    counts = json.loads((tmp_path / "artifacts" / "data" / "toy" / "metrics" / "ingest.json").read_text())
     assert sum(counts["examples"].values()) == 240
     assert "in force: next_sentence\n" in capsys.readouterr().err

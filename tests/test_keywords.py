@@ -280,7 +280,7 @@ def test_idf_of_many_texts_at_once_is_that_of_each():
 
 
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):
-    home = tmp_path / "artifacts" / "toy"
+    home = tmp_path / "artifacts" / "data" / "toy"
     origin = Provenance("x", "0", models={"spacy": "s"})
     write_table(home / "tokens.parquet", SCHEMAS["tokens"], TABLE, origin)
     write_table(home / "textrank.parquet", SCHEMAS["textrank"], ranking(PHRASES), origin)

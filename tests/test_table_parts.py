@@ -148,7 +148,7 @@ def shown(path):
 @pytest.mark.parametrize("url", [None, "bucket"])
 def test_inspection_sql_and_joins_read_parts(tmp_path, bucket, url):
     one = written(tmp_path / "artifacts/one/texts.parquet")
-    many = written(tmp_path / "artifacts/toy/texts.parquet", Layout(6, url and f"{bucket}/shown"))
+    many = written(tmp_path / "artifacts/data/toy/items/texts.parquet", Layout(6, url and f"{bucket}/shown"))
     lines = shown(many).splitlines()
     assert "20 rows, 3 columns" in lines[1] and "in 4 parts" in lines[1]
     assert ("s3://store/shown" in lines[1]) == bool(url)
@@ -213,15 +213,15 @@ def test_what_cannot_be_reached_is_named(tmp_path, bucket):
 def project(folder, pipeline, **settings):
     """Write a project whose table of texts has seven parts, and return its tables of tokens and phrases."""
     block = {"part_rows": 3, "url": settings.pop("url", None)}
-    written(folder / "artifacts/toy/texts.parquet", Layout(**block), provenance=Provenance("ingest@toy", "0"))
+    written(folder / "artifacts/data/toy/items/texts.parquet", Layout(**block), provenance=Provenance("ingest@toy", "0"))
     text_ids = list(range(len(STRINGS)))
-    write_table(folder / "artifacts/toy/examples.parquet", SCHEMAS["plain_examples"], {
+    write_table(folder / "artifacts/data/toy/items/examples.parquet", SCHEMAS["plain_examples"], {
         "example_id": text_ids, "split": ["train"] * 12 + ["test"] * 8, "text_id": text_ids}, Provenance("i@toy", "0"))
     params = {"recipe": "t", "runtime": {"workers": settings.pop("workers", 1)}, "artifacts": block,
               "datasets": {"toy": {"source": "x", "layout": "texts"}}, "annotate": {"pipeline": pipeline, "chunk": 2},
               "cluster": settings}
     (folder / "params.yaml").write_text(json.dumps(params))
-    return [folder / f"artifacts/toy/{name}.parquet" for name in ("tokens", "textrank")]
+    return [folder / f"artifacts/data/toy/{name}.parquet" for name in ("tokens", "textrank")]
 
 
 def hashes(paths):
@@ -254,8 +254,8 @@ def test_a_stage_makes_a_part_of_each(at_home, pipeline, tmp_path, monkeypatch):
     whole = project(tmp_path, pipeline)
     block = json.loads((tmp_path / "params.yaml").read_text())
     (tmp_path / "params.yaml").write_text(json.dumps({**block, "artifacts": {"part_rows": 100}}))
-    shutil.rmtree(tmp_path / "artifacts/toy/texts.parquet")
-    written(tmp_path / "artifacts/toy/texts.parquet", provenance=Provenance("ingest@toy", "0"))
+    shutil.rmtree(tmp_path / "artifacts/data/toy/items/texts.parquet")
+    written(tmp_path / "artifacts/data/toy/items/texts.parquet", provenance=Provenance("ingest@toy", "0"))
     run_stages()
     assert [read_table(path).equals(table) for path, table in zip(whole, tables, strict=True)] == [True, True]
     assert metadata[1]["counts"] == read_metadata(whole[1])["counts"]
@@ -400,7 +400,7 @@ def test_four_machines_make_the_bytes_of_one_though_a_worker_and_the_scheduler_d
     """Data are on the S3 server alone; machines in networks of their own where there can be such."""
 
     def parts_in(folder):
-        return hashes([folder / f"artifacts/toy/{name}.parquet" for name in ("tokens", "textrank")])
+        return hashes([folder / f"artifacts/data/toy/{name}.parquet" for name in ("tokens", "textrank")])
 
     with hosts(7) as found:
         four, url = FourMachines(tmp_path, found), f"s3://{s3_server.BUCKET}/whole"
@@ -419,7 +419,7 @@ def test_four_machines_make_the_bytes_of_one_though_a_worker_and_the_scheduler_d
         assert code == 1 and "the connection to the scheduler at" in said and "Start it again" in said, said
         assert "Traceback" not in said
         kept = len(list((folder / ".keycontrast").rglob("chunks/*/*.json")))
-        assert not (folder / "artifacts/toy/tokens.parquet").exists() and kept >= 2
+        assert not (folder / "artifacts/data/toy/tokens.parquet").exists() and kept >= 2
         file.write_bytes(four.cluster("another")[0].read_bytes())
         assert [four.stage(folder, name)[0] for name in ("data.annotate", "keywords.textrank")] == [0, 0]
         assert parts_in(folder) == wanted

@@ -420,7 +420,7 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
         assert main([name]) == 1
         return capsys.readouterr().err
 
-    assert "artifacts/data/tiny/examples.parquet: no such artifact" in complaint()
+    assert "artifacts/data/tiny/items/examples.parquet: no such artifact" in complaint()
     tiny_classes.write_project(tmp_path)
     assert "models.clld.m.pairs: label distance: no class fits 'persn'; the nearest is person" in complaint(
         contrast="static_tau_pairs", pairs=[["persn", "place"]])

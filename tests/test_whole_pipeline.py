@@ -47,16 +47,14 @@ def test_flow_and_dvc_leave_the_same_lock(twins):
 
 def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
-    for path in ("tiny/keywords.parquet", "tiny/edges.parquet", "models/hcl/13/model/model.safetensors",
-                 "runs/hcl/13/metrics.json", "tiny/paraphrase_items.parquet",
+    for path in ("data/tiny/keywords.parquet", "data/tiny/graph/edges.parquet", "models/hcl/13/model/model.safetensors",
+                 "runs/hcl/13/metrics.json", "data/tiny/paraphrase_items.parquet",
                  "models/pgkpr/13/model/model.safetensors", "runs/pgkpr/13/metrics.json",
-                 "questions/linear_floor.parquet",
+                 "data/questions/linear_floor.parquet",
                  "confusing_pairs/ct/13/confusing_pairs.parquet", "models/clsled/13/label_distance.parquet",
-                 "runs/clsled/13/calibration.parquet", "first_page/tiny.html", "report/index.html"):
+                 "runs/clsled/13/calibration.parquet", "corpus_pages/tiny.html", "report/index.html"):
         assert (flow / "artifacts" / path).exists(), path
     assert "artifacts/report/index.html" in run.stdout
-    said = run.stdout.index("First page, of keywords and graph: artifacts/first_page/tiny.html")
-    assert said < run.stdout.index("done    train_hcl@hcl")
     assert "copy" in run.stdout
     assert not [path for path in (flow / "artifacts").rglob("*") if path.suffix == ".tmp"]
 
@@ -83,7 +81,7 @@ def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(
 
 
 def test_predictions_cover_the_test_split(twins):
-    examples = pd.read_parquet(twins[0] / "artifacts" / "data" / "tiny" / "examples.parquet")
+    examples = pd.read_parquet(twins[0] / "artifacts" / "data" / "tiny" / "items" / "examples.parquet")
     for run in ("hcl", "pgkpr"):
         predictions = pd.read_parquet(twins[0] / "artifacts" / "predictions" / run / "13" / "predictions.parquet")
         assert predictions["example_id"].tolist() == examples.loc[examples["split"] == "test", "example_id"].tolist()
@@ -104,7 +102,7 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
 
 # Commands of README's blocks that other tests run, or that would need another machine.
 ELSEWHERE = {"run", "stage", "use", "doctor"}
-STAND_INS = {"artifacts/sample/keywords.parquet": "artifacts/data/tiny/keywords.parquet", "sample": "tiny",
+STAND_INS = {"artifacts/data/sample/keywords.parquet": "artifacts/data/tiny/keywords.parquet", "sample": "tiny",
              "hcl-no-graph": None, "ct-clald": "clsled"}
 DOCUMENTED = [command for command in commands_of("README.md")
               if command.whole and command.program == "keycontrast" and command.words[1] not in ELSEWHERE]
@@ -117,7 +115,7 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
     monkeypatch.setattr(webbrowser, "open", lambda address: True)  # for `report --open`
     (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
     (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
-    keyword = pd.read_parquet("artifacts/data/tiny/nodes.parquet")["keyword"].iloc[0]
+    keyword = pd.read_parquet("artifacts/data/tiny/graph/nodes.parquet")["keyword"].iloc[0]
     own = {**STAND_INS, "horse": keyword, **{name: str(tmp_path / name) for name in (
         "more.csv", "abstracts.csv", "graph.graphml", "judging", "my-classifier", "my-pairs")}}
     said = {}
