@@ -20,7 +20,8 @@ def write_project(folder: Path, url: str | None, cluster: dict[str, str]) -> Non
     """Write data set ``toy``, whose parts lie at ``url``, and params with block ``cluster``."""
     texts = [f"{BEGINNINGS[n % len(BEGINNINGS)]} The {n} horses of a rider eat apples." for n in range(TEXTS)]
     layout, made = {"part_rows": PART, "url": url}, Provenance("i", "0")
-    with table_writer(folder / "artifacts/data/toy/items/texts.parquet", SCHEMAS["texts"], made, Layout(**layout)) as writer:
+    table = folder / "artifacts/data/toy/items/texts.parquet"
+    with table_writer(table, SCHEMAS["texts"], made, Layout(**layout)) as writer:
         for start in range(0, TEXTS, PART):
             writer.write(pa.table({"text_id": range(start, start + PART), "text": texts[start:start + PART],
                                    "language": ["en"] * PART}, schema=SCHEMAS["texts"].arrow()))

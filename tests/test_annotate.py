@@ -119,7 +119,8 @@ def test_chunks_stand_alone_and_are_cut_by_id():
 
 def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_table(Path("artifacts/data/toy/items/texts.parquet"), SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
+    table = Path("artifacts/data/toy/items/texts.parquet")
+    write_table(table, SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
     written = []
     for workers in (1, 2):
         Path("params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\ndatasets: {{toy: {{source: x}}}}\n"

@@ -338,7 +338,8 @@ def test_the_stage_writes_labelled_texts(tmp_path, monkeypatch, capsys):
         "splits": {"train": ["train.jsonl"], "test": ["test.jsonl"]}}}}))
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
-    frame = read_frame(tmp_path / "artifacts" / "data" / "toy" / "items" / "examples.parquet", SCHEMAS["labelled_examples"])
+    table = tmp_path / "artifacts" / "data" / "toy" / "items" / "examples.parquet"
+    frame = read_frame(table, SCHEMAS["labelled_examples"])
     assert frame["split"].value_counts().to_dict() == {"train": 30, "test": 12, "validation": 8}
     assert "rows left out because their text is evaluated: 2\n" in capsys.readouterr().err
 

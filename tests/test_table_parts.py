@@ -213,7 +213,8 @@ def test_what_cannot_be_reached_is_named(tmp_path, bucket):
 def project(folder, pipeline, **settings):
     """Write a project whose table of texts has seven parts, and return its tables of tokens and phrases."""
     block = {"part_rows": 3, "url": settings.pop("url", None)}
-    written(folder / "artifacts/data/toy/items/texts.parquet", Layout(**block), provenance=Provenance("ingest@toy", "0"))
+    table = folder / "artifacts/data/toy/items/texts.parquet"
+    written(table, Layout(**block), provenance=Provenance("ingest@toy", "0"))
     text_ids = list(range(len(STRINGS)))
     write_table(folder / "artifacts/data/toy/items/examples.parquet", SCHEMAS["plain_examples"], {
         "example_id": text_ids, "split": ["train"] * 12 + ["test"] * 8, "text_id": text_ids}, Provenance("i@toy", "0"))
