@@ -49,7 +49,7 @@ def read_material(params: Params) -> Material:
         for run in track.runs(params).values():
             stages.setdefault(track.models(params)[run.model].dataset, {}).update(dict.fromkeys(track.counts))
     if not stages:
-        raise InputError("params.yaml: runs.hcl, runs.pgkpr and runs.clld are empty, so that there are no results. "
+        raise InputError("params.yaml: runs.hcl, runs.pgkpr and models.clld are empty, so that there are no results. "
                          "Take a recipe with runs: `keycontrast use cpu-hcl-qqp --data DIR`.")
     counts = {name: {stage: read_json(DatasetPaths(name).metrics(stage), f"{stage}@{name}") for stage in own}
               for name, own in stages.items()}

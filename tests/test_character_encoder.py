@@ -84,28 +84,38 @@ def test_texts_of_a_split_are_those_of_its_items():
     assert character_encoder._texts(examples, texts) == {"train": list("abce"), "validation": [], "test": ["a", "d"]}
 
 
-def params(source, scorer="bundled", **datasets):
-    datasets = datasets or {"mine": {"source": "x.csv", "layout": "pairs", "columns": {"source": "a", "target": "b"}}}
-    return parse_params({"recipe": "r", "encoder": {"source": source}, "datasets": datasets,
-                         "evaluation": {"bertscore": {"encoder": scorer}}}, "params")
+ENCODER = DatasetPaths("mine").character_encoder.as_posix()
 
 
-def test_the_stage_is_made_only_for_the_data_set_that_is_named():
-    own = params("characters:mine", "characters:mine").own_encoders
-    assert list(own.datasets) == ["mine"] and own.watched == DatasetPaths("mine").character_encoder.as_posix()
-    assert params("bundled").own_encoders.datasets == {}
-    assert params("path:my/encoder").own_encoders.plain() == {"datasets": {}, "watched": "my/encoder"}
+def params(encoder=None, scorer=None, made=("mine",)):
+    return parse_params({"recipe": "r", "encoder": encoder or {}, "character_encoder": {"datasets": list(made)},
+                         "datasets": {"mine": {"source": "x.csv", "layout": "pairs",
+                                               "columns": {"source": "a", "target": "b"}}},
+                         "evaluation": {"bertscore": scorer or {}}}, "params")
+
+
+def test_the_encoder_is_that_of_the_data_set_whose_folder_is_named():
+    own = {"path": ENCODER}
+    read = params({"source": "characters", **own}, {"encoder": "characters", **own})
+    assert (read.encoder.source, read.evaluation.bertscore.encoder) == ("characters:mine", "characters:mine")
+    assert params({"source": "path", "path": "my/encoder"}).encoder.source == "path:my/encoder"
     recipe = read_recipe("cpu-hcl-dialogue", data="x")
-    assert list(recipe.own_encoders.datasets) == ["standins-all"]
+    assert recipe.character_encoder.datasets == ["standins-all"]
+    assert recipe.encoder.source == recipe.evaluation.bertscore.encoder == "characters:standins-all"
 
 
-@pytest.mark.parametrize(("source", "scorer", "message"), [
-    ("characters:mien", "bundled", "encoder.source: no data set of pairs is called 'mien'; did you mean 'mine'"),
-    ("bundled", "characters:mine", "bertscore.encoder: characters:mine is made only as encoder.source"),
-    ("letters:mine", "bundled", "encoder.source: ")])
-def test_an_encoder_that_is_not_made_is_refused(source, scorer, message):
+@pytest.mark.parametrize(("given", "message"), [
+    ({"encoder": {"source": "characters", "path": ENCODER.replace("mine", "mien")}},
+     r"encoder.path: artifacts/data/mien/character_encoder is none of the encoders of character_encoder.datasets"),
+    ({"encoder": {"source": "characters"}}, "encoder.path: encoder.source is characters, and this says which folder"),
+    ({"encoder": {"source": "characters", "path": ENCODER}, "made": ()}, "is none of the encoders of character_enc"),
+    ({"scorer": {"encoder": "characters", "path": ENCODER}, "made": ()}, r"evaluation.bertscore.path: .* is none of"),
+    ({"made": ("mien",)}, "character_encoder.datasets: no data set 'mien'; did you mean 'mine'"),
+    ({"encoder": {"path": ENCODER}}, r"encoder.path: .*, and nothing reads it; let encoder.source be path"),
+    ({"encoder": {"source": "letters"}}, "encoder.source: ")])
+def test_an_encoder_that_is_not_made_is_refused(given, message):
     with pytest.raises(InputError, match=message):
-        params(source, scorer)
+        params(**given)
 
 
 def test_the_encoder_is_found_by_its_data_set_and_marked_as_from_scratch(tmp_path, monkeypatch):

@@ -18,6 +18,8 @@ from stages.common.tables import write_json
 from stages.params import load_params, parse_params
 
 COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands)
+OF_PAIRS = {**{block: {"datasets": ["d"]} for block in ("keywords", "attribution", "graph", "node_vectors")},
+            "paraphrase_items": {"datasets": {"d": {}}}}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,8 @@ def test_a_command_that_asks_duckdb_ends_without_a_word_of_its_binding(project):
 def test_wrong_params_are_named_together_before_any_work(project):
     params = (project / "params.yaml").read_text()
     try:
-        (project / "params.yaml").write_text(params.replace("seed: 13", "sead: 13").replace("epochs: 30", "epochs: no"))
+        wrong = params.replace("seed: 13", "sead: 13").replace("train_hcl: {}", "train_hcl: {training: {epochs: no}}")
+        (project / "params.yaml").write_text(wrong)
         message = told(keycontrast(project, "run"))
         assert "params.yaml: 2 problems" in message and "did you mean 'seed'?" in message
         assert "train_hcl.training.epochs" in message
@@ -138,7 +141,7 @@ def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
 
 def test_results_have_a_table_per_track(tmp_path):
     models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}, "c": {"dataset": "d"}}}
-    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, "models": models,
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, **OF_PAIRS, "models": models,
                            "runs": {track: {name: {"model": name} for name in names}
                                     for track, names in models.items()}}, "params")
     for name, key in (("a", "bleu_1"), ("b", "released_bleu_1")):
@@ -154,7 +157,7 @@ def test_results_have_a_table_per_track(tmp_path):
 
 
 def test_results_of_several_seeds_are_one_row_of_means(tmp_path):
-    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}},
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, **OF_PAIRS,
                            "models": {"hcl": {"a": {"dataset": "d", "seeds": [1, 2]}}},
                            "runs": {"hcl": {"a": {"model": "a"}}}}, "params")
     for seed, value in ((1, 0.25), (2, 0.5)):
@@ -167,8 +170,7 @@ def test_results_of_several_seeds_are_one_row_of_means(tmp_path):
 
 def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
     params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "layout": "trec"}},
-                           "models": {"clld": {"a": {"dataset": "d"}}},
-                           "runs": {"clld": {"a": {"model": "a"}}}}, "params")
+                           "linear_floor": {"datasets": ["d"]}, "models": {"clld": {"a": {"dataset": "d"}}}}, "params")
     write_json(tmp_path / "artifacts/runs/a/13/metrics.json", {
         "run": {"accuracy": 0.5, "macro_f1": 0.4, "nll": 1.25}, "counts": {"examples": 12},
         "floors": {"majority": {"accuracy": 0.25}, "linear": {"accuracy": 0.75, "ece": 0.1}}})

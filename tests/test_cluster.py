@@ -351,7 +351,7 @@ def test_bertscore_is_the_same_as_at_home(cluster, tmp_path, monkeypatch, idf):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(bertscore, "_ITEMS", 2)
-    source = f"path:{tiny_bert.save_encoder(tmp_path / 'tiny')}"
+    encoder = str(tiny_bert.save_encoder(tmp_path / "tiny"))
     targets = ["dog eat", "cat run fast", "lose weight " * 9, "why", ""]
     systems = {"run": targets[1:] + ["dog"], "floor": ["dog cat"] * 5}
     items = pd.DataFrame({"split": "test", "source": targets, "references": [[text] for text in targets],
@@ -361,8 +361,8 @@ def test_bertscore_is_the_same_as_at_home(cluster, tmp_path, monkeypatch, idf):
     def scores(address, **asked):
         Path("params.yaml").write_text(json.dumps({
             "recipe": "t", "datasets": {"toy": {"source": "x"}}, "cluster": {"address": address},
-            "encoder": {"source": source}, "runtime": {"device": "cpu"},
-            "evaluation": {"bertscore": {"encoder": source, "idf": idf, **asked}}}))
+            "encoder": {"source": "path", "path": encoder}, "runtime": {"device": "cpu"},
+            "evaluation": {"bertscore": {"encoder": "path", "path": encoder, "idf": idf, **asked}}}))
         scorer = similarity_of(read_params(), predictions, items, "cpu").scorer
         if address:     # nothing of it is worked on here
             monkeypatch.setattr(scorer, "_pieces", None)

@@ -14,9 +14,8 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graph import clusters, joins
+from stages.graph import clusters, graph, joins
 from stages.graph.containing import Containment
-from stages.graph.graph import run as run_graph
 from stages.graph.joins import JoinLimits
 from stages.graph.params import Graph
 from stages.run.errors import InputError
@@ -70,13 +69,13 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
     # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
     assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [
         ("dough", 0), ("oven", 0), ("oven", 1), ("oven", 3)]
-    graph = run_graph(examples, keywords, rows, Graph(cluster_by="contains"))
-    assert graph.metrics["share_without_input_keyword"] == round(1 / 3, 6)
-    sizes = dict(zip(graph.nodes["keyword"].to_pylist(), graph.nodes["cluster_size"].to_pylist(), strict=True))
+    made = graph.run(examples, keywords, rows, Graph(cluster_by="contains"))
+    assert made.metrics["share_without_input_keyword"] == round(1 / 3, 6)
+    sizes = dict(zip(made.nodes["keyword"].to_pylist(), made.nodes["cluster_size"].to_pylist(), strict=True))
     assert (sizes["dough"], sizes["oven"]) == (1, 3)
     # Links are of an input's own keyword: "oven" and the target keyword of example 0, "oven", share no link.
-    edges = {(row["target"], row["source"]): row["count"] for row in graph.edges.to_pylist() if row["sign"] == 1}
-    names = graph.nodes["keyword"].to_pylist()
+    edges = {(row["target"], row["source"]): row["count"] for row in made.edges.to_pylist() if row["sign"] == 1}
+    names = made.nodes["keyword"].to_pylist()
     assert {(names[a], names[b]): count for (a, b), count in edges.items()} == {
         ("dough", "oven"): 1, ("oven", "dough"): 1, ("oven", "yeast"): 3, ("yeast", "oven"): 3}
 
@@ -121,7 +120,8 @@ def project(tmp_path, monkeypatch):
     """A project whose data set ``d`` has 3,000 examples; joins may take 64 MiB."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(
-        "recipe: r\nruntime: {memory_gib: 0.0625}\ndatasets: {d: {source: raw}}\n")
+        "recipe: r\nruntime: {memory_gib: 0.0625}\ndatasets: {d: {source: raw}}\n"
+        "keywords: {datasets: [d]}\ngraph: {datasets: [d]}\n")
     examples, keywords = tables(random_triples(5, rows=3000, words=[f"word {i}" for i in range(50)]))
     nothing = [None] * len(examples)
     paths = DatasetPaths("d")
@@ -135,20 +135,20 @@ def project(tmp_path, monkeypatch):
 
 def test_the_stage_streams_what_run_yields(project, monkeypatch):
     monkeypatch.setattr(joins, "ROW_GROUP", 700)
-    assert clusters.main(["d"]) == 0
+    assert graph.main(["d"]) == 0
     path = DatasetPaths("d").table("clusters")
     assert read_table(path, SCHEMAS["clusters"]).to_pylist() == clusters_of(*project).to_pylist()
     assert read_metadata(path)["counts"] == {"clusters": 50}
-    assert read_metadata(path)["stage"] == "clusters@d"
+    assert read_metadata(path)["stage"] == "graph@d"
     first = path.read_bytes()
-    assert clusters.main(["d"]) == 0
+    assert graph.main(["d"]) == 0
     assert path.read_bytes() == first
 
 
 def test_the_stage_writes_an_empty_table_for_inputs_without_keyword(project):
     nothing = project[1].assign(keyword=NO_KEYWORD, method="none", score=None)
     write_table(DatasetPaths("d").table("keywords"), SCHEMAS["keywords"], nothing, Provenance("keywords@d", ""))
-    assert clusters.main(["d"]) == 0
+    assert graph.main(["d"]) == 0
     path = DatasetPaths("d").table("clusters")
     assert read_table(path, SCHEMAS["clusters"]).num_rows == 0
     assert read_metadata(path)["counts"] == {"clusters": 0}
@@ -157,7 +157,7 @@ def test_the_stage_writes_an_empty_table_for_inputs_without_keyword(project):
 def test_too_little_memory_is_said(project, capsys):
     params = Path("params.yaml")
     params.write_text(params.read_text().replace("0.0625", "0.001"))
-    assert clusters.main(["d"]) == 1
+    assert graph.main(["d"]) == 1
     assert re.search(r"runtime.memory_gib: 0.001 GiB.* too little to join examples, keywords. Raise it",
                      capsys.readouterr().err)
     assert not DatasetPaths("d").table("clusters").exists()

@@ -280,7 +280,8 @@ def test_strata_are_compared_as_if_there_were_no_other_items():
 # -- the stage ------------------------------------------------------------------------------------------------
 
 PARAMS = {"recipe": "tiny", "datasets": {"data": {"source": "data.tsv"}, "other": {"source": "other.tsv"}},
-          "compare": {"resamples": 50},
+          **{block: {"datasets": ["data"]} for block in ("keywords", "attribution", "graph", "node_vectors")},
+          "paraphrase_items": {"datasets": {"data": {}}}, "compare": {"resamples": 50},
           "models": {"hcl": {"hcl": {"dataset": "data", "seeds": [13, 2]},
                              "plain": {"dataset": "data", "overrides": {"graph": {"iterations": 0}}}}},
           "runs": {"hcl": {"hcl": {"model": "hcl"}, "plain": {"model": "plain"}}}}

@@ -163,8 +163,8 @@ def test_what_is_missing_is_named_with_its_one_stage(project, capsys, kind):
     path = getattr(RunPaths("cl", 13), kind)
     path.unlink()
     assert main([]) == 1
-    assert f"{path}: no such artifact. Make it with `keycontrast run evaluate_clld@cl`, or take the run out of " \
-        "runs.clld" in capsys.readouterr().err
+    assert f"{path}: no such artifact. Make it with `keycontrast run evaluate_clld@cl`, or take the model " \
+        "out of models.clld" in capsys.readouterr().err
 
 
 def test_scores_of_other_predictions_are_refused(project, capsys):

@@ -335,7 +335,7 @@ def test_a_comparison_of_other_runs_is_refused(project):
 
 def test_a_recipe_without_runs_has_no_results(project):
     (project / "params.yaml").write_text(yaml.safe_dump({"recipe": "none", "datasets": {"qqp": {"source": "x"}}}))
-    with pytest.raises(InputError, match="runs.hcl, runs.pgkpr and runs.clld are empty"):
+    with pytest.raises(InputError, match="runs.hcl, runs.pgkpr and models.clld are empty"):
         made()
 
 

@@ -38,7 +38,7 @@ BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 # Below the folder of a data set, as `DatasetPaths` has it.
-CHARACTERS = Path("artifacts") / "character_encoder"
+CHARACTERS = Path("artifacts/data") / "character_encoder"
 # A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
 _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 

@@ -204,10 +204,11 @@ def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPat
         InputError: it was not decoded, or not evaluated.
     """
     compared, evaluate = track.compared, track.evaluated_by
+    row = "the model out of models" if track.name == "clld" else "the run out of runs"
     for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
         if not path.exists():
             raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{paths.name}`, or take "
-                             f"the run out of runs.{track.name}.")
+                             f"{row}.{track.name}.")
     settings = read_json(paths.metrics, f"{evaluate}@{paths.name}")["settings"]
     model = track.runs(params)[paths.name].model
     predictions = read_frame(paths.predictions, track.schemas["predictions"],
