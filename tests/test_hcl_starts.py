@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from models.common.training import Settings
 from pipeline.export import export_model
 from stages.common.paths import ModelPaths
+from stages.common.settings import earlier_model, stages_of_dvc
 from stages.params import load_params, parse_params
 from stages.run.errors import InputError
 from stages.tracks.hcl import generate, train
@@ -35,7 +36,7 @@ def project(tmp_path_factory):
         assert train.main(["first"]) == train.main(["loose"]) == 0
         said = StringIO()
         export_model(load_params(), "first", folder / "given", Console(file=said))
-        assert "path:" in said.getvalue()
+        assert "models.hcl.NAME.init: " in said.getvalue()
     return folder
 
 
@@ -72,7 +73,7 @@ def test_a_start_holds_what_was_trained_beside_the_encoder_in_half_precision(pro
 
 
 def test_a_row_of_no_epoch_is_the_start_itself(inside, project):
-    assert inside("still", init_from="path:given", overrides={"training": {"epochs": 0}}) == 0
+    assert inside("still", init="given", overrides={"training": {"epochs": 0}}) == 0
     tensors, found = load_file(project / "given" / "start.safetensors"), weights("still")
     for name, value in tensors.items():  # statistics of the posterior are of the row's own training pairs
         if not name.startswith(STATISTICS):
@@ -87,7 +88,7 @@ def test_a_row_of_no_epoch_is_the_start_itself(inside, project):
 
 def test_a_row_goes_on_from_a_start(inside):
     still = {"training": {"epochs": 1, "taken_rate": 1e-12, "freeze_layers": 2}}
-    assert inside("onward", init_from="path:given", overrides=still) == 0
+    assert inside("onward", init="given", overrides=still) == 0
     for name, value in load_file("given/start.safetensors").items():
         if not name.startswith(STATISTICS):
             torch.testing.assert_close(weights("onward")[name], value.float(), rtol=0, atol=1e-5)
@@ -102,7 +103,7 @@ def test_a_start_of_another_encoder_or_a_damaged_one_is_refused(inside, project,
     tensors = load_file(given)
 
     def refused(match):
-        assert inside("odd", init_from="path:given") == 1
+        assert inside("odd", init="given") == 1
         assert re.search(match, capsys.readouterr().err)
 
     try:
@@ -111,7 +112,7 @@ def test_a_start_of_another_encoder_or_a_damaged_one_is_refused(inside, project,
         save_file({name: value for name, value in tensors.items() if name != sorted(tensors)[0]}, given)
         refused(rf"given: the start is damaged \({re.escape(sorted(tensors)[0])} is missing")
         given.unlink()
-        refused(r"init_from is path:given, and .*start.safetensors is not there")
+        refused(r"init is given, and .*start.safetensors is not there")
         given.write_bytes(whole)
         facts.write_text(json.dumps({**json.loads(known), "encoder": {"name": "another", "sha256": "0"}}))
         refused("given: this start was trained over the encoder another, and encoder.source is")
@@ -131,16 +132,17 @@ def test_what_cannot_be_a_start_is_said(project, monkeypatch, tmp_path):
 
 def test_a_baseline_cannot_begin_with_a_start(project):
     params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["hcl"]["pieces"]["init_from"] = "path:given"
-    with pytest.raises(InputError, match="pieces.init_from: path:given is a start of architecture hcl"):
+    params["models"]["hcl"]["pieces"]["init"] = "given"
+    with pytest.raises(InputError, match="pieces.init: given is a start of architecture hcl"):
         parse_params(params, "params")
 
 
 def test_dvc_watches_the_folder_of_a_start(project):
     params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["hcl"]["first"]["init_from"] = "path:given"
+    params["models"]["hcl"]["first"]["init"] = "given"
     found = parse_params(params, "params")
-    assert found.models.hcl["first"].starts_from == "given" and found.models.hcl["first"].earlier_seeds == []
+    assert found.models.hcl["first"].init == "given" and earlier_model(found.models.hcl["first"]) is None
+    assert "${item.init}" in stages_of_dvc()["train_hcl"]["do"]["deps"]
 
 
 def test_epochs_are_counted_from_none():

@@ -62,7 +62,8 @@ def test_a_repository_without_a_revision_is_named_with_what_pins_it(home, tmp_pa
         "mine": {"source": "x.csv", "layout": "pairs", "columns": {"source": "a", "target": "b"}}},
         "evaluation": {"bertscore": {"encoder": f"hub:nobody/nothing@{OLD}"}},
         "models": {"hcl": {"t5": {"dataset": "mine", "overrides": {
-            "architecture": "t5", "t5": {"source": "hub:nobody/nothing"}}}}}}, "params").plain()
+            "architecture": "t5", "t5": {"source": "hub:nobody/nothing"}}}}},
+        **{block: {"datasets": ["mine"]} for block in ("keywords", "graph", "node_vectors")}}, "params").plain()
     assert unpinned(params) == {"somebody/tiny-bert": "encoder.source", "nobody/nothing":
                                 "models.hcl.t5.overrides.t5.source"}
     said = remarks(home, params, tmp_path)

@@ -324,8 +324,8 @@ def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypat
         assert f" {name} {number}" in done.stderr
     assert f"nearest to the paper's 44949: {counts['rule_nearest_to_paper']}\n" in done.stderr
     assert "leak into test: 0 of" in done.stderr
-    assert sum(counts["examples"].values()) == len(read_frame(home / "examples.parquet", SCHEMAS["examples"]))
-    assert read_metadata(home / "texts.parquet")["counts"] == counts
+    assert sum(counts["examples"].values()) == len(read_frame(home / "items" / "examples.parquet", SCHEMAS["examples"]))
+    assert read_metadata(home / "items" / "texts.parquet")["counts"] == counts
     assert not list((tmp_path / ".keycontrast").rglob("spool"))
 
 

@@ -151,7 +151,8 @@ def test_errors_name_the_place_and_the_remedy(folder):
 def test_a_deleted_artifact_is_named_with_the_stage_that_makes_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("dvc.lock").write_text("schema: '2.0'\nstages:\n  graph@d:\n    cmd: x\n    outs:\n"
-                                "    - {path: artifacts/d/nodes.parquet, md5: a}\n    - {path: artifacts/g, md5: b}\n")
-    for path in ("artifacts/d/nodes.parquet", "artifacts/g/inside.json"):
+                                "    - {path: artifacts/data/d/graph/nodes.parquet, md5: a}\n"
+                                "    - {path: artifacts/g, md5: b}\n")
+    for path in ("artifacts/data/d/graph/nodes.parquet", "artifacts/g/inside.json"):
         with pytest.raises(InputError, match="not found. Stage graph@d makes it: `keycontrast stage graph@d`"):
             show(Path(path), Console())

@@ -284,7 +284,7 @@ def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp
     origin = Provenance("x", "0", models={"spacy": "s"})
     write_table(home / "tokens.parquet", SCHEMAS["tokens"], TABLE, origin)
     write_table(home / "textrank.parquet", SCHEMAS["textrank"], ranking(PHRASES), origin)
-    write_table(home / "examples.parquet", SCHEMAS["examples"], EXAMPLES, origin)
+    write_table(home / "items" / "examples.parquet", SCHEMAS["examples"], EXAMPLES, origin)
     (tmp_path / "params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\n")
     done = subprocess.run([sys.executable, "-m", "stages.keywords.keywords", "toy"], cwd=tmp_path, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
