@@ -174,7 +174,7 @@ def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, enc
     paths = DatasetPaths("tiny")
     for kind, rows in zip(("examples", "texts", "keywords", "nodes"), tables(), strict=True):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("test", "0"))
-    params = {"recipe": "test", "encoder": {"source": f"path:{encoder_folder}"},
+    params = {"recipe": "test", "encoder": {"source": "path", "path": str(encoder_folder)},
               "datasets": {"tiny": {"source": "data.jsonl"}}, "node_vectors": VALUES}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     assert node_vectors.main(["tiny"]) == 0

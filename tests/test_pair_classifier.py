@@ -204,7 +204,7 @@ def project(tmp_path, monkeypatch, encoder_folder):
     paths = DatasetPaths("tiny")
     for kind, rows in (("examples", examples), ("texts", texts)):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance("ingest@tiny", "0"))
-    params = {"recipe": "test", "encoder": {"source": f"path:{encoder_folder}"},
+    params = {"recipe": "test", "encoder": {"source": "path", "path": str(encoder_folder)},
               "datasets": {"tiny": {"source": "data.jsonl"}}, "pair_classifier": VALUES}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     return paths

@@ -388,8 +388,11 @@ def project(tmp_path, monkeypatch):
     return paths
 
 
-def write_params(keywords, by="attribution", **more):
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "paraphrase_items": {"max_length": 3},
+def write_params(keywords, by="attribution", joined=("psi", "s_tags", "textrank"), **more):
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}},
+              **{name: {"datasets": ["tiny"]} for name in ("keywords", "attribution", "psi", "s_tagger")},
+              "paraphrase_items": {"max_length": 3, "datasets": {"tiny": {
+                  kind: DatasetPaths("tiny").table(kind).as_posix() for kind in joined}}},
               "models": {"pgkpr": {"row": {"dataset": "tiny", "overrides": {"keywords": {"by": by}}}}},
               "runs": {"pgkpr": {"row": {"model": "row", "decode": {"keywords": keywords}}}}, **more}
     Path("params.yaml").write_text(yaml.safe_dump(params))
@@ -429,7 +432,7 @@ def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeyp
 def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(project):
     for kind in ("psi", "s_tags", "textrank"):
         project.table(kind).unlink()
-    write_params("xx")
+    write_params("xx", joined=())
     assert paraphrase_items.main(["tiny"]) == 0
     found = read_frame(project.table("paraphrase_items"), SCHEMAS["paraphrase_items"])
     perhaps = ["primary_xx", "primary_xy", "primary_s", "primary_textrank"]
@@ -446,7 +449,7 @@ def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(projec
 def test_stage_is_for_data_sets_of_the_track(project, capsys):
     write_params("xx")
     assert paraphrase_items.main(["tyni"]) == 1
-    assert "paraphrase_datasets has no 'tyni'; valid names: tiny" in capsys.readouterr().err
+    assert "paraphrase_items.datasets has no 'tyni'; valid names: tiny" in capsys.readouterr().err
 
 
 def test_stage_says_what_is_missing(project, capsys):

@@ -38,7 +38,7 @@ def project(tmp_path_factory):
         assert train.main(["first"]) == train.main(["lstm"]) == 0
         said = StringIO()
         export_model(load_params(), "first", folder / "given", Console(file=said))
-        assert "models.pgkpr.NAME.init: path:" in said.getvalue()
+        assert "models.pgkpr.NAME.init: " in said.getvalue()
     return folder
 
 
@@ -63,7 +63,7 @@ def weights(name):
 
 
 def test_a_row_of_no_epoch_is_the_start_itself(inside):
-    assert inside("still", init_from="path:given", overrides={"training": {"epochs": 0}}) == 0
+    assert inside("still", init="given", overrides={"training": {"epochs": 0}}) == 0
     given, found = load_file("given/model.safetensors"), weights("still")
     assert given.keys() == found.keys() and {value.dtype for value in given.values()} == {torch.float16}
     for name, value in given.items():
@@ -78,14 +78,15 @@ def test_a_row_of_no_epoch_is_the_start_itself(inside):
 
 
 def test_a_row_goes_on_from_another_model_of_the_track(inside):
-    assert inside("onward", init_from="first", overrides={"training": {"epochs": 1, "learning_rate": 1e-9}}) == 0
+    slow = {"training": {"epochs": 1, "learning_rate": 1e-9}}
+    assert inside("onward", init="artifacts/models/first", overrides=slow) == 0
     for name, value in weights("first").items():
         torch.testing.assert_close(weights("onward")[name], value, rtol=0, atol=1e-6)
 
 
 def test_the_plain_transformer_takes_what_it_shares(inside):
     still = {"architecture": "transformer", "training": {"epochs": 0}}
-    assert inside("plain", init_from="path:given", overrides=still) == 0
+    assert inside("plain", init="given", overrides=still) == 0
     given = load_file("given/model.safetensors")
     for name, value in weights("plain").items():
         torch.testing.assert_close(value, given[name].float(), rtol=0, atol=0)
@@ -98,7 +99,7 @@ def test_words_are_found_by_their_spelling(inside):
     own.loc[own.index[-1], "token"] = "walrus"
     try:
         write_table(path, SCHEMAS["vocabulary"], own, Provenance("test", "0"))
-        assert inside("other", init_from="path:given", overrides={"training": {"epochs": 0}}) == 0
+        assert inside("other", init="given", overrides={"training": {"epochs": 0}}) == 0
     finally:
         write_table(path, SCHEMAS["vocabulary"], whole, Provenance("test", "0"))
     given, found = load_file("given/model.safetensors"), weights("other")
@@ -114,8 +115,8 @@ def test_words_are_found_by_their_spelling(inside):
 def test_a_model_of_other_sizes_has_nothing(inside, capsys):
     narrow = {"sizes": {"width": 8}}
     for name, overrides in (("narrow", narrow), ("lstm2", {"architecture": "residual_lstm"})):
-        assert inside(name, init_from="path:given", overrides=overrides) == 1
-        assert re.search(r"init_from is given, and a model of architecture pgkpr and width 16 has nothing for one of "
+        assert inside(name, init="given", overrides=overrides) == 1
+        assert re.search(r"init is given, and a model of architecture pgkpr and width 16 has nothing for one of "
                          r"\w+ and width \d+. Give both the same", capsys.readouterr().err)
 
 
@@ -132,14 +133,14 @@ def test_a_damaged_start_is_refused(inside, capsys):
     whole = file.read_bytes()
     try:
         file.write_bytes(whole[:-40])
-        assert inside("odd", init_from="path:given") == 1
+        assert inside("odd", init="given") == 1
         assert "given/model.safetensors: not as it was" in capsys.readouterr().err
         Path("given/digests.json").rename("given/kept")
-        assert inside("odd", init_from="path:given") == 1
+        assert inside("odd", init="given") == 1
         assert "given: the start is damaged" in capsys.readouterr().err
         file.unlink()
-        assert inside("odd", init_from="path:given") == 1
-        assert "init_from is given, and given/model.safetensors is not there" in capsys.readouterr().err
+        assert inside("odd", init="given") == 1
+        assert "init is given, and given/model.safetensors is not there" in capsys.readouterr().err
     finally:
         file.write_bytes(whole)
         Path("given/kept").rename("given/digests.json")
@@ -161,7 +162,7 @@ def test_dvc_watches_what_a_model_starts_from(project):
     params = yaml.safe_load((project / "params.yaml").read_text())
     params["models"]["pgkpr"] |= {"a": {"dataset": "tiny", "init": "given"},
                                   "b": {"dataset": "tiny", "init": "artifacts/models/first", "seeds": [13, 14]}}
-    found = parse_params(params, "params").models.pgkpr
-    assert [found[name].starts_from for name in ("first", "a", "b")] == [
-        "models/pgkpr/base.py", "given", "artifacts/models/first"]
-    assert found["b"].earlier_seeds == [13, 13]
+    found = parse_params(params, "params").plain()["models"]["pgkpr"]
+    assert [found[name]["init"] for name in ("first", "a", "b")] == [
+        "data/start/none", "given", "artifacts/models/first"]
+    assert found["b"]["earlier_seeds"] == [13, 13] and "earlier_seeds" not in found["a"]

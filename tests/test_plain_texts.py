@@ -16,7 +16,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, write_table
-from stages.graph import text_graph
+from stages.graph import graph, text_graph
 from stages.graph.params import Graph
 from stages.ingest.items.counts import summary
 from stages.ingest.params import Dataset, Ingest
@@ -70,20 +70,24 @@ def test_lines_and_columns_are_read(tmp_path):
 
 
 def content(**more):
-    return {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "layout": "texts", **more.pop("own", {})}}, **more}
+    return {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "layout": "texts"}},
+            "keywords": {"datasets": ["mine"]}, "graph": {"datasets": ["mine"]}, **more}
 
 
 def test_plain_texts_are_neither_pairs_nor_labelled():
     params = parse_params(content(), "r")
-    assert not params.paired_datasets and params.text_datasets["mine"].method == "textrank"
-    assert parse_params(content(keywords={"method": "yake"}), "r").text_datasets["mine"].method == "yake"
+    assert params.graph.datasets == params.keywords.datasets == ["mine"] and params.keywords.method == "textrank"
+    assert parse_params(content(keywords={"datasets": ["mine"], "method": "yake"}), "r").keywords.method == "yake"
+    with pytest.raises(InputError, match="node_vectors.datasets: data set mine has plain texts, and the stage needs"):
+        parse_params(content(node_vectors={"datasets": ["mine"]}), "r")
+    with pytest.raises(InputError, match="linear_floor.datasets: data set mine has no labelled texts"):
+        parse_params(content(linear_floor={"datasets": ["mine"]}), "r")
 
 
 @pytest.mark.parametrize(("more", "message"), [
     ({"models": {"hcl": {"hcl": {"dataset": "mine"}}}}, "mine has plain texts, and the model needs pairs"),
     ({"models": {"clld": {"ct": {"dataset": "mine"}}}}, "mine has plain texts, and the model needs labelled texts"),
-    ({"keywords": {"method": "attribution"}}, "learns from pairs of texts, and data set mine has plain texts"),
-    ({"own": {"keywords": False}}, "is of texts without classes; keywords: false is for labelled texts")])
+    ({"keywords": {"datasets": ["mine"], "method": "attribution"}}, "data set mine of keywords.datasets has plain")])
 def test_what_plain_texts_lack_is_said(more, message):
     with pytest.raises(InputError, match=message):
         parse_params(content(**more), "r")
@@ -97,7 +101,8 @@ def written(folder, texts=TEXTS, split="train"):
                         ("texts", {"text_id": ids, "text": texts, "language": ["en"] * len(ids)}), ("tokens", tokens),
                         ("textrank", rank(tokens, "tfidf", chunks="adjectives"))):
         write_table(paths.table(kind), SCHEMAS["plain_examples" if kind == "examples" else kind], table, made)
-    (folder / "params.yaml").write_text(json.dumps(content(graph={"max_nbr": None})), encoding="utf-8")
+    params = content(graph={"datasets": ["mine"], "max_nbr": None})
+    (folder / "params.yaml").write_text(json.dumps(params), encoding="utf-8")
     return paths
 
 
@@ -107,7 +112,7 @@ def test_phrases_are_joined_by_the_texts_that_contain_both(tmp_path, monkeypatch
     examples = read_examples(paths.table("examples"))
     assert is_single(examples) and all_text_ids(examples).tolist() == training_text_ids(examples).tolist() == [
         0, 1, 2, 3, 4]
-    assert text_graph.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     nodes, edges, clusters = (read_frame(paths.table(kind), SCHEMAS[kind]) for kind in ("nodes", "edges", "clusters"))
     ranked = read_frame(paths.table("textrank"), SCHEMAS["textrank"])["keyword"].dropna()
     assert nodes["keyword"].tolist() == sorted(set(ranked))
@@ -120,14 +125,14 @@ def test_phrases_are_joined_by_the_texts_that_contain_both(tmp_path, monkeypatch
     assert set(edges["sign"]) == {1} and pairs["warm oven", "sourdough bread"] == 1
     assert nodes["cluster_size"].tolist() == [sum(word in words for words in held.values()) for word in names]
     before = [paths.table(kind).read_bytes() for kind in ("nodes", "edges", "clusters")]
-    assert text_graph.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     assert [paths.table(kind).read_bytes() for kind in ("nodes", "edges", "clusters")] == before
 
 
 def test_page_and_command_show_the_texts_of_a_phrase(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = written(tmp_path)
-    assert text_graph.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     found = example_texts(paths, "warm oven")
     assert found["source"].tolist() == TEXTS[:2] and found["target"].isna().all()
     shown = explorer_data(read_graph(paths), 100_000)
@@ -137,7 +142,7 @@ def test_page_and_command_show_the_texts_of_a_phrase(tmp_path, monkeypatch):
 def test_the_page_of_plain_texts_speaks_of_texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(tmp_path)
-    assert text_graph.main(["mine"]) == 0 and main([]) == 0
+    assert graph.main(["mine"]) == 0 and main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert_sound(page)
     assert re.findall(r'<section aria-labelledby="([^"]+)"', page) == ["corpus", "ran"]
@@ -153,7 +158,7 @@ def test_a_graph_of_no_phrases_is_empty_and_evaluated_texts_have_no_part(tmp_pat
     monkeypatch.chdir(tmp_path)
     for texts, split in ((["Why not?"], "train"), (TEXTS, "test")):
         paths = written(tmp_path, texts, split)
-        assert text_graph.main(["mine"]) == 0
+        assert graph.main(["mine"]) == 0
         assert read_frame(paths.table("nodes"), SCHEMAS["nodes"]).empty
 
 

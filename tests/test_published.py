@@ -160,7 +160,8 @@ def test_rows_of_ours_find_the_published_ones(overrides, name):
 
 
 def test_whole_settings_do_as_well_as_overrides():
-    content = {"recipe": "x", "datasets": {"d": {"source": "d"}}, "models": {"hcl": {
+    content = {"recipe": "x", "datasets": {"d": {"source": "d"}},
+               **{name: {"datasets": ["d"]} for name in ("keywords", "graph", "node_vectors")}, "models": {"hcl": {
         "full": {"dataset": "d"}, "flat": {"dataset": "d", "overrides": {"graph": {"iterations": 0}}}}}}
     params = parse_params(content, "params")
     assert removed_parts(params.model("full").model_dump()) == frozenset()
@@ -286,7 +287,9 @@ def test_runs_of_pgkpr_find_the_published_rows(settings, keywords, name):
 
 
 def test_whole_settings_and_decoding_of_pgkpr_do_as_well():
-    content = {"recipe": "x", "datasets": {"d": {"source": "d"}}, "models": {"pgkpr": {
+    content = {"recipe": "x", "datasets": {"d": {"source": "d"}},
+               **{name: {"datasets": ["d"]} for name in ("keywords", "attribution")},
+               "paraphrase_items": {"datasets": {"d": {}}}, "models": {"pgkpr": {
         "full": {"dataset": "d"}, "released": {"dataset": "d", "overrides": {"preset": "released"}},
         "flat": {"dataset": "d", "overrides": {**NO_CON, **NO_REC}}}},
         "runs": {"pgkpr": {"ref": {"model": "full", "decode": {"keywords": "xy", "num_beams": 4}}}}}
