@@ -347,6 +347,10 @@ def write_rewriting(**changes):
     content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
         "recipe": "tiny-pgkpr", "seed": 13, "datasets": {}, "models": {}, "runs": {}}
     content["datasets"]["quora"] = {"source": "data/quora.tsv"}
+    for block in ("keywords", "attribution", "psi", "s_tagger"):
+        content[block] = {"datasets": [*content.get(block, {}).get("datasets", ()), "quora"]}
+    content["paraphrase_items"] = {"datasets": {"quora": {
+        table: DatasetPaths("quora").table(table).as_posix() for table in ("psi", "s_tags")}}}
     content["models"]["pgkpr"] = {name: model for name, (model, _) in REWRITERS.items()}
     content["runs"]["pgkpr"] = {run: {"model": name, "decode": decode} for name, (_, runs) in REWRITERS.items()
                                 for run, decode in runs.items()}

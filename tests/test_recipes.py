@@ -8,7 +8,7 @@ from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
 from pipeline.recipes import _FORMER, _ON_RECORD, Change, apply, params_text, plan, read_recipe, recipe_names
-from stages.common.settings import laid_over
+from stages.common.settings import NOTHING, laid_over
 from stages.common.yaml_files import read_yaml
 from stages.graph.params import Graph
 from stages.params import load_params, parse_params
@@ -61,6 +61,9 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
         by_dataset:
           a: {datasets: {a: {source: x}}, seed: 2, every_model: {seeds: [1, 2]}}
           b: {datasets: {b: {source: y}}, models: {hcl: {m: {overrides: {training: {clip: 5.0}}}}}}
+        keywords: &own {datasets: ["{dataset}"]}
+        graph: *own
+        node_vectors: *own
         every_model: {overrides: {training: {epochs: 7}}}
         models: {hcl: {m: {}, n: {seeds: [9]}}}
         """)
@@ -68,6 +71,7 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
     assert (one.seed, {*one.datasets}, one.model_seeds("m"), one.model_seeds("n")) == (3, {"a"}, [1, 2], [9])
     assert (two.seed, {*two.datasets}, two.model_seeds("m")) == (1, {"b"}, [1])
     assert one.models.hcl["n"].dataset == "a" and two.models.hcl["m"].dataset == "b"
+    assert (one.graph.datasets, two.graph.datasets) == (["a"], ["b"])
     assert (two.model("m").training.epochs, two.model("m").training.clip) == (7, 5.0)
     assert (two.model("n").training.epochs, two.model("n").training.clip) == (7, 1.0)
 
@@ -86,13 +90,14 @@ def test_what_a_recipe_says_of_data_sets_and_models_must_fit(recipes, changes, m
         read_recipe("many", "/data", recipes, changes)
 
 
-def test_keywords_of_one_data_set_may_be_by_attribution():
-    twin, one = (read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", changes)
-                 for changes in ([], ["keywords.by_dataset.qqp=attribution"]))
-    assert {name: found.method for name, found in one.keyword_datasets.items()} == {
-        "qqp": "attribution", "qqp-pairs": "textrank", "qqp-20k": "textrank"}
-    assert {name: found.texts for name, found in one.ranked_datasets["attribution"].items()} == {"qqp": "all"}
+def test_keywords_may_be_by_attribution():
+    twin, one = (read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", changes) for changes in (
+        [], ["keywords.method=attribution", "attribution.datasets=[qqp, qqp-pairs, qqp-20k]"]))
+    assert (one.keywords.method, one.attribution.datasets) == ("attribution", one.keywords.datasets)
+    assert (twin.keywords.method, twin.attribution.datasets) == ("textrank", [])
     assert one.models == twin.models    # the backbone too, which the cache then has
+    with pytest.raises(InputError, match="keywords.method attribution needs attribution.datasets to name 'qqp'"):
+        read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", ["keywords.method=attribution"])
 
 
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
@@ -100,9 +105,9 @@ def test_a_papers_recipe_can_be_taken_to_the_letter(name):
     presets = ["graph.preset=paper", "train_hcl.preset=paper"]
     paper, literal = (read_recipe("paper-hcl", "/data", ROOT / "recipes", [f"dataset={name}", *changes])
                       for changes in ([], presets))
-    assert literal.graph == Graph(preset="paper") != paper.graph
+    assert literal.graph == Graph(datasets=[name], preset="paper") != paper.graph
     row = literal.model("hcl")
-    assert literal.models.hcl["hcl"].init_from is None and not literal.models.hcl["hcl"].overrides
+    assert literal.models.hcl["hcl"].init == NOTHING and not literal.models.hcl["hcl"].overrides
     usual = paper.train_hcl.model_dump()
     assert row.model_dump() == {**laid_over(usual, TrainHcl.presets["paper"]), "preset": "paper"} != usual
 
@@ -132,13 +137,15 @@ def test_a_papers_recipe_has_the_rows_of_tables_1_and_2_under_one_budget(name):
     assert began["dialogpt"] == began["simctg"] and began["t5"] == began["t5_claps"]
 
 
-def test_params_yaml_has_every_value_and_comes_back_the_same(recipes, tmp_path):
+def test_params_yaml_has_what_dvc_reads_and_comes_back_the_same(recipes, tmp_path):
     params = read_recipe("one", folder=recipes)
-    text = params_text(params)
+    text = plan("one", root=tmp_path).text
     assert text.startswith("# Written by `keycontrast use one`")
     (tmp_path / "params.yaml").write_text(text)
-    assert load_params(tmp_path / "params.yaml") == params
-    assert yaml.safe_load(text)["train_hcl"]["training"]["clip"] == 1.0
+    assert load_params(tmp_path / "params.yaml", whole=True) == params
+    content = yaml.safe_load(text)
+    assert content["train_hcl"] == {} and content["models"]["hcl"]["m1"] == {
+        "dataset": "d", "seeds": [13], "init": NOTHING}    # all other settings have a default
 
 
 def test_shipped_params_are_a_shipped_recipe():
@@ -241,13 +248,15 @@ def test_what_the_cache_does_not_hold_is_kept(tmp_path):
 def test_folders_of_all_tracks_stay_under_their_recipe(tmp_path):
     models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}}, "clld": {"k": {"dataset": "e"}}}
     datasets = {"d": {"source": "x"}, "e": {"source": "y", "layout": "trec"}}
-    params = parse_params({"recipe": "r", "datasets": datasets, "models": models,
-                           "runs": {"hcl": {"ra": {"model": "a"}}, "pgkpr": {"rb": {"model": "b"}},
-                                    "clld": {"rk": {"model": "k"}}}}, "params")
-    (tmp_path / "params.yaml").write_text(params_text(params))
-    for folder in ("models/a", "models/b", "models/k", "models/c", "runs/ra", "runs/rb", "runs/rk", "runs/rc"):
+    content = {"recipe": "r", "datasets": datasets, "models": models,
+               **{block: {"datasets": ["d"]} for block in ("keywords", "attribution", "graph", "node_vectors")},
+               "linear_floor": {"datasets": ["e"]}, "paraphrase_items": {"datasets": {"d": {}}},
+               "runs": {"hcl": {"ra": {"model": "a"}}, "pgkpr": {"rb": {"model": "b"}}}}
+    params, text = parse_params(content, "params"), params_text(content)
+    (tmp_path / "params.yaml").write_text(text)
+    for folder in ("models/a", "models/b", "models/k", "models/c", "runs/ra", "runs/rb", "runs/k", "runs/rc"):
         (tmp_path / "artifacts" / folder).mkdir(parents=True)
-    notes = apply(Change(params, params_text(params), ""), tmp_path)
+    notes = apply(Change(params, text, ""), tmp_path)
     left = {path.relative_to(tmp_path / "artifacts").as_posix() for path in (tmp_path / "artifacts").glob("*/*")}
-    assert left == {"models/a", "models/b", "models/k", "runs/ra", "runs/rb", "runs/rk"}
+    assert left == {"models/a", "models/b", "models/k", "runs/ra", "runs/rb", "runs/k"}
     assert notes == [f"removed artifacts/{name} (DVC's cache keeps it)" for name in ("models/c", "runs/rc")]

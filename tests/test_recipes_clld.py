@@ -5,6 +5,7 @@ from source_imports import ROOT
 
 from models.clld import NEWSGROUPS
 from pipeline.recipes import read_recipe
+from stages.common.settings import earlier_model
 from stages.tracks.clld.rows import source_of
 
 ALL = ("trec6", "mr", "r8", "r52", "20ng")
@@ -71,15 +72,15 @@ def test_ten_seeds_of_the_bundled_encoder_have_their_control():
 def test_rows_differ_in_their_contrast_alone(name, dataset):
     params = params_of(name, dataset)
     models = params.models.clld
-    for model in models.values():
+    for row, model in models.items():
         if model.contrast != "static_tau_pairs":
             continue
         if dataset == "20ng":
             assert [tuple(group) for group in model.pairs] == list(NEWSGROUPS)
             continue
-        plain = models[model.pairs_of]
+        plain, earlier = models[earlier_model(model)], params.plain()["models"]["clld"][row]["earlier_seeds"]
         assert (plain.dataset, plain.encoder, plain.seeds, plain.overrides) == (
-            model.dataset, model.encoder, model.earlier_seeds, model.overrides)
+            model.dataset, model.encoder, earlier, model.overrides)
     assert {model.dataset for model in models.values()} == {*params.datasets} == {dataset}
     ingest = params.ingest_settings(dataset)
     assert (ingest.validation, ingest.labelled_copies) == (0.1, "keep")
@@ -93,5 +94,5 @@ def test_every_model_is_evaluated_and_dvc_can_bear_them(name, dataset):
     assert {run.split for run in params.runs.clld.values()} == {"test"}
     runs = len(params.runs.clld)
     # ingest, manifest and linear floor of a data set; compare and report
-    instances = 3 * len(params.datasets) + len(params.models.clld) + len(params.consulted_models) + runs + 2
-    assert runs <= 30 and instances <= 90 and not params.keyword_datasets
+    instances = 3 * len(params.datasets) + len(params.models.clld) + len(params.confusing_pairs.models) + runs + 2
+    assert runs <= 30 and instances <= 90 and not params.keywords.datasets

@@ -41,6 +41,7 @@ PAIRED = [("bleu_1", "hcl", "flat", 0.02, 0.004, 0.036, 0.01), ("bleu_2", "flat"
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = {"recipe": "tiny", "datasets": {"qqp": {"source": "x"}}, "ingest": {"neg_source": "retrieved"},
+               **{block: {"datasets": ["qqp"]} for block in ("keywords", "graph", "node_vectors")},
                "train_hcl": {"training": {"epochs": 3, "batch_size": 8, "freeze_layers": 4}, "decoder": {"layers": 2}},
                "models": {"hcl": {name: {"dataset": "qqp"} | model for name, model in MODELS.items()}},
                "runs": {"hcl": {name: {"model": name} for name in MODELS}}}
