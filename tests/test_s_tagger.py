@@ -222,7 +222,8 @@ def project(tmp_path, monkeypatch):
     for kind, rows in (("examples", examples), ("psi", psi), ("tokens", tokens)):
         write_table(paths.table(kind), SCHEMAS[kind], rows,
                     Provenance("test", "0", {"word_vectors": {"origin": "here"}}))
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "s_tagger": VALUES}
+    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "keywords": {"datasets": ["tiny"]},
+              "psi": {"datasets": ["tiny"]}, "s_tagger": {"datasets": ["tiny"], **VALUES}}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     return paths
 

@@ -253,7 +253,8 @@ def project(tmp_path, monkeypatch):
 
 
 def write_params(more):
-    Path("params.yaml").write_text(f"recipe: r\ndatasets: {{d: {{source: raw, side_by_side: true}}}}\n{more}")
+    asked = "".join(f"{block}: {{datasets: [d]}}\n" for block in ("keywords", "attribution", "psi", "side_by_side"))
+    Path("params.yaml").write_text(f"recipe: r\ndatasets: {{d: {{source: raw}}}}\n{asked}{more}")
 
 
 def test_the_stage_reads_the_compared_methods_alone(project):

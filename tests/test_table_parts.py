@@ -27,6 +27,7 @@ from stages.annotate import annotate
 from stages.common import part_work, parts
 from stages.common.fingerprint import sha256_of
 from stages.common.parts import LIST, Layout, listed, parts_of
+from stages.common.paths import DatasetPaths
 from stages.common.tables import (
     Provenance,
     column_names,
@@ -340,7 +341,7 @@ def test_a_cluster_makes_the_same_parts_though_a_worker_dies(cluster, at_home, p
     run_stages()
     assert hashes(paths) == at_home[0] and workers[0].wait(5) == -signal.SIGKILL
     # The client reads the first part of each table for the names of its columns, and no other.
-    assert set(here) == {parts_of(Path("artifacts/toy") / f"{name}.parquet")[0].place for name in ("texts", "tokens")}
+    assert set(here) == {parts_of(DatasetPaths("toy").table(name))[0].place for name in ("texts", "tokens")}
 
 
 class FourMachines:
@@ -406,21 +407,21 @@ def test_four_machines_make_the_bytes_of_one_though_a_worker_and_the_scheduler_d
     with hosts(7) as found:
         four, url = FourMachines(tmp_path, found), f"s3://{s3_server.BUCKET}/whole"
         home = four.project("home")
-        assert [four.stage(home, name)[0] for name in ("data.annotate", "keywords.textrank")] == [0, 0]
+        assert [four.stage(home, name)[0] for name in ("annotate.annotate", "keywords.textrank")] == [0, 0]
         wanted = parts_in(home)
         assert [len(each) for each in wanted] == [8, 8]
         file, scheduler, workers = four.cluster("cluster")
         assert json.loads(file.read_text())["address"].startswith(f"tcp://{four.scheduler.address}:")
         folder = four.project("worker_dies", url, scheduler_file=str(file))
-        assert four.stage(folder, "data.annotate", workers[0])[0] == 0
+        assert four.stage(folder, "annotate.annotate", workers[0])[0] == 0
         assert four.stage(folder, "keywords.textrank")[0] == 0
         assert parts_in(folder) == wanted and workers[0].wait(5) == -signal.SIGKILL
         folder = four.project("scheduler_dies", url, scheduler_file=str(file))
-        code, said = four.stage(folder, "data.annotate", scheduler)
+        code, said = four.stage(folder, "annotate.annotate", scheduler)
         assert code == 1 and "the connection to the scheduler at" in said and "Start it again" in said, said
         assert "Traceback" not in said
         kept = len(list((folder / ".keycontrast").rglob("chunks/*/*.json")))
         assert not (folder / "artifacts/data/toy/tokens.parquet").exists() and kept >= 2
         file.write_bytes(four.cluster("another")[0].read_bytes())
-        assert [four.stage(folder, name)[0] for name in ("data.annotate", "keywords.textrank")] == [0, 0]
+        assert [four.stage(folder, name)[0] for name in ("annotate.annotate", "keywords.textrank")] == [0, 0]
         assert parts_in(folder) == wanted

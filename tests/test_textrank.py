@@ -27,7 +27,7 @@ from stages.ranking.selection import InverseFrequency
 from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
-HOME = Path("artifacts/toy")
+HOME = Path("artifacts/data/toy")
 PARAMS = "recipe: t\ndatasets: {{toy: {{source: x}}}}\nruntime: {{workers: {}}}\n"
 
 
@@ -41,7 +41,7 @@ def triples(*rows):
 def project(folder, tokens, examples, kind="examples", workers=1):
     write_table(folder / HOME / "tokens.parquet", SCHEMAS["tokens"], tokens,
                 Provenance("annotate@toy", "0", models={"spacy": {"name": "x"}}))
-    write_table(folder / HOME / "examples.parquet", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
+    write_table(folder / HOME / "items" / "examples.parquet", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(PARAMS.format(workers))
 
 

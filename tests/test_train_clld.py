@@ -424,9 +424,10 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
     tiny_classes.write_project(tmp_path)
     assert "models.clld.m.pairs: label distance: no class fits 'persn'; the nearest is person" in complaint(
         contrast="static_tau_pairs", pairs=[["persn", "place"]])
-    assert "confusing_pairs/ct/13/confusing_pairs.parquet: no such artifact" in complaint(contrast="static_tau_pairs",
-                                                                             pairs_of="ct")
-    assert "models.clld.m.encoder: path:nowhere: nowhere holds no config.json" in complaint(encoder="path:nowhere")
+    assert "confusing_pairs/ct/13/confusing_pairs.parquet: no such artifact" in complaint(
+        contrast="static_tau_pairs", pairs_of="artifacts/confusing_pairs/ct")
+    assert "models.clld.m.encoder: path:nowhere: nowhere holds no config.json" in complaint(
+        encoder="path", path="nowhere")
     table = DatasetPaths("tiny").table("examples")
     ids = {name: [1] for name in ("source_id", "target_id", "negative_id")}
     write_table(table, SCHEMAS["examples"], pd.DataFrame({

@@ -100,15 +100,16 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
     assert wrong.stderr == "keycontrast: no run is called 'hlc'; did you mean 'hcl'?\n"
 
 
-# Commands of README's blocks that other tests run, or that would need another machine.
+# Commands that other tests run, or that would need another machine.
 ELSEWHERE = {"run", "stage", "use", "doctor"}
 STAND_INS = {"artifacts/data/sample/keywords.parquet": "artifacts/data/tiny/keywords.parquet", "sample": "tiny",
              "hcl-no-graph": None, "ct-clald": "clsled"}
-DOCUMENTED = [command for command in commands_of("README.md")
-              if command.whole and command.program == "keycontrast" and command.words[1] not in ELSEWHERE]
+DOCUMENTED = [command for page in ("README.md", "docs/running.md", "docs/clld.md") for command in commands_of(page)
+              if command.whole and command.program == "keycontrast" and command.words[1] not in ELSEWHERE
+              and (page != "docs/clld.md" or command.words[1] == "export")]
 
 
-def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
+def test_commands_of_the_documents_run(twins, tmp_path, monkeypatch):
     """Each as it is written, but for names that the tiny project calls otherwise, and files it writes."""
     flow = twins[0]
     monkeypatch.chdir(flow)
@@ -116,22 +117,24 @@ def test_commands_of_the_readme_run(twins, tmp_path, monkeypatch):
     (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
     (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
     keyword = pd.read_parquet("artifacts/data/tiny/graph/nodes.parquet")["keyword"].iloc[0]
-    own = {**STAND_INS, "horse": keyword, **{name: str(tmp_path / name) for name in (
-        "more.csv", "abstracts.csv", "graph.graphml", "judging", "my-classifier", "my-pairs")}}
+    own = {**STAND_INS, "dog": keyword, "soccer ball": keyword, **{name: str(tmp_path / Path(name).name) for name in (
+        "more.csv", "data/sample/abstracts.csv", "docs/img/graph.svg", "graph.graphml", "judging", "my-classifier",
+        "my-pairs")}}
     said = {}
     for command in DOCUMENTED:
         words = [own.get(word, word) for word in command.words[1:]]
         done = CliRunner().invoke(app, [word for word in words if word is not None])
         said[command.words[1:]] = done
         if "--model" in words:
-            # The sample's classifiers, and these, are TextCNN, as the README says beside the command.
+            # The sample's classifiers, and these, are TextCNN, as the documents say beside the command.
             assert "no class of transformers holds a TextCNN" in str(done.exception)
             assert "keycontrast use RECIPE --set models.clld.clsled.encoder=bundled" in str(done.exception)
         else:
             assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
-    assert len(said) >= 11 and {words[0] for words in said} >= {"inspect", "explain", "graph", "export", "predict",
-                                                               "judge"}
-    assert all((tmp_path / name).exists() for name in ("graph.graphml", "judging/key.json", "my-pairs/README.md"))
+    assert len(said) >= 11 and {words[0] for words in said} >= {"keywords", "inspect", "explain", "graph", "export",
+                                                               "predict", "judge"}
+    assert all((tmp_path / name).exists() for name in ("graph.svg", "graph.graphml", "judging/key.json",
+                                                       "my-pairs/README.md"))
 
 
 def broken_texts(folder: Path) -> None:

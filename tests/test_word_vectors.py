@@ -170,7 +170,7 @@ def test_words_used_alike_come_to_lie_together():
 
 def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
     path = save(tmp_path, "8 2\nfrench 1 2\nFrench 3 4\nHow 5 6\nthe 7 8\nlouvre 1 1\nzebra 0 0\n? 2 2\nthe 9 9\n")
-    made = word_vectors.run(tokens(), examples(), WordVectors(source=f"path:{path}"), 13)
+    made = word_vectors.run(tokens(), examples(), read_from(path), 13)
     vectors = dict(zip(made.columns["word"], made.columns["vector"], strict=True))
     # "French" is found as "french"; "How", which the file has not in lower case, as written
     assert {word: vector.tolist() for word, vector in vectors.items()} == {
@@ -181,7 +181,7 @@ def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
                                 "words_in_file": 8, "size": 2}
     assert made.metrics["duplicates"] == 1 and made.metrics["coverage"]["test"]["tokens"] == 1.0
     with pytest.raises(InputError, match="vectors.txt has a vector for none of the data set's"):
-        word_vectors.run(tokens([["xx"]] * 6), examples(), WordVectors(source=f"path:{path}"), 13)
+        word_vectors.run(tokens([["xx"]] * 6), examples(), read_from(path), 13)
 
 
 @pytest.fixture
@@ -196,6 +196,11 @@ def project(tmp_path, monkeypatch):
     write_table(paths.table("examples"), SCHEMAS["examples"], examples(), Provenance("test", "0"))
     write_params(tmp_path)
     return paths
+
+
+def read_from(path):
+    """The block as a stage has it, which reads the file at ``path``."""
+    return WordVectors(source="path", path=str(path)).model_copy(update={"source": f"path:{path}"})
 
 
 def write_params(folder, **values):
@@ -215,7 +220,7 @@ def test_bytes_do_not_depend_on_the_hash_seed(project):
 
 
 def test_stage_reads_a_file_and_says_where_the_vectors_come_from(project, tmp_path, capsys):
-    write_params(tmp_path, source="path:vectors.txt.gz")
+    write_params(tmp_path, source="path", path="vectors.txt.gz")
     assert word_vectors.main(["tiny"]) == 1
     assert "word_vectors.source: vectors.txt.gz: no such file" in capsys.readouterr().err
     save(tmp_path, "the 1 2\n? 3 4\n", "vectors.txt.gz", packed=True)

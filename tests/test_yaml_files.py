@@ -45,7 +45,8 @@ def test_aliases_and_merges_are_read_as_before(tmp_path):
     ("linear_floor.strengths", [True], "linear_floor.strengths: must be a number, found true"),
     ("runs.hcl.hcl.model", ["a"], "runs.hcl.hcl.model: Input should be a valid string"),
     ("models.clld.a", {"dataset": "questions", "pairs_of": ["b"]}, "models.clld.a.pairs_of: Input should be"),
-    ("runs.clld.a", {"model": {"b": 1}}, "runs.clld.a.model: Input should be a valid string"),
+    ("runs.clld.a", {"model": {"b": 1}}, "runs.clld: every model of models.clld is a row"),
+    ("runs", 5, "runs: Input should be a valid dictionary"),
     ("runs.pgkpr.a", {"model": ["b"]}, "runs.pgkpr.a.model: Input should be a valid string")])
 def test_values_of_another_kind_are_refused_where_they_stand(place, value, message):
     content = read_yaml(ROOT / "recipes" / "sample.yaml")

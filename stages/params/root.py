@@ -127,7 +127,9 @@ class Params(Block):
         seeded = {track: {name: _seeded(row, seed) for name, row in rows.items()}
                   if isinstance(rows, Mapping) else rows for track, rows in models.items()}
         runs, block = content.get("runs") or {}, content.get("evaluate_clld")
-        if not isinstance(runs, Mapping) or "clld" in runs:
+        if not isinstance(runs, Mapping):
+            return {**content, "models": seeded}
+        if "clld" in runs:
             raise ValueError("runs.clld: every model of models.clld is a row; take this out (evaluate_clld.split says "
                              "which texts are classified)")
         split = block.get("split", "test") if isinstance(block, Mapping) else "test"
