@@ -7,6 +7,7 @@ stages in ``running.md``, that of layouts in ``data.md``, and the picture of the
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,7 +71,7 @@ def _outputs(body: dict[str, Any]) -> list[str]:
     for kind in ("outs", "metrics", "plots"):
         for item in body.get(kind, []):
             path = item if isinstance(item, str) else next(iter(item))
-            short = path.replace("artifacts/", "").replace("${key}", "*").replace("${recipe}", "*")
+            short = re.sub(r"\$\{\w+\}", "*", path.replace("artifacts/", ""))
             names.append(f"`{short}`")
     return names
 

@@ -1,7 +1,7 @@
 """SQL over the artifacts: each Parquet, CSV and JSON file is a view, and nothing can be changed.
 
-    artifacts/sample/keywords.parquet            sample.keywords, or keywords where that is unambiguous
-    artifacts/sample/metrics/graph.json          sample.metrics_graph
+    artifacts/data/sample/keywords.parquet       sample.keywords, or keywords where that is unambiguous
+    artifacts/data/sample/metrics/graph.json     sample.metrics_graph
     artifacts/models/hcl/13/history.csv               models_hcl.history, or models_hcl_13.history if it has more seeds
     artifacts/runs/hcl-no-graph/13/scores.parquet     runs_hcl_no_graph.scores
     artifacts/predictions/hcl/13/predictions.parquet  runs_hcl.predictions

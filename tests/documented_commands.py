@@ -11,7 +11,8 @@ PAGES = ("README.md", "CONTRIBUTING.md",
          *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
 PROGRAMS = ("keycontrast", "python", "dvc", "make")
 # What stands for a name or a path of the reader's own.
-PLACEHOLDERS = {"NAME", "DIR", "FILE", "FOLDER", "RUN", "MODEL", "TEXT", "DATASET", "RECIPE", "BLOCK", "PLACE=VALUE"}
+PLACEHOLDERS = {"NAME", "DIR", "FILE", "FOLDER", "RUN", "MODEL", "TEXT", "DATASET", "RECIPE", "BLOCK", "STAGE",
+                "PLACE=VALUE"}
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def test_classifiers(folder, on_device, model):
 @pytest.mark.parametrize("method", ["gradient", "integrated_gradients"])
 def test_attribution_scores_as_on_the_cpu(tmp_path, on_device, method):
     tiny_bert.save_encoder(tmp_path / "encoder")
-    change_params(tmp_path, encoder={"source": "path:encoder"},
+    change_params(tmp_path, encoder={"source": "path", "path": "encoder"},
                   attribution={"batch_size": 4, "method": method, "steps": 4})
     found = []
     for wanted in ("auto", "cpu"):

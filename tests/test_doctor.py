@@ -35,9 +35,9 @@ def test_a_sound_project_has_no_problem(project, monkeypatch):
 
 def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
     params = (project / "params.yaml").read_text()
-    (project / "params.yaml").write_text(params.replace("pipeline: embedded", "pipeline: en_missing")
-                                         .replace("source: bundled", "source: path:nowhere")
-                                         .replace("watched: stages/psi/character_encoder.py", "watched: nowhere")
+    (project / "params.yaml").write_text(params.replace("annotate:\n", "annotate:\n  pipeline: en_missing\n")
+                                         .replace("encoder:\n  path: data/start/none\n  source: bundled",
+                                                  "encoder:\n  path: nowhere\n  source: path")
                                          .replace("source: raw", "source: gone"))
     (project / "constraints.txt").write_text("typer==0.0.1\n")
     (project / "dvc.yaml").write_text("stages: [")
@@ -51,9 +51,10 @@ def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
 
 
 def test_encoders_that_classifiers_name_are_looked_for_too(project):
-    params = {"recipe": "r", "datasets": {"d": {"source": "raw", "layout": "labelled", "columns": {"label": "label"}}},
-              "models": {"clld": {name: {"dataset": "d", "encoder": encoder} for name, encoder in
-                                  (("words", "textcnn"), ("own", None), ("a", "path:nowhere"), ("b", "path:nowhere"))}}}
+    labelled = {"source": "raw", "layout": "labelled", "columns": {"label": "label"}}
+    params = {"recipe": "r", "linear_floor": {"datasets": ["d"]}, "datasets": {"d": labelled},
+              "models": {"clld": {"words": {"dataset": "d", "encoder": "textcnn"}, "own": {"dataset": "d"},
+                                  **{name: {"dataset": "d", "encoder": "path", "path": "nowhere"} for name in "ab"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
     found = {finding.subject: finding for finding in doctor._encoder(project)}
     assert list(found) == ["encoder", "encoder of models.clld.a"]

@@ -119,7 +119,7 @@ def test_hub_that_cannot_be_reached_says_what_to_do(tmp_path):
     message = ask_hub(tmp_path, "hub:somebody/nothing", HF_HUB_OFFLINE="1")["error"]
     assert message.startswith("encoder.source: hub:somebody/nothing could not be had")
     for part in ("offline mode is on (HF_HUB_OFFLINE)", str(tmp_path), "hf download somebody/nothing",
-                 "point HF_HOME at it", "path:<folder> or bundled"):
+                 "point HF_HOME at it", "to path and name a folder beside it, or set it to bundled"):
         assert part in message
     # An address that nobody listens on stands for a machine without network.
     message = ask_hub(tmp_path, "hub:somebody/nothing", HF_ENDPOINT="http://127.0.0.1:9")["error"]
@@ -128,7 +128,7 @@ def test_hub_that_cannot_be_reached_says_what_to_do(tmp_path):
 
 def test_unknown_sources_are_errors():
     for source in ("hub:", "path:", "bert-base-uncased"):
-        with pytest.raises(InputError, match="is none of bundled, scratch, hub:<id>, path:<folder> and characters:"):
+        with pytest.raises(InputError, match="is none of bundled, scratch, hub:<id>, path and characters"):
             resolve_encoder(source)
 
 

@@ -284,7 +284,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
 
 def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_bertscore_out(project):
     (project / "vectors.txt").write_text("how 1 0\nfat 0 1\nlose 1 1\n")
-    write_params(project, emb="path:vectors.txt", bertscore={"encoder": None}, bleu_style="corpus")
+    write_params(project, emb="path", emb_path="vectors.txt", bertscore={"encoder": None}, bleu_style="corpus")
     assert main(["run-a"]) == 0
     metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "file" and metrics["settings"]["emb"]["size"] == 2
@@ -298,7 +298,7 @@ def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_ber
 
 
 def test_stage_says_which_setting_cannot_be_met(project, capsys):
-    write_params(project, emb="path:vectors.txt")
+    write_params(project, emb="path", emb_path="vectors.txt")
     assert main(["run-a"]) == 1
     assert "evaluation.emb: vectors.txt: no such file" in capsys.readouterr().err
     write_params(project, bertscore={"encoder": "path", "path": "encoder", "layer": 7})

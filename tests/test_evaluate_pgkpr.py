@@ -231,7 +231,7 @@ def test_predictions_of_another_model_are_refused():
 
 def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
-        "recipe": "tiny", "encoder": {"source": "path:none"}, "datasets": {"tiny": {"source": "x"}},
+        "recipe": "tiny", "encoder": {"source": "path", "path": "none"}, "datasets": {"tiny": {"source": "x"}},
         "evaluation": {"bertscore": {"encoder": None}, "resamples": 50, "emb": "train", **settings},
         "evaluate_pgkpr": {"reference_words": LIMIT},
         "models": {"pgkpr": {"model-a": {"dataset": "tiny"}}}, "runs": {"pgkpr": {"run-a": {"model": "model-a"}}}}))
@@ -273,7 +273,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
 
 def test_word_vectors_from_a_file_are_looked_up_by_whole_words(project):
     (project / "vectors.txt").write_text("school 1 0\n[unk] 5 5\nn't 0 1\nthe 1 1\n")
-    write_params(project, emb="path:vectors.txt", floors=["copy"])
+    write_params(project, emb="path", emb_path="vectors.txt", floors=["copy"])
     assert main(["run-a"]) == 0
     metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "file" and list(metrics["floors"]) == ["copy"]

@@ -199,9 +199,9 @@ def test_data_sets_of_the_params_in_force_go_first(paths, tmp_path):
 
 
 def test_errors_say_which_data_set_and_what_to_run(paths, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"artifacts/smal/nodes\.parquet: no such artifact; did you mean 'small'\?"):
+    with pytest.raises(InputError, match=r"data/smal/graph/nodes\.parquet: no such artifact; did you mean 'small'\?"):
         asked("graph", "sleep", "--dataset", "smal")
-    (tmp_path / "artifacts" / "fresh").mkdir()
+    (tmp_path / "artifacts" / "data" / "fresh").mkdir()
     with pytest.raises(InputError, match="make it with `keycontrast stage graph@fresh`"):
         asked("graph", "sleep", "--dataset", "fresh")
     write_graph("other")

@@ -83,8 +83,7 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
         return _folder(Path(rest), source, param)
     if kind == "hub" and rest:
         return _hub(rest, param)
-    raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id>, path:<folder> and "
-                     f"characters:<data set>.")
+    raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id>, path and characters.")
 
 
 def folder_of(source: str) -> Path | None:
@@ -160,8 +159,8 @@ def _hub_message(repository: str, revision: str, error: Exception, param: str) -
         repository, repository)
     return (f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
             f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
-            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or use "
-            f"{param}: path:<folder>{' or bundled' * (param == 'encoder.source')}.")
+            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or set "
+            f"{param} to path and name a folder beside it{', or set it to bundled' * (param == 'encoder.source')}.")
 
 
 # Texts whose pieces are counted together.

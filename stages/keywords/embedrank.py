@@ -136,7 +136,7 @@ def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
     """
     if language == "zh" and params.encoder == "bundled":
         raise InputError("embedrank.encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
-                         "path:<folder>), or choose another method.")
+                         "or path and embedrank.path), or choose another method.")
     return EmbedRanking(params.encoder, params.max_length, params.chunks, language)
 
 

@@ -52,7 +52,8 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
     if (params.neg_source == "mined" or params.told_apart) and dataset.language == "zh" and (
             params.neg_encoder == "bundled"):
         raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
-                         "path:<folder>), or set ingest.neg_source to retrieved and told_apart to false.")
+                         "or path and neg_path of the data set), or set ingest.neg_source to retrieved and told_apart "
+                         "to false.")
     if negative_origin(dataset, params) == "scored" and "scores" not in columns:
         raise InputError("ingest.douban_neg is scored, but the data set has no scored candidates. Name the columns "
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")

@@ -35,7 +35,8 @@ def start_of(architecture: str, families: Collection[str], row: HclRow, sizes: M
     found = resolve_encoder(sizes["source"], param)
     if not list(found.location.glob("*.safetensors")):
         raise InputError(f"{param}: {sizes['source']} has no weights as safetensors, and others are not read. Save the "
-                         f"model again with save_pretrained of transformers, and give that folder (path:<folder>).")
+                         f"model again with save_pretrained of transformers, and give that folder (source: path, "
+                         f"init: FOLDER).")
     kind = AutoConfig.from_pretrained(found.location).model_type
     if kind not in families:
         raise InputError(f"{param}: {sizes['source']} is a {kind} model; {architecture} takes {' or '.join(families)}.")
