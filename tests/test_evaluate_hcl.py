@@ -255,6 +255,7 @@ def write_params(folder, **settings):
         "evaluation": {"bertscore": {"encoder": "path", "path": "encoder"}, "resamples": 50, **settings},
         "recipe": "tiny", "encoder": {"source": "path", "path": "encoder"},
         "datasets": {"tiny": {"source": "data/tiny.tsv"}},
+        **{name: {"datasets": ["tiny"]} for name in ("keywords", "graph", "node_vectors")},
         "models": {"hcl": {"model-a": {"dataset": "tiny"}}}, "runs": {"hcl": {"run-a": {"model": "model-a"}}}}))
 
 

@@ -233,7 +233,8 @@ def write_params(folder, **settings):
     (folder / "params.yaml").write_text(yaml.safe_dump({
         "recipe": "tiny", "encoder": {"source": "path", "path": "none"}, "datasets": {"tiny": {"source": "x"}},
         "evaluation": {"bertscore": {"encoder": None}, "resamples": 50, "emb": "train", **settings},
-        "evaluate_pgkpr": {"reference_words": LIMIT},
+        **{name: {"datasets": ["tiny"]} for name in ("keywords", "attribution")},
+        "paraphrase_items": {"datasets": {"tiny": {}}}, "evaluate_pgkpr": {"reference_words": LIMIT},
         "models": {"pgkpr": {"model-a": {"dataset": "tiny"}}}, "runs": {"pgkpr": {"run-a": {"model": "model-a"}}}}))
 
 
