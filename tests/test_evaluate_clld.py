@@ -157,7 +157,7 @@ def test_a_label_that_the_model_does_not_know_is_refused():
 
 
 def test_a_split_without_texts_is_named():
-    with pytest.raises(InputError, match="evaluate_clld.split: r: the validation split has no texts. Raise ingest.validat"):
+    with pytest.raises(InputError, match="evaluate_clld.split: r: the validation split has no texts. Raise"):
         evaluated_items(held_out(), "validation", "r")
 
 
