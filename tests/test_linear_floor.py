@@ -113,7 +113,8 @@ def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
 
 def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    tiny_classes.write_project(tmp_path, linear_floor={"min_count": 1, "max_iterations": 2, "strengths": [5.0]})
+    short = {"datasets": ["tiny"], "min_count": 1, "max_iterations": 2, "strengths": [5.0]}
+    tiny_classes.write_project(tmp_path, linear_floor=short)
     assert main(["tiny"]) == 0
     assert "not finished after 2 iterations with C of 5.0. Raise linear_floor.max_iterations" in capsys.readouterr().err
     assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [5.0]
@@ -121,7 +122,8 @@ def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
 
 def test_another_floor_is_on_frozen_vectors(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    tiny_classes.write_project(tmp_path, linear_floor={"min_count": 1, "vectors": True, "max_length": 8})
+    frozen = {"datasets": ["tiny"], "min_count": 1, "vectors": True, "max_length": 8}
+    tiny_classes.write_project(tmp_path, linear_floor=frozen)
     assert main(["tiny"]) == 0
     items, paths = tiny_classes.items(), DatasetPaths("tiny")
     vectors = frozen_vectors(items["text"].tolist(), "path:encoder", "cpu", 8)
