@@ -348,7 +348,7 @@ def write_rewriting(**changes):
         "recipe": "tiny-pgkpr", "seed": 13, "datasets": {}, "models": {}, "runs": {}}
     content["datasets"]["quora"] = {"source": "data/quora.tsv"}
     for block in ("keywords", "attribution", "psi", "s_tagger"):
-        content[block] = {"datasets": [*content.get(block, {}).get("datasets", ()), "quora"]}
+        content[block] = {"datasets": list(dict.fromkeys([*content.get(block, {}).get("datasets", ()), "quora"]))}
     content["paraphrase_items"] = {"datasets": {"quora": {
         table: DatasetPaths("quora").table(table).as_posix() for table in ("psi", "s_tags")}}}
     content["models"]["pgkpr"] = {name: model for name, (model, _) in REWRITERS.items()}
