@@ -27,7 +27,7 @@ from stages.annotate import annotate
 from stages.common import part_work, parts
 from stages.common.fingerprint import sha256_of
 from stages.common.parts import LIST, Layout, listed, parts_of
-from stages.common.paths import DatasetPaths
+from stages.common.paths import DatasetPaths, manifest_path
 from stages.common.tables import (
     Provenance,
     column_names,
@@ -148,7 +148,7 @@ def shown(path):
 
 @pytest.mark.parametrize("url", [None, "bucket"])
 def test_inspection_sql_and_joins_read_parts(tmp_path, bucket, url):
-    one = written(tmp_path / "artifacts/one/texts.parquet")
+    one = written(tmp_path / "artifacts/data/one/items/texts.parquet")
     many = written(tmp_path / "artifacts/data/toy/items/texts.parquet", Layout(6, url and f"{bucket}/shown"))
     lines = shown(many).splitlines()
     assert "20 rows, 3 columns" in lines[1] and "in 4 parts" in lines[1]
@@ -163,9 +163,13 @@ def test_inspection_sql_and_joins_read_parts(tmp_path, bucket, url):
         assert connection.sql("SELECT count(*), max(text_id) FROM texts").fetchall() == [(20, 19)]
 
 
-def test_the_list_of_artifacts_counts_the_rows_of_parts_elsewhere(tmp_path, bucket):
-    path = written(tmp_path / "texts.parquet", Layout(6, f"{bucket}/listed"))
-    assert manifest.run(tmp_path, [path])["texts.parquet"]["rows"] == 20
+def test_the_list_of_artifacts_counts_the_rows_of_parts_elsewhere(tmp_path, bucket, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = written(DatasetPaths("toy").table("texts"), Layout(6, f"{bucket}/listed"))
+    Path("params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x, layout: texts}}\n")
+    assert manifest.main(["toy"]) == 0
+    listing = json.loads(manifest_path("t", "data", "toy").read_text())
+    assert listing["artifacts"][path.as_posix()]["rows"] == 20
 
 
 def test_parts_in_a_bucket_are_those_of_a_folder(tmp_path, bucket):

@@ -56,7 +56,7 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
     vocabulary = read_vocabulary(tokens, examples)
     if params.source == "train":
         words, vectors = _trained(vocabulary, params, seed)
-        settings = {name: value for name, value in dict(params).items() if name != "source"}
+        settings = {name: value for name, value in dict(params).items() if name not in ("source", "path")}
         description, duplicates = training_description(**settings), 0
     else:
         path = Path(params.source.removeprefix("path:"))

@@ -10,7 +10,7 @@ import yaml
 from pipeline import recipes
 from stages.common.settings import read_params, stage_hash, stage_params
 from stages.common.yaml_files import read_yaml
-from stages.params import load_params, parse_params
+from stages.params import load_params, parse_params, with_what_dvc_reads
 from stages.run.errors import InputError
 from tests.harness.cases import Verdict
 from tests.harness.damage import TOKENS, damaged_bytes, damaged_value
@@ -62,7 +62,7 @@ def damaged_params(chance: random.Random) -> Verdict:
             for stage, key in [("report", ""), *(("ingest", name) for name in params.datasets)]:
                 stage_params(plain, stage, key)
                 stage_hash(plain, stage, key)
-            text = recipes.params_text(params)
+            text = recipes.params_text(with_what_dvc_reads(read_yaml(file))[0], file.read_text(encoding="utf-8"))
             file.write_text(text, encoding="utf-8")
             if load_params(file) != params:
                 return Verdict(f"{recipe.stem}, {way}: {said}", "written out and read again it is another")
