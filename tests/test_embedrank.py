@@ -19,6 +19,11 @@ from stages.run.errors import InputError
 IDF = InverseFrequency.over([["graph", "text"], ["text"], ["word"]])
 
 
+def with_encoder(source, **settings):
+    """Stages read params in which the setting holds the folder itself (stages/params/paths.py)."""
+    return EmbedRank(**settings).model_copy(update={"encoder": source})
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     folder = tmp_path_factory.mktemp("embedrank") / "encoder"
@@ -28,7 +33,7 @@ def source(tmp_path_factory):
 
 def test_a_score_is_the_cosine_times_that_of_tfidf(source):
     tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN", "word/NOUN")
-    settings = EmbedRank(encoder=source, chunks="adjectives")
+    settings = with_encoder(source, chunks="adjectives")
     found = embedrank.run(tokens, settings, IDF).to_pylist()
     embed = embedrank._embedder(source, 256)
     texts, phrases = embed(["old graph is text", "word"], 4), embed(["old graph", "text", "word"], 64)
@@ -42,7 +47,7 @@ def test_a_score_is_the_cosine_times_that_of_tfidf(source):
 
 
 def test_a_text_ranks_the_same_alone_and_among_others(source):
-    tokens, settings = by_chance(3, texts=12), EmbedRank(encoder=source, chunks="adjectives")
+    tokens, settings = by_chance(3, texts=12), with_encoder(source, chunks="adjectives")
     whole = embedrank.run(tokens, settings, IDF)
     alone = pa.concat_tables([embedrank.run(tokens.slice(n, 1), settings, IDF) for n in range(tokens.num_rows)])
     assert whole.drop(["score"]).equals(alone.drop(["score"]))
@@ -53,7 +58,7 @@ def test_a_text_ranks_the_same_alone_and_among_others(source):
 
 def test_it_is_explained(source):
     tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN")
-    found = explain(tokens, embedrank.ranking(EmbedRank(encoder=source), "en"), 5, method="embedrank", idf=IDF)
+    found = explain(tokens, embedrank.ranking(with_encoder(source), "en"), 5, method="embedrank", idf=IDF)
     assert {one.phrase for one in found.phrases} == {"old graph", "text"} and "embedrank: cosine" in found.settings
 
 
@@ -61,7 +66,7 @@ def test_wrong_settings_are_named(tmp_path):
     with pytest.raises(InputError, match="embedrank.encoder is bundled, which reads no Chinese"):
         embedrank.ranking(EmbedRank(), "zh")
     with pytest.raises(InputError, match=r"embedrank.encoder: path:.* holds no config.json"):
-        embedrank.run(tagged("a/NOUN"), EmbedRank(encoder=f"path:{tmp_path}"))
+        embedrank.run(tagged("a/NOUN"), with_encoder(f"path:{tmp_path}"))
 
 
 def test_it_is_made_where_it_names_keywords_and_nowhere_else():

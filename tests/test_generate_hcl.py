@@ -191,7 +191,7 @@ def test_a_model_without_keyword_writes_none(encoder, items, tmp_path):
 DECODING = {"num_beams": 2, "min_length": 2, "max_length": 6}
 PROJECT = {
     "recipe": "r", "datasets": {"d": {"source": "raw"}}, "models": {"hcl": {"m": {"dataset": "d"}}},
-    "generate_hcl": DECODING,
+    **{name: {"datasets": ["d"]} for name in ("keywords", "graph", "node_vectors")}, "generate_hcl": DECODING,
     "runs": {"hcl": {"plain": {"model": "m"}, "given": {"model": "m", "decode": {"keyword": "given:Cat"}},
                      "unseen": {"model": "m", "decode": {"keyword": "given:Catt", "samples": 1}},
                      "contrastive": {"model": "m", "decode": {"search": "contrastive", "top_k": 4, "alpha": 0.9}}}}}
