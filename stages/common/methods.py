@@ -68,11 +68,15 @@ class KeywordMethod:
             language: of the texts.
             idf: IDF over training texts, which breaks ties.
         """
-        return import_module(f"stages.keywords.{self.name}").ranker_of(settings, language, idf)
+        return self._module().ranker_of(settings, language, idf)
 
     def ranking(self, settings: Any, language: str) -> "Ranking":
         """Return how it ranks, likewise."""
-        return import_module(f"stages.keywords.{self.name}").ranking(settings, language)
+        return self._module().ranking(settings, language)
+
+    def _module(self) -> Any:
+        """Return its module, by a relative name: the package ``keycontrast`` has a copy of ``stages`` of its own."""
+        return import_module(f"..keywords.{self.name}", __package__)
 
 
 _ALL = (
