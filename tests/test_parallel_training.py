@@ -23,12 +23,12 @@ from torch import distributed as group
 from torch import nn
 
 from models.common.training import fit, parallel
-from stages.common import distributed, training
+from stages.common import distributed, fingerprint, training
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.run import process
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
+from stages.run.errors import CRASHED, InputError
 from stages.run.process import RECORDS, SCRATCH, run_stage
 from stages.run.processes import alive
 from stages.tracks.hcl import train as train_hcl
@@ -113,7 +113,7 @@ def killed_and_resumed(tmp_path_factory):
 
 def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resumed, tmp_path, monkeypatch):
     folder, state, statuses = killed_and_resumed
-    assert statuses == [-signal.SIGKILL, 1, 0, 0]
+    assert statuses == [-signal.SIGKILL, CRASHED, 0, 0]
     assert state["step"] == KILLED_AFTER and not state["finished"]
     monkeypatch.chdir(tmp_path)
     tiny_training.write_project(tmp_path, **SETTINGS)
@@ -151,7 +151,7 @@ def test_machines_that_differ_are_refused(tmp_path):
         said = (tmp_path / str(rank) / f"said-{rank}").read_text()
         assert said.startswith("train_hcl: the processes that train train_hcl@hcl differ in params"), said
     (tmp_path / "1" / DatasetPaths("tiny").table("node_vectors")).unlink()
-    assert both_end(tmp_path) == [1, 1]
+    assert both_end(tmp_path) == [CRASHED, 1]
     first, second = ((tmp_path / str(rank) / f"said-{rank}").read_text() for rank in range(2))
     assert "node_vectors.parquet" in second and "another process of this training has ended" in first
 
@@ -226,7 +226,7 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
     def stage(processes):
         return run_stage("train_hcl", work, ["hcl"], "MODEL", lambda: processes)
 
-    assert stage(2) == 5 and started == [(["-m", __name__, "hcl"], 2)] and not worked
+    assert stage(2) == 5 and started == [(["-m", "stages.run.processes", __name__, "hcl"], 2)] and not worked
     assert stage(1) == 1 and worked == [(True, SCRATCH / "train_hcl" / "hcl")]
     assert "train_hcl: the table is empty" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -254,7 +254,7 @@ def test_code_counts_by_its_place_in_the_project(tmp_path, monkeypatch):
     for home in ("a", "b"):
         (tmp_path / home / "models").mkdir(parents=True)
         (tmp_path / home / "models" / "one.py").write_text("1")
-        monkeypatch.setattr(training, "_ROOT", tmp_path / home)
+        monkeypatch.setattr(fingerprint, "_ROOT", tmp_path / home)
         hashes.append(training.hash_code([tmp_path / home / "models" / "one.py"]))
     (tmp_path / "b" / "models" / "one.py").write_text("2")
     assert hashes[0] == hashes[1] != training.hash_code([tmp_path / "b" / "models" / "one.py"])

@@ -20,7 +20,6 @@ from stages.run.process import StageProcess
 from stages.run.progress import TrainingBar
 
 Fitted = TypeVar("Fitted")
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def loop_settings(training: Mapping[str, Any]) -> Settings:
