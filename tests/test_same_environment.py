@@ -43,9 +43,8 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 HOOK = """import stages
-from stages.common import entries, settings
+from stages.common import settings
 stages.__path__.append({folder!r})
-entries.module_of = "stages.{{}}".format
 settings.declared = lambda stage: ()
 """
 
