@@ -232,6 +232,14 @@ def check_disk(needed: float, folder: Path = Path()) -> None:
                          f"cache of what is not in use.")
 
 
+def _is_dvc(pid: int) -> bool:
+    """Say whether process ``pid`` is DVC; one that is gone, or a zombie, is not."""
+    try:
+        return "dvc" in " ".join(psutil.Process(pid).cmdline())
+    except psutil.NoSuchProcess:   # ZombieProcess among them
+        return False
+
+
 def clear_leftovers() -> list[str]:
     """Remove DVC's lock file and temporary files that a killed command left; return a sentence for each kind.
 
@@ -244,7 +252,7 @@ def clear_leftovers() -> list[str]:
     if lock.exists():
         content = lock.read_text(encoding="utf-8")
         holders = [int(pid) for pid in re.findall(r'"pid": (\d+)', content)]
-        alive = any(psutil.pid_exists(pid) and "dvc" in " ".join(psutil.Process(pid).cmdline()) for pid in holders)
+        alive = any(map(_is_dvc, holders))
         if not content.endswith("}") or holders and not alive:
             lock.unlink()
             said.append("removed the lock that a killed command had left")
