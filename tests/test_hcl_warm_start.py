@@ -122,7 +122,7 @@ def test_kept_keyword_vectors_are_renewed():
 
 def test_other_widths_and_vocabularies_are_refused_by_both_numbers():
     narrow = HclModel(tiny_hcl.config(tiny_hcl.encoder_config(hidden_size=8)))
-    with pytest.raises(ValueError, match="init_from: the models do not fit each other: width 16 here and 8 there"):
+    with pytest.raises(ValueError, match="init: the models do not fit each other: width 16 here and 8 there"):
         init_from(fresh(), narrow)
     encoder = tiny_hcl.encoder_config()
     encoder.vocab_size = 31

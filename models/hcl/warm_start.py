@@ -104,5 +104,5 @@ def _check(own: HclConfig, other: HclConfig) -> None:
     facts = {"width": (own.hidden_size, other.hidden_size), "vocabulary": (own.vocab_size, other.vocab_size)}
     differing = [f"{name} {mine} here and {theirs} there" for name, (mine, theirs) in facts.items() if mine != theirs]
     if differing:
-        raise ValueError(f"init_from: the models do not fit each other: {', '.join(differing)}; both need the same "
+        raise ValueError(f"init: the models do not fit each other: {', '.join(differing)}; both need the same "
                          f"encoder")
