@@ -156,13 +156,18 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _prefect_pair(_: Path) -> Iterator[Finding]:
+def _prefect_pair(root: Path) -> Iterator[Finding]:
     try:
         prefect, fastapi = version("prefect"), version("fastapi")
     except PackageNotFoundError:
         return  # already named among the packages
     yield Finding("prefect and fastapi", f"{prefect} with {fastapi}", Version(fastapi) >= _FIRST_BROKEN_FASTAPI,
                   "flows break at run time with fastapi 0.155 and later: pip install fastapi==0.150.0")
+    from pipeline.flow import DATABASE, database_fits
+
+    if not database_fits(root):
+        yield Finding("prefect and fastapi", f"{DATABASE} is damaged or of another version: the next run sets it "
+                      f"aside, and with it only the record of earlier runs")
 
 
 def _params(root: Path) -> Iterator[Finding]:
@@ -248,19 +253,16 @@ def _param(root: Path, block: str, name: str, default: str) -> str:
 
 def _repository(root: Path) -> Iterator[Finding]:
     from pipeline.dag import read_dag
-    from pipeline.lock import UnreadableLock
 
     try:
         dag = read_dag(root)
-    except UnreadableLock as error:
-        yield Finding("dvc", error.problem, True, error.remedy)
     except InputError as error:
         began = (root / ".dvc").is_dir()
         yield Finding("dvc", str(error), True, "mend what the message names; `git diff dvc.yaml` shows what was changed"
                       if began else "clone the repository with git; or in this folder: git init, dvc init")
     else:
-        changed = sum(node.changed for node in dag.nodes)
-        yield Finding("dvc", f"{len(dag.nodes)} stages, {changed} of them to run")
+        changed = sum(node.changed for node in dag.values())
+        yield Finding("dvc", f"{len(dag)} stages, {changed} of them to run")
 
 
 def _disk(root: Path) -> Iterator[Finding]:

@@ -7,9 +7,16 @@ from typing import Any
 
 import yaml
 
-from pipeline.run import duration
 from stages.params import Params
 from stages.run.process import RECORDS
+
+
+def duration(seconds: float) -> str:
+    """Return ``8.2 s``, ``3 min 05 s`` or ``2 h 04 min``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def recorded_seconds(stages: Iterable[str], records: Path = RECORDS) -> dict[str, float]:
@@ -36,6 +43,8 @@ def estimate_in_words(stages: Collection[str], records: Path = RECORDS) -> str:
     if seconds is None:
         missing = len(set(stages)) - len(recorded_seconds(stages, records))
         return f"No estimate yet: {missing} of {len(stages)} stages have no record of a run here."
+    if len(set(stages)) == 1:
+        return f"The last run of this stage took {duration(seconds)}."
     return f"The last runs of these {len(stages)} stages took {duration(seconds)}, added up; stages run in parallel."
 
 

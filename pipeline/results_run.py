@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.estimate import duration
 from pipeline.markdown import escaped, table
 from stages.common.paths import DatasetPaths, ProbePaths
 from stages.common.schemas import SPLITS
@@ -128,11 +129,3 @@ def durations(material: Material) -> list[str]:
     if material.devices:
         line += f" Some of it was computed on another machine: {', '.join(map(escaped, material.devices))}."
     return [line + (f" Trained elsewhere: {', '.join(map(escaped, missing))}." if missing else "")]
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people: ``duration(4000) == "1 h 7 min"``."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

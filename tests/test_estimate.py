@@ -36,7 +36,7 @@ def test_a_stage_without_a_record_leaves_no_estimate(records):
 
 def test_the_stages_of_params_are_those_that_dvc_makes():
     made = instances(load_params(ROOT / "params.yaml"), yaml.safe_load((ROOT / "dvc.yaml").read_text()))
-    assert sorted(made) == sorted(node.name for node in read_dag(ROOT).nodes)
+    assert sorted(made) == sorted(node.name for node in read_dag(ROOT).values())
 
 
 def test_a_project_that_never_ran_says_so(tmp_path):

@@ -12,7 +12,7 @@ from report_artifacts import over_seeds, write_rewriting
 from pipeline import results_document
 from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
-from pipeline.results_run import duration, read_material
+from pipeline.results_run import read_material
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths, row_name
 from stages.common.tables import Provenance, write_json, write_table
@@ -601,11 +601,6 @@ def test_text_from_data_stays_text(text, shown):
 def test_tables_are_padded():
     assert table(["name", "n"], [["a", "10"], ["longer", "7"]]) == [
         "| name   |   n |", "| ------ | --: |", "| a      |  10 |", "| longer |   7 |"]
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(59.4, "59 s"), (60, "1 min"), (3599, "1 h 0 min"), (7260, "2 h 1 min")])
-def test_durations_are_for_people(seconds, text):
-    assert duration(seconds) == text
 
 
 def test_the_keyword_swap_and_the_latent_space_are_told_in_numbers(project):

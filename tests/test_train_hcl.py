@@ -315,7 +315,7 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
     tiny_training.write_project(tmp_path, models)
     assert main(["hcl"]) == 1
     assert "artifacts/models/other/13/model: no trained HCL model" in capsys.readouterr().err
-    with pytest.raises(InputError, match="models.hcl: init_from: .*vocabulary .* here and 30 there"):
+    with pytest.raises(InputError, match="models.hcl: init: .*vocabulary .* here and 30 there"):
         run(joined_items(**tiny_items.tables()), graph(), settings(), encoder, UnseenKeywords(trained_on(encoder)), 13,
             FolderCheckpoints(tmp_path, "a"), start=tiny_hcl.model())
 

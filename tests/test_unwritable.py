@@ -16,9 +16,7 @@ import torch
 from safetensors.torch import save_file
 from small_project import environment, keycontrast, make_project
 
-from pipeline import worker
 from pipeline.cli import main
-from pipeline.worker import StageFailure, Workers
 from stages.common.tables import atomic_file, atomic_folder, write_json
 from stages.run.errors import unwritten
 from stages.run.process import run_stage
@@ -141,25 +139,6 @@ def test_a_run_on_a_small_disk_says_what_it_needs_and_does_not_begin(project, sm
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert f"{root}: this run needs about 0.05 GiB of disk, and 0.0" in done.stderr and "dvc gc" in done.stderr
     assert not (root / "order.txt").exists()
-
-
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "artifacts/x")])
-def test_dvc_on_a_full_disk_names_the_place(error, monkeypatch):
-    """As a worker answers for a stage whose outs DVC could not take."""
-    def repo(**_):
-        raise error
-
-    monkeypatch.setattr("dvc.repo.Repo", repo)
-    answer = worker._reproduced("ingest@d", Path("log"), False)
-    assert isinstance(answer, StageFailure) and str(answer).startswith(
-        "artifacts/x: could not be written: the disk is f")
-
-
-def test_a_stage_whose_log_cannot_be_written_fails_with_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(StageFailure, match="could not be written: the disk is full"):
-        Workers({}).repro("ingest@d")
 
 
 WRITERS = {"pipeline.export.export_graph": ["export", "graph.graphml"],

@@ -13,7 +13,7 @@ from documented_commands import commands_of
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from pipeline.dag import read_dag
+from pipeline.dag import out_of_date, read_dag
 from stages.common.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
@@ -73,7 +73,7 @@ def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(
     kept = encoder.read_bytes()
     encoder.write_bytes(kept + b"\n")
     try:
-        stale = set(read_dag(flow).out_of_date())
+        stale = set(out_of_date(read_dag(flow)))
     finally:
         encoder.write_bytes(kept)
     assert {"pair_classifier@tiny", "attribution@tiny", "node_vectors@tiny", "train_hcl@hcl"} <= stale

@@ -6,6 +6,8 @@ machines, start ``torchrun`` with its own flags on each of them.
 
 import logging
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,6 +46,24 @@ def launcher() -> list[int]:
 def speaks() -> bool:
     """Return whether this process says what is wrong with an input: the first of its machine."""
     return not launched() or int(os.environ.get("LOCAL_RANK", os.environ["RANK"])) == 0
+
+
+def visible_gpus(device: str) -> list[str]:
+    """Return the GPUs that stages may take, as ``CUDA_VISIBLE_DEVICES`` names them; none if they compute on the CPU.
+
+    Args:
+        device: ``runtime.device`` of the params.
+    """
+    if device == "cpu":
+        return []
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        return [part.strip() for part in chosen.split(",") if part.strip() not in ("", "-1")]
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return []
+    return re.findall(r"^GPU (\d+):", listing.stdout, re.MULTILINE) if listing.returncode == 0 else []
 
 
 def check_devices(processes: int, devices: int) -> None:

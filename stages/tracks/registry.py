@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from stages.common.settings import Params
 from stages.run.errors import InputError, nearest
 from stages.tracks.clld.track import CLLD
+from stages.tracks.common.finished import forget
 from stages.tracks.common.track import Track
 from stages.tracks.hcl.track import HCL
 from stages.tracks.pgkpr.track import PGKPR
@@ -84,6 +85,16 @@ def seeds_of_stage(params: "Params | Validated", stage: str, key: str) -> list[i
         if stage in (track.computed_by, track.evaluated_by) and key in track.runs(params):
             return params.run_seeds(key)
     return []
+
+
+def forget_seeds(params: "Params | Validated", names: Sequence[str], seed: int | None = None) -> None:
+    """Forget what stage instances have finished with a seed, or with all of theirs, so that they work on it again."""
+    instances = [name.partition("@")[::2] for name in names]
+    for stage, key in instances if seed is not None else ():
+        seed_of(f"{stage}@{key}" if key else stage, seeds_of_stage(params, stage, key), seed)
+    for stage, key in instances:
+        if seeds_of_stage(params, stage, key):
+            forget(stage, key, seed)
 
 
 def _having(name: str, known: Mapping[str, Mapping[str, Any]], what: str) -> Track:

@@ -1,0 +1,105 @@
+"""What git has of the results, and what this machine made of the same inputs.
+
+Another kind of processor gives weights and metrics other last digits. Then ``dvc.lock`` and metrics stay as git has
+them, and the bytes that DVC recorded here are kept in ``.keycontrast/local``, in force while a command runs.
+"""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipeline.lock import BEFORE, LOCK, copy_whole, read_lock, stages_of
+
+LOCAL = Path(".keycontrast", "local")
+_OWN, _COMMITTED, _FILES = LOCAL / "dvc.lock", LOCAL / "committed.lock", LOCAL / "files"
+
+
+def machine_lock(root: Path = Path()) -> dict[str, Any]:
+    """Return the stages of ``dvc.lock`` as this machine made them: :func:`read_lock`, but for the rounding."""
+    return stages_of((root / _OWN).read_bytes()) if _is_local(root) else read_lock(root)
+
+
+@contextmanager
+def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
+    """Put the bytes of this machine in force during the block; afterwards what is committed, unless ``save``."""
+    if _is_local(Path()):
+        copy_whole(_OWN, LOCK)
+        for path in _FILES.rglob("*"):
+            if path.is_file():
+                copy_whole(path, path.relative_to(_FILES))
+    if LOCK.exists():
+        copy_whole(LOCK, BEFORE)
+    try:
+        yield
+    finally:
+        _keep_committed(say, save)
+        BEFORE.unlink(missing_ok=True)
+
+
+def _is_local(root: Path) -> bool:
+    """Tell whether ``dvc.lock`` is the committed one that stands for other bytes of this machine."""
+    return ((root / _OWN).exists() and (root / LOCK).exists()
+            and (root / LOCK).read_bytes() == (root / _COMMITTED).read_bytes())
+
+
+def _keep_committed(say: Callable[[str], None], save: bool) -> None:
+    known = _OWN.read_bytes() if _OWN.exists() else b""
+    shutil.rmtree(LOCAL, ignore_errors=True)
+    committed = _git("show", f"HEAD:./{LOCK}")
+    if not committed or save or not LOCK.exists():
+        return
+    content = LOCK.read_bytes()
+    before, after = stages_of(committed), stages_of(content)
+    changed = [name for name in after if after[name] != before.get(name)]
+    if not changed or not differs_by_rounding(before, after):
+        return
+    outs = [item["path"] for name in changed for item in after[name].get("outs", ())]
+    files = _git("diff", "--name-only", "--relative", "HEAD", "--", *outs).decode().splitlines()
+    copy_whole(LOCK, _OWN)
+    for path in files:
+        copy_whole(Path(path), _FILES / path)
+        Path(path).write_bytes(_git("show", f"HEAD:./{path}"))
+    for place in (_COMMITTED, LOCK):
+        place.write_bytes(committed)
+    if content != known:
+        say(f"{len(changed)} of {len(after)} stages wrote other bytes from the same inputs, as another kind of "
+            f"processor does. dvc.lock and {len(files)} metrics files stay as committed, so that git has no changes; "
+            f"`keycontrast run --save` writes those of this machine.")
+
+
+def differs_by_rounding(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Tell whether all stages of ``after`` had the inputs of ``before``: command, params and deps.
+
+    A dep counts as the same if it was made by a stage whose own inputs are the same.
+    """
+    made: set[str] = set()
+    rest = {name for name in after if after[name] != before.get(name)}
+    while same := {name for name in rest if name in before and _same_inputs(before[name], after[name], made)}:
+        made |= {path for name in same for path in _hashes(after[name], "outs")}
+        rest -= same
+    return not rest
+
+
+def _same_inputs(one: dict[str, Any], other: dict[str, Any], made: set[str]) -> bool:
+    deps, others = _hashes(one, "deps"), _hashes(other, "deps")
+    return all(one.get(part) == other.get(part) for part in ("cmd", "params")) and deps.keys() == others.keys() and all(
+        deps[path] == others[path] or any(_overlap(path, out) for out in made) for path in deps)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or other.startswith(f"{one}/") or one.startswith(f"{other}/")
+
+
+def _hashes(entry: dict[str, Any], kind: str) -> dict[str, Any]:
+    return {item["path"]: item.get("md5") for item in entry.get(kind, ())}
+
+
+def _git(*words: str) -> bytes:
+    """Return what git answers; nothing where there is no git, or no such thing in it."""
+    try:
+        return subprocess.run(["git", *words], capture_output=True, check=True).stdout
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        return b""
