@@ -64,6 +64,9 @@ def main() -> None:
         print(f"a third run took {seconds:.0f} s for {ran} stages")
         if ran or (clone / "dvc.lock").read_bytes() != before:
             sys.exit("a run with nothing to do did something")
+        changes = subprocess.run(["git", "status", "--short"], cwd=clone, check=True, capture_output=True, text=True)
+        if changes.stdout:
+            sys.exit(f"git is not clean after the runs; other bytes from other inputs?\n{changes.stdout}")
 
 
 if __name__ == "__main__":
