@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
+from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance
 from stages.common.writing import table_writer
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
@@ -28,7 +29,6 @@ _PIECE = 100_000
 _PARAMS = f"recipe: synthetic\ndatasets:\n  {DATASET}:\n    source: synthetic.parquet\n"
 _COMPARED, _COMPARED_QUICK = 100_000, 1_000
 _CURVE, _CURVE_QUICK = (10_000, 100_000, 1_000_000, 5_000_000), (1_000, 3_000)
-_STAGES = ("clusters", "graph")
 _CLOSE = 1e-9
 _REPEATS = 3  # of runs in which networkx takes most of a minute
 
@@ -70,8 +70,8 @@ _NOTES = [
     "networkx and Python loops: a loop over the pairs of distinct keywords of each cluster (counts multiplied, not "
     "every pair of members visited), edges in a DiGraph per sign, then conflicts, caps, nx.pagerank and "
     "nx.weakly_connected_components.",
-    "The table runs the stages clusters and graph whole, from Parquet to Parquet and with communities, each in a "
-    "fresh process with one thread; the MiB are the peak above what the process held before the stage began.",
+    "The table runs the stage graph whole, from Parquet to Parquet, with clusters and communities, in a fresh process "
+    "with one thread; the MiB are the peak above what the process held before the stage began.",
 ]
 
 
@@ -167,11 +167,11 @@ def _point(triples: pa.Table) -> dict[str, Any]:
         folder = Path(name)
         write_project(folder, triples)
         point: dict[str, Any] = {"triples": triples.num_rows}
-        for stage in _STAGES:
-            point[f"{stage} MiB"] = round(peak_memory(run_stage_in, folder, stage, DATASET))
-            point[f"{stage} s"] = round(seconds_of(folder, stage, DATASET), 1)
-        edges = pq.read_table(folder / "artifacts" / DATASET / "edges.parquet", columns=["sign"])["sign"].to_numpy()
-        point["nodes"] = pq.read_metadata(folder / "artifacts" / DATASET / "nodes.parquet").num_rows
+        point["MiB"] = round(peak_memory(run_stage_in, folder, "graph", DATASET))
+        point["s"] = round(seconds_of(folder, "graph", DATASET), 1)
+        paths = DatasetPaths(DATASET)
+        edges = pq.read_table(folder / paths.table("edges"), columns=["sign"])["sign"].to_numpy()
+        point["nodes"] = pq.read_metadata(folder / paths.table("nodes")).num_rows
         point["positive edges"], point["negative edges"] = (int(np.count_nonzero(edges == sign)) for sign in (1, -1))
     return point
 
@@ -203,7 +203,7 @@ def zipf_triples(count: int, keywords: int = 200_000, exponent: float = 1.0, see
 
 
 def write_project(folder: Path, triples: pa.Table) -> None:
-    """Write ``triples`` to ``folder`` as a project whose data set ``synthetic`` is ready for stage ``clusters``.
+    """Write ``triples`` to ``folder`` as a project whose data set ``synthetic`` is ready for stage ``graph``.
 
     Every keyword becomes the keyword of a text of its own, so a row makes one example and three texts.
 
@@ -213,9 +213,8 @@ def write_project(folder: Path, triples: pa.Table) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(_PARAMS, encoding="utf-8")
-    place = folder / "artifacts" / DATASET
     for schema, rows in ((EXAMPLES, _examples), (KEYWORDS, _keywords)):
-        path, provenance = place / f"{schema.name}.parquet", Provenance(f"{schema.name}@{DATASET}", "")
+        path, provenance = folder / DatasetPaths(DATASET).table(schema.name), Provenance(f"{schema.name}@{DATASET}", "")
         with table_writer(path, schema, provenance) as writer:
             for start in range(0, triples.num_rows, _PIECE):
                 writer.write(rows(triples.slice(start, _PIECE), start))
