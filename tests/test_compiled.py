@@ -76,8 +76,9 @@ def assert_rounding(make, folder):
     assert not any("forward" in vars(part) for part in other.modules())
 
 
-@pytest.mark.whole
-@pytest.mark.parametrize("make", [hcl, pgkpr, clld], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [
+    pytest.param(hcl, marks=pytest.mark.nightly), pytest.param(pgkpr, marks=pytest.mark.nightly),
+    pytest.param(clld, marks=pytest.mark.whole)], ids=lambda make: make.__name__)
 def test_every_track_trains_the_same_up_to_rounding(make, tmp_path, eager_kernels):
     assert_rounding(make, tmp_path)
     assert NAMES[make.__name__] <= set(eager_kernels)
