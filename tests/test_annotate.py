@@ -117,6 +117,7 @@ def test_chunks_stand_alone_and_are_cut_by_id():
     assert token_table({name: [] for name in SCHEMAS["tokens"].arrow().names}).num_rows == 0
 
 
+@pytest.mark.whole
 def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = Path("artifacts/data/toy/items/texts.parquet")
@@ -272,6 +273,7 @@ annotate.main(["toy"])
 """
 
 
+@pytest.mark.whole
 def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = project(tmp_path, pipeline)

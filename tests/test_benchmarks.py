@@ -38,6 +38,7 @@ def test_contenders_take_turns_and_are_set_against_the_first(monkeypatch):
     assert rows[0].minimum <= rows[0].median <= rows[0].maximum
 
 
+@pytest.mark.whole
 def test_peak_memory_is_that_of_the_work_alone():
     assert peak_memory(take, 64 * 2**20) == pytest.approx(64, abs=16)
     assert peak_memory(take, 1) < 16
@@ -97,9 +98,8 @@ def test_one_that_disagrees_is_named_and_the_others_are_shown(monkeypatch, capsy
     assert "textrank: 0.5 apart" in shown.err and "graph: A | B" in shown.out
 
 
-# The quickest runs at every `make test`.
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "textrank" else pytest.mark.whole)
-                                  for name in NAMES if name != "pgkpr_parity"])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.nightly if name == "repro" else pytest.mark.whole)
+                                  for name in NAMES])
 def test_benchmarks_run_and_agree_at_sizes_that_measure_nothing(name):
     sections = import_module(f"benchmarks.{name}").run(Context(repeats=1, quick=True))
     assert sections and all(section.agreement and section.workload for section in sections)

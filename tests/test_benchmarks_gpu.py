@@ -104,6 +104,7 @@ def test_what_there_is_no_time_for_is_told():
     assert one.state == "failed" and "far longer than its share" in one.problem and "step 3 of 9" in one.problem
 
 
+@pytest.mark.whole
 def test_a_process_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(runner, "_GRACE_SECONDS", 0.0)
     made = Runner([], TINY, 1.0, lambda parts: None, lambda line: None)

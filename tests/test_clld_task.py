@@ -250,6 +250,7 @@ def share(folder, rank):
                 "updates": [row["confusion"] for row in one.updates]}, folder / f"{rank}.pt")
 
 
+@pytest.mark.whole
 def test_two_processes_have_the_loss_and_the_matrices_of_one(tmp_path):
     server = get_context("forkserver")
     server.set_forkserver_preload(["models.clld"])  # its imports take seconds: once is enough

@@ -131,6 +131,7 @@ def test_finished_chunks_are_kept(cluster, tmp_path):
     assert [table.to_pydict() for table in again] == [table.to_pydict() for table in first]
 
 
+@pytest.mark.whole
 def test_annotation_is_the_same_as_at_home(cluster, tmp_path):
     from test_annotate import TEXTS, saved_pipeline, texts  # imports spaCy, which the workers above do without
 
@@ -303,6 +304,7 @@ def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
         maker_name(adder)
 
 
+@pytest.mark.whole
 def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
     import test_attribution_stage as home
     import tiny_bert
@@ -391,6 +393,7 @@ def test_work_for_a_gpu_goes_to_the_workers_that_have_one(tmp_path, monkeypatch)
     assert [value for value, _ in results] == [0, 2, 4] and asked == [None, *[{"GPU": 1}] * 3]
 
 
+@pytest.mark.whole
 def test_a_scheduler_file_and_a_scheduler_of_ones_own(tmp_path):
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None,
                       local_directory=str(tmp_path)) as found:

@@ -309,6 +309,7 @@ def large():
     return HclModel.from_parts(HclConfig.from_params(block, encoder, special, 0, 0, mean_target_length=9.0)).eval()
 
 
+@pytest.mark.whole
 def test_tokens_are_those_of_generate_at_the_size_of_an_encoder(large):
     rows = [torch.randint(1000, 30_000, (length,)).tolist() for length in (18, 5, 11)]
     ids, mask = tiny_hcl.padded([[101, *row, 102] for row in rows])

@@ -64,6 +64,7 @@ def test_the_library_says_what_the_classifier_says(name, tmp_path):
     assert model.config.id2label == {0: "animal", 1: "person", 2: "place"}
 
 
+@pytest.mark.whole
 def test_a_mean_over_tokens_brings_its_class_along(tmp_path):
     """Loaded in another process, where the project cannot be imported, as its user will."""
     said = exported("mean", tmp_path / "out")

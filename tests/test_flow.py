@@ -141,6 +141,7 @@ def test_a_second_run_finds_nothing_to_do_without_prefect(done, tmp_path):
     assert changes(root) == ""
 
 
+@pytest.mark.whole
 def test_missing_outs_come_back_and_one_copied_from_elsewhere_stays(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     (root / "artifacts/report/report").unlink()
@@ -159,6 +160,7 @@ def test_missing_outs_come_back_and_one_copied_from_elsewhere_stays(done, tmp_pa
     assert order(root) == ["evaluate_x@m1", "report"]
 
 
+@pytest.mark.whole
 def test_other_bytes_from_the_same_inputs_leave_git_clean_until_they_are_saved(done, tmp_path):
     """A fresh clone without a cache, on a processor that rounds differently."""
     root = tmp_path / "clone"
@@ -178,6 +180,7 @@ def test_other_bytes_from_the_same_inputs_leave_git_clean_until_they_are_saved(d
     assert changes(root) == " M artifacts/report/x.json\n M dvc.lock\n" and dvc(root, "status", "-q").returncode == 0
 
 
+@pytest.mark.whole
 def test_targets_alone_and_again(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     (root / "raw").write_text("other\n")
@@ -190,6 +193,7 @@ def test_targets_alone_and_again(done, tmp_path):
     assert "did you mean 'side'?" in wrong.stderr
 
 
+@pytest.mark.whole
 def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     root = with_database(done[0], make_project(tmp_path / "p"))
     (root / "wait-ingest@d").touch()
@@ -213,6 +217,7 @@ def test_a_killed_run_leaves_nothing_behind_and_goes_on(done, tmp_path):
     assert (root / "artifacts/data/d/ingest@d").read_text() == "ingest@draw\n"
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_names_the_running_stage_and_ends_it(done, tmp_path, number):
     root = with_database(done[0], make_project(tmp_path / "p"))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pandas as pd
+import pytest
 from source_imports import ROOT
 
 from stages.params import load_params
@@ -32,6 +33,7 @@ def test_a_confusion_has_a_row_per_text():
     assert confusion(rows).to_csv(index=False).split() == ["actual,predicted", "a,a", "b,a"]
 
 
+@pytest.mark.whole
 def test_a_fresh_clone_shows_metrics_and_plots_without_running_anything(tmp_path):
     for name in ("dvc.yaml", "params.yaml", ".dvc/config", ".dvc/plots/curves.json", "metrics/sample"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -130,6 +130,7 @@ def printed(program, folder):
     return map(int, done.stdout.split())
 
 
+@pytest.mark.whole
 def test_no_text_stays_in_memory(tmp_path):
     small, few, large, many = printed("held(200, folder / 'warm'); print(*held(2_000, folder / 'small'), "
                                       "*held(12_000, folder / 'large'))", tmp_path)
@@ -156,6 +157,7 @@ def peak(count, folder):
     return size
 
 
+@pytest.mark.whole
 def test_retrieval_holds_no_text_at_all(tmp_path):
     small, large = printed("peak(200, folder / 'warm'); print(peak(2_000, folder / 'small'), "
                            "peak(12_000, folder / 'large'))", tmp_path)

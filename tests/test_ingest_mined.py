@@ -141,6 +141,7 @@ def bundled(texts):
     return found
 
 
+@pytest.mark.whole
 def test_the_bundled_encoder_is_nearer_to_meaning_than_to_words():
     found = bundled(["How can I lose weight quickly?", "What is the fastest way to get slim?",
                                "How can I lose a chess game quickly?"])

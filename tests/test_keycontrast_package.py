@@ -122,6 +122,7 @@ def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
     assert set(keyword_graph(["Black money."], keywords=Keywords("yake")).nodes["keyword"].to_pylist()) > {"money"}
 
 
+@pytest.mark.whole
 def test_nothing_of_a_caller_is_hidden_or_replaced(tmp_path):
     (tmp_path / "models.py").write_text("MINE = 1\n", encoding="utf-8")
     (tmp_path / "stages").mkdir()
@@ -154,6 +155,7 @@ def test_the_version_is_that_of_the_installation():
         capture_output=True, text=True, check=True, cwd=ROOT.parent).stdout)
 
 
+@pytest.mark.whole
 def test_the_wheel_works_outside_the_clone(tmp_path):
     site = wheel_site(tmp_path)
     place = tmp_path / "elsewhere"

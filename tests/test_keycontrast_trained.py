@@ -30,6 +30,7 @@ def test_a_classifier_answers_as_the_command_does(model, project, monkeypatch): 
     assert found == lines("ct")
 
 
+@pytest.mark.whole
 def test_it_works_beside_modules_of_the_same_names(model, project, tmp_path):  # noqa: F811
     (tmp_path / "models.py").write_text("MINE = 1\n")
     (tmp_path / "pipeline").mkdir()
@@ -58,6 +59,7 @@ def test_what_is_wrong_is_said(model, project, tmp_path):  # noqa: F811
     assert len(model.predict(TEXTS[:2])) == 2  # an error of one call does not end the process
 
 
+@pytest.mark.whole
 def test_the_folder_of_a_run_is_enough(model, project, monkeypatch):  # noqa: F811
     with load(project / "artifacts" / "runs" / "ct" / "3") as found:
         assert (found.run, found.project) == ("ct", project) and found.predict(TEXTS) == model.predict(TEXTS)
@@ -68,6 +70,7 @@ def test_the_folder_of_a_run_is_enough(model, project, monkeypatch):  # noqa: F8
     assert folder == project and (options["run"], options["seed"], options["n"]) == ("ct", None, 2)
 
 
+@pytest.mark.whole
 def test_an_exported_classifier_answers_without_its_project(model, project, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.chdir(project)
     export_model(load_params(), "ct", tmp_path / "mine", Console(file=StringIO()))
@@ -81,6 +84,7 @@ def test_an_exported_classifier_answers_without_its_project(model, project, tmp_
             assert one["probability"] == one["probabilities"][one["label"]]
 
 
+@pytest.mark.whole
 def test_a_wrong_folder_is_named_with_the_remedy(project, tmp_path):  # noqa: F811
     (tmp_path / "config.json").write_text('{"architectures": ["BartForConditionalGeneration"]}')
     for place, options, message in (
@@ -98,6 +102,7 @@ def test_a_wrong_folder_is_named_with_the_remedy(project, tmp_path):  # noqa: F8
         load(tmp_path)
 
 
+@pytest.mark.whole
 def test_a_closed_run_says_so(project):  # noqa: F811
     found = load(project, "ct")
     found.close()
@@ -105,6 +110,7 @@ def test_a_closed_run_says_so(project):  # noqa: F811
         found.predict(TEXTS)
 
 
+@pytest.mark.whole
 def test_a_process_that_dies_is_told(project):  # noqa: F811
     found = load(project, "ct")
     found._process.kill()

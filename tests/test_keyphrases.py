@@ -76,6 +76,7 @@ def test_a_file_without_gold_keys_is_refused(tmp_path, capsys):
 
 
 
+@pytest.mark.whole
 def test_the_peers_of_keywords_are_scored_alike(tmp_path, monkeypatch, capsys):
     """Those that load no encoder; each in a process of its own."""
     inspec = tmp_path / "inspec"

@@ -113,6 +113,7 @@ def test_bad_standard_input_is_named(given, arguments, message):
         keywords("-", *arguments, given=given)
 
 
+@pytest.mark.whole
 def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path):
     path = tmp_path / "many.txt"
     path.write_text("Graph theory helps the old black money.\n" * 3000, encoding="utf-8")

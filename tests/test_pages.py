@@ -113,7 +113,7 @@ def test_the_tutorial_runs_as_far_as_it_needs_no_project(monkeypatch):
     assert names["found"][0][0].text in names["texts"][0] and names["graph"].edges.num_rows > 20
 
 
-@pytest.mark.whole
+@pytest.mark.nightly
 def test_the_tutorial_runs_to_its_end(monkeypatch, capfd):
     names = run_cells(monkeypatch, lambda tags: True)
     assert len(names["keywords"]) == 5

@@ -111,6 +111,7 @@ def killed_and_resumed(tmp_path_factory):
     return folder / "0", state, [one.exitcode for one in (*first, *second)]
 
 
+@pytest.mark.whole
 def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resumed, tmp_path, monkeypatch):
     folder, state, statuses = killed_and_resumed
     assert statuses == [-signal.SIGKILL, CRASHED, 0, 0]
@@ -125,6 +126,7 @@ def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resu
     pd.testing.assert_frame_equal(first, second, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.whole
 def test_machines_with_folders_of_their_own_go_on_from_the_first_ones_checkpoint_to_the_same_bytes(
         killed_and_resumed, tmp_path):
     write_two(tmp_path)
@@ -196,6 +198,7 @@ def script(tmp_path, monkeypatch):
     return [str(tmp_path / "script.py"), str(tmp_path)]
 
 
+@pytest.mark.whole
 def test_processes_are_started_and_their_failure_is_the_exit_status(script, tmp_path):
     assert distributed.start_processes([*script, "end"], 2) == 0
     assert [(tmp_path / f"ended-{rank}").read_text() for rank in range(2)] == ["2", "2"]

@@ -57,6 +57,7 @@ def imported():
     return found.stdout.splitlines()
 
 
+@pytest.mark.whole
 def test_no_module_touches_cuda_at_import(imported):
     assert int(imported[1]) == len([path for folder in ("models", "stages") for path in (ROOT / folder).rglob("*.py")
                                     if path.parent != ROOT / folder or path.name != "__init__.py"])

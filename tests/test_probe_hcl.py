@@ -147,6 +147,7 @@ def test_both_tables_fit_their_schemas(probed):
         assert row.shows_keyword == shows_keyword(row.prediction, row.keyword)
 
 
+@pytest.mark.whole
 def test_the_same_seed_gives_the_same_and_another_another(paraphraser, items, probed):
     again = probe(paraphraser, items)
     assert again.latent.equals(probed.latent)

@@ -138,6 +138,7 @@ def test_embedded_data_are_escaped_and_come_back_as_they_were(page):
     assert item[3] == TEXTS[6] and CLOSING in item[3] and SCRIPTS in item[4][0] and IMAGE in item[4][0]
 
 
+@pytest.mark.whole
 def test_same_artifacts_give_the_same_bytes(built, project):
     """Made in another folder, by another process under another hash seed."""
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(stages.__file__).parents[1])}
@@ -671,6 +672,7 @@ def test_curves_are_grouped_by_the_question_they_answer():
     assert curve_groups([Model("b", "hcl", "d", 1)], HCL.questions) == []
 
 
+@pytest.mark.whole
 def test_missing_probe_and_comparison_are_left_out(project):
     for path in (ProbePaths("full").metrics, COMPARISON / "metrics.json", COMPARISON / "paired.parquet"):
         path.unlink()

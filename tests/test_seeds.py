@@ -173,6 +173,7 @@ def test_other_settings_or_changed_files_are_not_taken(trained):
     assert taken(run_stage("train_hcl", "m")) == []
 
 
+@pytest.mark.whole
 def test_a_kill_in_the_last_seed_costs_the_others_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with_seeds("hcl", tmp_path, [13, 14, 15])

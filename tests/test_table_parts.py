@@ -267,6 +267,7 @@ def test_a_stage_makes_a_part_of_each(at_home, pipeline, tmp_path, monkeypatch):
     assert metadata[1]["counts"] == read_metadata(whole[1])["counts"]
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 2, "url": "elsewhere"}, {"url": "elsewhere"}])
 def test_any_number_of_workers_and_any_place_make_the_same_parts(at_home, pipeline, tmp_path, monkeypatch, bucket,
                                                                  settings):
@@ -277,6 +278,7 @@ def test_any_number_of_workers_and_any_place_make_the_same_parts(at_home, pipeli
     assert all(path.is_file() == ("url" in settings) for path in paths)
 
 
+@pytest.mark.whole
 def test_a_finished_part_is_not_worked_on_again(pipeline, tmp_path, monkeypatch, bucket, at_home):
     monkeypatch.chdir(tmp_path)
     paths = project(tmp_path, pipeline, workers=2, url=f"{bucket}/kept")
@@ -325,6 +327,7 @@ def cluster(tmp_path):
         process.wait()
 
 
+@pytest.mark.whole
 def test_a_cluster_makes_the_same_parts_though_a_worker_dies(cluster, at_home, pipeline, tmp_path, monkeypatch, bucket):
     file, workers = cluster
     (tmp_path / "here").mkdir()
@@ -400,7 +403,7 @@ class FourMachines:
         return running.returncode, said
 
 
-@pytest.mark.whole
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)      # it starts ten workers and seven stages, each of which imports its language
 def test_four_machines_make_the_bytes_of_one_though_a_worker_and_the_scheduler_die(tmp_path):
     """Data are on the S3 server alone; machines in networks of their own where there can be such."""

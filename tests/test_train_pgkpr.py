@@ -474,6 +474,7 @@ def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
     assert "second" not in said
 
 
+@pytest.mark.whole
 def test_two_processes_train_the_model_of_one(project, tmp_path):
     """Coins and dropout are those of the micro-batch, whoever computes it."""
     with pytest.MonkeyPatch.context() as patch:

@@ -177,6 +177,7 @@ fit(Deadly(), SETTINGS, FolderCheckpoints(Path(sys.argv[1]), "k"), SEED)
 """
 
 
+@pytest.mark.whole
 def test_sigkill_of_a_process_with_checkpoints_on_disk(tmp_path, uninterrupted):
     script = tmp_path / "deadly.py"
     script.write_text(DEADLY)

@@ -18,7 +18,7 @@ from stages.common.fingerprint import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
 # Two projects of two dozen stages, each a process of its own, while other tests run beside.
-pytestmark = [pytest.mark.timeout(1500), pytest.mark.whole]
+pytestmark = [pytest.mark.timeout(1500), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
