@@ -189,6 +189,9 @@ def _run(session: Session) -> None:
             session.outcomes[run.name], session.failures[run.name] = "failed", failure
             session.show.ended(run.name, "failed", str(failure))
 
+    def bring_up_to_date(node: StageNode) -> Any:  # Prefect would look through a session for futures, as it changes
+        return _bring_up_to_date(session, node)
+
     runner: Any = ThreadPoolTaskRunner(max_workers=len(session.dag))
 
     @flow(name="reproduce", description="Bring every artifact up to date.", task_runner=runner)
@@ -199,9 +202,9 @@ def _run(session: Session) -> None:
         for node in session.dag.values():
             stage: Any = task(name=node.name.partition("@")[0], description=node.description, task_run_name=node.name,
                               persist_result=False, retries=node.retries, retry_delay_seconds=2,
-                              retry_condition_fn=worth_another, on_failure=[note_failure])(_bring_up_to_date)
+                              retry_condition_fn=worth_another, on_failure=[note_failure])(bring_up_to_date)
             before = [futures[name] for name in node.upstream if name in futures]
-            futures[node.name] = stage.submit(session, node, wait_for=before)
+            futures[node.name] = stage.submit(node, wait_for=before)
         for future in futures.values():
             future.wait()
         for number, handler in handlers.items():
