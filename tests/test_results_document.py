@@ -170,7 +170,8 @@ def test_what_was_run_is_said(project):
     assert row(text, "hcl") == ["hcl", "HCL", "nothing", "1, 2", "2/3 2/3"]
     assert row(text, "flat")[1:3] == ["HCL without the graph", "graph.iterations = 0"]
     assert row(text, "plain")[2] == "latent.enabled = False; starts from hcl"
-    assert "(1 h 7 min; some ran side by side)" in text and "training 1 h 7 min" in text and "decoding 40 s" in text
+    assert "(1 h 07 min; some ran side by side)" in text and "training 1 h 06 min" in text, text
+    assert "decoding 40.0 s" in text
     assert "Some of it was computed on another machine: Some GPU." in text
     assert "Trained elsewhere: flat, plain, calm." in text
 
