@@ -156,18 +156,13 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _prefect_pair(root: Path) -> Iterator[Finding]:
+def _prefect_pair(_: Path) -> Iterator[Finding]:
     try:
         prefect, fastapi = version("prefect"), version("fastapi")
     except PackageNotFoundError:
         return  # already named among the packages
     yield Finding("prefect and fastapi", f"{prefect} with {fastapi}", Version(fastapi) >= _FIRST_BROKEN_FASTAPI,
                   "flows break at run time with fastapi 0.155 and later: pip install fastapi==0.150.0")
-    from pipeline.flow import DATABASE, database_fits
-
-    if not database_fits(root):
-        yield Finding("prefect and fastapi", f"{DATABASE} is damaged or of another version: the next run sets it "
-                      f"aside, and with it only the record of earlier runs")
 
 
 def _params(root: Path) -> Iterator[Finding]:

@@ -1,14 +1,19 @@
-"""How long a run will take: the seconds that the same stage instances took here the last time they ran."""
+"""How long a run will take and how much disk, by what the same stage instances took here the last time they ran."""
 
 import json
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from pipeline.lock import read_lock
 from stages.params import Params
+from stages.run.errors import InputError
 from stages.run.process import RECORDS
+
+_LEAST_DISK_GIB = 0.05  # logs, and the records of Prefect and DVC, beside what the outs took the last time
 
 
 def duration(seconds: float) -> str:
@@ -63,3 +68,14 @@ def estimate_of_project(params: Params, root: Path = Path()) -> str:
     """Return :func:`estimate_in_words` for every stage instance of ``params``."""
     dvc = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))
     return estimate_in_words(instances(params, dvc), root / RECORDS)
+
+
+def check_disk(names: Iterable[str]) -> None:
+    """Make sure that there is room for what the stages ``names`` made the last time."""
+    lock = read_lock()
+    last = sum(out.get("size", 0) for name in names for out in lock.get(name, {}).get("outs", []))
+    needed, free = _LEAST_DISK_GIB + last / 2**30, shutil.disk_usage(".").free / 2**30
+    if free < needed:
+        raise InputError(f"{Path.cwd()}: this run needs about {needed:.2f} GiB of disk, and {free:.2f} GiB are free. "
+                         f"Free some space, and give the same command again; `dvc gc --workspace` empties DVC's cache "
+                         f"of what is not in use.")

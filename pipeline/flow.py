@@ -6,11 +6,10 @@ import os
 import re
 import signal
 import socket
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,10 +77,6 @@ class Session:
         with self._changed:
             self._changed.notify_all()
 
-    def is_current(self, node: StageNode) -> bool:
-        """Tell whether DVC found it up to date, and nothing that it reads has been made again since."""
-        return not (node.changed or node.name in self.forced or "done" in map(self.outcomes.get, node.upstream))
-
 
 def run_flow(session: Session, say: Callable[[str], None]) -> None:
     """Bring the stages of ``session`` up to date, each as soon as what it reads is there.
@@ -118,36 +113,34 @@ def _settle() -> socket.socket | None:
     return listener
 
 
-def database_fits(root: Path = Path()) -> bool:
-    """Tell whether the installed Prefect can use its database of earlier runs, if there is one."""
-    import prefect
-
-    if not (root / DATABASE).exists():
-        return True
-    try:
-        with closing(sqlite3.connect(root / DATABASE)) as database:
-            version, = database.execute("select version_num from alembic_version").fetchone()
-    except (sqlite3.Error, TypeError):  # damaged, or without a version
-        return False
-    migrations = Path(prefect.__file__).parent.glob("server/database/_migrations/versions/sqlite/*.py")
-    text = "\n".join(path.read_text(encoding="utf-8") for path in migrations)
-    return version in {*re.findall(r"^revision = .(\w+)", text, re.MULTILINE)} - {
-        *re.findall(r"^down_revision = .(\w+)", text, re.MULTILINE)}
-
-
 @contextmanager
 def _server(listener: socket.socket | None, say: Callable[[str], None]) -> Iterator[None]:
     """Serve Prefect's API in a thread: a process of its own would outlive a killed command."""
     if listener is None:
         yield
         return
-    import uvicorn
-    from prefect.server.api.server import create_app
-
-    if not database_fits():
+    server, thread = _start(listener)
+    if not server.started and DATABASE.exists():
         aside = HOME.rename(f"{HOME}-{time.strftime('%Y%m%d-%H%M%S')}")
         say(f"Prefect cannot use {DATABASE}, of another version or damaged: set aside in {aside}. Only the record of "
             f"earlier runs was in it.")
+        server, thread = _start(listener)
+    if not server.started:
+        where = f" Its messages are in {SERVER_LOG}." if SERVER_LOG.exists() else ""
+        raise InputError(f"the Prefect server did not start.{where} `keycontrast doctor` checks the installed "
+                         f"versions; `dvc repro` runs without Prefect.")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(_STOP_SECONDS)
+
+
+def _start(listener: socket.socket) -> tuple[Any, threading.Thread]:
+    """Return a server and its thread once it serves or has given up."""
+    import uvicorn
+    from prefect.server.api.server import create_app
+
     HOME.mkdir(parents=True, exist_ok=True)
     for name in ("uvicorn", "prefect.server"):
         logger = logging.getLogger(name)
@@ -162,15 +155,7 @@ def _server(listener: socket.socket | None, say: Callable[[str], None]) -> Itera
     deadline = time.monotonic() + _START_SECONDS
     while not server.started and thread.is_alive() and time.monotonic() < deadline:
         time.sleep(0.02)
-    if not server.started:
-        where = f" Its messages are in {SERVER_LOG}." if SERVER_LOG.exists() else ""
-        raise InputError(f"the Prefect server did not start.{where} `keycontrast doctor` checks the installed "
-                         f"versions; `dvc repro` runs without Prefect.")
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(_STOP_SECONDS)
+    return server, thread
 
 
 def _run(session: Session) -> None:
@@ -223,7 +208,8 @@ def _bring_up_to_date(session: Session, node: StageNode) -> Any:
     from prefect import get_run_logger
     from prefect.states import Completed
 
-    if session.is_current(node):
+    again = node.changed or node.name in session.forced or "done" in map(session.outcomes.get, node.upstream)
+    if not again:
         session.outcomes[node.name] = "cached"
         session.show.ended(node.name, "cached")
         return Completed(name="Cached", message="up to date")

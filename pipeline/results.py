@@ -5,8 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
+from pipeline.dag import Dag
+from stages.common.paths import REPORT, REPORT_PAGE
 from stages.metrics.registered import Metric
 from stages.params import Params
 from stages.results.artifacts import known_metrics, seeded_runs
@@ -18,6 +21,15 @@ from stages.results.tracks import TRACKS
 # Of a column; the report has all metrics, and eighty columns, the width of a log, have room for a few.
 _CHARACTERS = 6
 _DIGITS = 3
+
+
+def show_results(dag: Dag, params: Params, console: Console) -> None:
+    """Show only what this command has looked at: other metrics and pages may be of other params."""
+    if runs := {name.partition("@")[2] for name in dag if name.startswith("evaluate_")}:
+        for table in results_tables(params, runs):
+            console.print(table)
+    if any(Path(out) in (REPORT, REPORT_PAGE) for node in dag.values() for out in node.outs):
+        console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
 
 
 def results_tables(params: Params, runs: Collection[str], root: Path = Path(), width: int = 80) -> list[Table]:

@@ -1,85 +1,28 @@
 """``keycontrast run``: from checked params to the last line on the screen."""
 
 import os
-import re
-import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.live import Live
-from rich.markup import escape
-from rich.text import Text
 
 from pipeline.committed import own_lock
 from pipeline.dag import Dag, out_of_date, read_dag, resolve
-from pipeline.estimate import duration, estimate_in_words
+from pipeline.display import Display
+from pipeline.estimate import check_disk, duration, estimate_in_words
 from pipeline.flow import Session, run_flow
-from pipeline.lock import clear_leftovers, read_lock
-from pipeline.worker import StageCrash, StageFailure, Workers, log_path
+from pipeline.lock import clear_leftovers
+from pipeline.worker import StageFailure, Workers
 from stages.common.distributed import check_devices, visible_gpus
-from stages.common.paths import REPORT, REPORT_PAGE, old_layout
-from stages.run.errors import InputError, plain
+from stages.common.paths import old_layout
 from stages.run.processes import exclusive
 
 RUN_LOCK = Path(".keycontrast", "run")
 AT_ONCE = 2  # stages, where they share no GPU
-_SIGNS = {"start": "[cyan]start  [/]", "done": "[green]done   [/]", "cached": "[green]same   [/]",
-          "failed": "[red]failed [/]", "interrupted": "[yellow]interrupted[/]"}
-_SHOWN_SKIPPED = 6
-_LEAST_DISK_GIB = 0.05  # logs, and the records of Prefect and DVC, beside what the outs took the last time
-
-
-class Display:
-    """Lines about stages as they start and end; safe to call from several threads."""
-
-    def __init__(self, console: Console) -> None:
-        self._console, self._ended, self.total = console, 0, 0
-        self._running: dict[str, float] = {}
-
-    def say(self, text: str, style: str | None = None) -> None:
-        """Show a line as it stands, whatever is in it."""
-        self._console.print(plain(text), style=style, markup=False, highlight=False, soft_wrap=True)
-
-    def started(self, name: str, description: str) -> None:
-        """Say that a stage began; a further attempt says so again."""
-        self._running[name] = time.monotonic()
-        self._line("start", f"{escape(name)}  [dim]{escape(description)}[/]")
-
-    def ended(self, name: str, outcome: str, message: str = "") -> None:
-        """Say how a stage ended; one that was up to date is only counted."""
-        began = self._running.pop(name, None)
-        self._ended += 1
-        if began is not None or outcome == "failed":
-            took = duration(time.monotonic() - began) if began is not None else ""
-            self._line(outcome, f"{escape(name)}  {took}  [dim]{self._ended}/{self.total}[/]")
-        if message:
-            self.say("\n".join(f"        {line}" for line in message.splitlines()), "red")
-
-    def interrupted(self) -> None:
-        """Say which stages were running."""
-        for name, began in self._running.items():
-            self._line("interrupted", f"{escape(name)}  {duration(time.monotonic() - began)}")
-
-    def live(self) -> AbstractContextManager[Any]:
-        """Keep the last line of each running stage's log in view, where there is a terminal."""
-        return Live(get_renderable=self._in_view, console=self._console, refresh_per_second=1, transient=True)
-
-    def _in_view(self) -> Text:
-        lines = []
-        for name, began in list(self._running.items()):
-            log = log_path(name).read_text(errors="replace") if log_path(name).exists() else ""
-            last = re.split(r"[\r\n]+", log[-400:].strip())[-1].strip()
-            lines.append(f"  {name} {duration(time.monotonic() - began)}  {last[:100]}")
-        return Text("\n".join(lines))
-
-    def _line(self, sign: str, text: str) -> None:
-        self._console.print(f"{_SIGNS[sign]} {text}", highlight=False, soft_wrap=True)
 
 
 def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | None = None, force: bool = False,
@@ -115,7 +58,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             outcomes, failures = dict.fromkeys(dag, "cached"), dict[str, StageFailure]()
             if names := forced or out_of_date(dag):
                 display.say(estimate_in_words(names))
-                _check_disk(names)
+                check_disk(names)
                 session = _session(dag, params, display, jobs, frozenset(forced))
                 outcomes, failures = session.outcomes, session.failures
                 try:
@@ -129,21 +72,12 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
             display.say(f"{summary} up to date{'' if cached == len(dag) else ' already'}. "
                         f"{duration(time.monotonic() - began)} in all.")
             if failures:
-                _show_failures(failures, [name for name in dag if name not in outcomes], display)
+                display.failed(failures, [name for name in dag if name not in outcomes])
             else:
-                _show_results(dag, params, console, display)
+                from pipeline.results import show_results  # and with it all tracks, for a second
+
+                show_results(dag, params, console)
     return not failures
-
-
-def _check_disk(names: Sequence[str]) -> None:
-    """Make sure that there is room for what the stages ``names`` made the last time."""
-    lock = read_lock()
-    last = sum(out.get("size", 0) for name in names for out in lock.get(name, {}).get("outs", []))
-    needed, free = _LEAST_DISK_GIB + last / 2**30, shutil.disk_usage(".").free / 2**30
-    if free < needed:
-        raise InputError(f"{Path.cwd()}: this run needs about {needed:.2f} GiB of disk, and {free:.2f} GiB are free. "
-                         f"Free some space, and give the same command again; `dvc gc --workspace` empties DVC's cache "
-                         f"of what is not in use.")
 
 
 def _session(dag: Dag, params: Any, display: Display, jobs: int | None, forced: frozenset[str]) -> Session:
@@ -154,27 +88,3 @@ def _session(dag: Dag, params: Any, display: Display, jobs: int | None, forced: 
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     workers = Workers({**os.environ, "PATH": programs})  # as it is before the flow changes it
     return Session(dag, workers, display, at_once, gpus * (jobs or 1), params.runtime.processes, forced)
-
-
-def _show_failures(failures: Mapping[str, StageFailure], skipped: Sequence[str], display: Display) -> None:
-    """Say what was left out because of a failure, and last the cause."""
-    if skipped:
-        more = f" and {len(skipped) - _SHOWN_SKIPPED} more" if len(skipped) > _SHOWN_SKIPPED else ""
-        display.say(f"Not run, because they need what failed: {', '.join(skipped[:_SHOWN_SKIPPED])}{more}.", "red")
-    for name, failure in failures.items():
-        crashed = isinstance(failure, StageCrash)
-        where = f" All of its output: {log_path(name)}" if crashed else ""
-        display.say(f"Failed: {name}: {str(failure).splitlines()[-1 if crashed else 0]}{where}", "red")
-    display.say("Mend the cause and give the same command again: what is done is kept. `dvc checkout --force STAGE` "
-                "brings back what a stage had made before.", "red")
-
-
-def _show_results(dag: Dag, params: Any, console: Console, display: Display) -> None:
-    """Show only what this command has looked at: other metrics and pages may be of other params."""
-    if runs := {name.partition("@")[2] for name in dag if name.startswith("evaluate_")}:
-        from pipeline.results import results_tables  # and with it all tracks, for a second
-
-        for table in results_tables(params, runs):
-            console.print(table)
-    if any(Path(out) in (REPORT, REPORT_PAGE) for node in dag.values() for out in node.outs):
-        display.say(f"Report: {REPORT_PAGE}")
