@@ -1,6 +1,5 @@
 """Processes that import DVC once, and bring one stage instance after another up to date as ``dvc repro -s`` does."""
 
-import logging
 import multiprocessing
 import os
 import re
@@ -101,9 +100,6 @@ def _begin(parent: int) -> None:
     """Make this process the first of a group, which a terminal's Ctrl-C spares, and import DVC."""
     os.setsid()
     die_with([parent])
-    logger = logging.getLogger("dvc")
-    logger.handlers, logger.propagate = [logging.StreamHandler(sys.stderr)], False
-    logger.setLevel(logging.WARNING)
     import dvc.repo  # noqa: F401 - now, while there is nothing to do
 
 
