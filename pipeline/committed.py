@@ -15,6 +15,7 @@ from pipeline.lock import BEFORE, LOCK, copy_whole, read_lock, stages_of
 
 LOCAL = Path(".keycontrast", "local")
 _OWN, _COMMITTED, _FILES = LOCAL / "dvc.lock", LOCAL / "committed.lock", LOCAL / "files"
+_SAVED = Path(".keycontrast", "saved.lock")
 
 
 def machine_lock(root: Path = Path()) -> dict[str, Any]:
@@ -24,14 +25,18 @@ def machine_lock(root: Path = Path()) -> dict[str, Any]:
 
 @contextmanager
 def own_lock(say: Callable[[str], None], save: bool = False) -> Iterator[None]:
-    """Put the bytes of this machine in force during the block; afterwards what is committed, unless ``save``."""
+    """Put the bytes of this machine in force during the block; afterwards what is committed, unless ``save``.
+
+    What was saved stays saved, also before it is committed.
+    """
+    if LOCK.exists() and not BEFORE.exists():  # it is there if the command before was killed
+        copy_whole(LOCK, BEFORE)
+    save = save or BEFORE.exists() and _SAVED.exists() and BEFORE.read_bytes() == _SAVED.read_bytes()
     if _is_local(Path()):
         copy_whole(_OWN, LOCK)
         for path in _FILES.rglob("*"):
             if path.is_file():
                 copy_whole(path, path.relative_to(_FILES))
-    if LOCK.exists():
-        copy_whole(LOCK, BEFORE)
     try:
         yield
     finally:
@@ -49,6 +54,8 @@ def _keep_committed(say: Callable[[str], None], save: bool) -> None:
     known = _OWN.read_bytes() if _OWN.exists() else b""
     shutil.rmtree(LOCAL, ignore_errors=True)
     committed = _git("show", f"HEAD:./{LOCK}")
+    if save and LOCK.exists():
+        copy_whole(LOCK, _SAVED)
     if not committed or save or not LOCK.exists():
         return
     content = LOCK.read_bytes()

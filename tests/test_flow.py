@@ -176,7 +176,10 @@ def test_other_bytes_from_the_same_inputs_leave_git_clean_until_they_are_saved(d
     assert changes(root) == "" and (root / "artifacts/report/x.json").read_bytes() == metrics
     saved = keycontrast(root, "run", "--save")
     assert "All 7 stages are up to date." in saved.stdout
-    assert changes(root) == " M artifacts/report/x.json\n M dvc.lock\n" and dvc(root, "status", "-q").returncode == 0
+    for _ in range(2):
+        assert changes(root) == " M artifacts/report/x.json\n M dvc.lock\n"
+        assert dvc(root, "status", "-q").returncode == 0
+        assert "All 7 stages are up to date." in keycontrast(root, "run").stdout
 
 
 @pytest.mark.whole
