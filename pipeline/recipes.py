@@ -118,8 +118,24 @@ def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
     path = folder / f"{name}.yaml"
     if not path.exists():
         raise InputError(_missing(name, folder))
-    content = _chosen(read_yaml(path), changes, str(path))
+    content = _without_defaults_of_before(_chosen(read_yaml(path), changes, str(path)))
     return _with_data(content if called is None else {**content, "recipe": called}, name, data), str(path)
+
+
+def _without_defaults_of_before(content: dict[str, Any]) -> dict[str, Any]:
+    """Return ``content`` without settings that are gone, where they say what is so now without them.
+
+    That is a data set with ``keywords: false``, and a run of CLLD for a model of the same name.
+    """
+    content = {**content}
+    if isinstance(datasets := content.get("datasets"), Mapping):
+        content["datasets"] = {
+            name: {key: value for key, value in entry.items() if (key, value) != ("keywords", False)}
+            if isinstance(entry, Mapping) else entry for name, entry in datasets.items()}
+    if (isinstance(runs := content.get("runs"), Mapping) and isinstance(rows := runs.get("clld"), Mapping)
+            and all(row == {"model": name} for name, row in rows.items())):
+        content["runs"] = {track: named for track, named in runs.items() if track != "clld"}
+    return content
 
 
 def _missing(name: str, folder: Path) -> str:

@@ -53,6 +53,22 @@ def test_a_recipe_that_is_gone_says_what_to_write(name):
     assert set(models) <= all_models(change.params).keys()
 
 
+def test_gone_settings_that_say_what_is_the_default_now_are_left_out(recipes):
+    text = """
+        recipe: old
+        datasets: {mine: {source: a.csv, layout: labelled, columns: {label: label}, keywords: %s}}
+        linear_floor: {datasets: [mine]}
+        models: {clld: {ct: {dataset: mine}}}
+        runs: {clld: {%s: {model: ct}}}
+        """
+    (recipes / "old.yaml").write_text(text % ("false", "ct"))
+    assert read_recipe("old", folder=recipes).models.clld.keys() == {"ct"}
+    for keywords, run, message in (("true", "ct", "keywords: gone"), ("false", "other", r"runs\.clld")):
+        (recipes / "old.yaml").write_text(text % (keywords, run))
+        with pytest.raises(InputError, match=message):
+            read_recipe("old", folder=recipes)
+
+
 def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
     (recipes / "many.yaml").write_text("""
         recipe: many
