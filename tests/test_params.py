@@ -381,6 +381,16 @@ def test_values_that_would_stop_a_later_stage_are_refused_at_once(sample, place,
     assert refused(content) == [line]
 
 
+@pytest.mark.parametrize(("track", "overrides", "place"), [
+    ("hcl", {"architecture": None}, "architecture"), ("hcl", {"architecture": [1]}, "architecture"),
+    ("hcl", {"architecture": "t5", "t5": "x"}, "t5"), ("pgkpr", {"architecture": {}}, "architecture"),
+    ("pgkpr", {"keywords": "x"}, "keywords"), ("pgkpr", {"keywords": {"by": [1]}}, "keywords.by")])
+def test_values_of_another_kind_are_told_and_do_not_break_the_other_checks(sample, track, overrides, place):
+    content = with_pgkpr(sample)
+    content["models"][track][track]["overrides"] = overrides
+    assert [line for line in refused(content) if line.startswith(f"models.{track}.{track}.overrides.{place}:")]
+
+
 @pytest.mark.parametrize("overrides", [
     {}, {"contrast": {"weight": 0.0}}, {"architecture": "transformer"}, {"architecture": "ianet"}])
 def test_any_model_may_read_one_pair_at_a_time(sample, overrides):

@@ -59,9 +59,9 @@ def _named(params: "Params") -> Iterator[tuple[str, Any, str, str]]:
         value = dataset.ingest.get("neg_encoder", params.ingest.neg_encoder)
         yield f"datasets.{name}.ingest.neg_encoder", value, f"datasets.{name}.neg_path", dataset.neg_path
     for name, model in params.models.hcl.items():
-        architecture = model.overrides.get("architecture", params.train_hcl.architecture)
+        architecture = str(model.overrides.get("architecture", params.train_hcl.architecture))
         own, block = model.overrides.get(architecture), getattr(params.train_hcl, architecture, None)
-        value = (own or {}).get("source", getattr(block, "source", None))
+        value = own.get("source") if isinstance(own, dict) and "source" in own else getattr(block, "source", None)
         if value == "path":
             start = NOTHING if earlier_model(model) else model.init
             yield f"models.hcl.{name}.overrides.{architecture}.source", value, f"models.hcl.{name}.init", start

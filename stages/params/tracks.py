@@ -54,12 +54,13 @@ def _of_hcl(params: "Params") -> list[str]:
     """Return what is wrong with the models that others start from: unknown, going in circles, of another kind."""
     models = params.models.hcl
     problems = _beginnings("hcl", models)
-    kinds = {name: model.overrides.get("architecture", params.train_hcl.architecture) for name, model in models.items()}
+    kinds = {name: str(model.overrides.get("architecture", params.train_hcl.architecture))
+             for name, model in models.items()}
     for name, model in models.items():
         other = earlier_model(model)
         settings = laid_over(params.train_hcl.plain(), model.overrides).get(kinds[name])
-        if kinds[name] != "hcl" and other is None and model.init != NOTHING and (
-                settings or {}).get("source") != "path":
+        if kinds[name] != "hcl" and other is None and model.init != NOTHING and not (
+                isinstance(settings, dict) and settings.get("source") == "path"):
             problems.append(f"models.hcl.{name}.init: {model.init} is a start of architecture hcl, and this row is of "
                             f"architecture {kinds[name]}; name a model of its own kind, or {NOTHING}")
         if other in models and kinds[other] != kinds[name]:
@@ -106,8 +107,9 @@ def _missing_tables(params: "Params") -> list[str]:
     for name, model in params.models.pgkpr.items():
         block = laid_over(params.train_pgkpr.plain(), model.overrides)
         decodes = [run.decode for run in params.runs.pgkpr.values() if run.model == name]
-        read = {block["architecture"], (block.get("keywords") or {}).get("by"),
-                *(one.get("keywords", params.generate_pgkpr.keywords) for one in decodes)}
+        keywords = block.get("keywords")
+        read = [block["architecture"], keywords.get("by") if isinstance(keywords, dict) else None,
+                *(one.get("keywords", params.generate_pgkpr.keywords) for one in decodes)]
         lacking = {table for source in read for table in _JOINED.get(str(source), ())
                    if model.dataset in joined and getattr(joined[model.dataset], table) == NOTHING}
         problems += [f"models.pgkpr.{name} needs paraphrase_items.datasets.{model.dataset}.{table} to be "
