@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.lock import LOCK, UnreadableLock, read_lock
-from stages.run.errors import InputError, nearest
+from pipeline.lock import read_lock
+from stages.run.errors import InputError, nearest, reason
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,6 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
         raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run "
                          f"`dvc init`.") from error
     except DvcException as error:
-        if f"{LOCK}'" in str(error):
-            raise UnreadableLock(reason(error)) from error
         raise InputError(f"DVC: {reason(error)}") from error
 
 
@@ -129,13 +127,3 @@ def _is_foreign(out: Any) -> bool:
     content: Any = build(out.cache, out.fs_path, out.fs, out.hash_name, ignore=out.dvcignore, dry_run=True)[2]
     hashes = [info for _, _, info in content] if content.hash_info.isdir else [content.hash_info]
     return any(not out.cache.exists(info.value) for info in hashes)
-
-
-def causes(error: BaseException | None) -> list[BaseException]:
-    """Return ``error`` and what caused it."""
-    return [] if error is None else [error, *causes(error.__cause__)]
-
-
-def reason(error: BaseException) -> str:
-    """Return the messages of ``error`` and of its causes, one a line."""
-    return "\n  ".join(dict.fromkeys(text for cause in causes(error) if (text := str(cause).strip())))

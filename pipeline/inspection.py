@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.cells import print_rows, printable
-from pipeline.committed import machine_lock
+from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common.parts import is_folder_of_parts, listed, parts_of
 from stages.common.schemas import TableSchema

@@ -10,12 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.committed import own_lock
 from pipeline.dag import Dag, out_of_date, read_dag, resolve
 from pipeline.display import Display
 from pipeline.estimate import check_disk, duration, estimate_in_words
 from pipeline.flow import Session, run_flow
-from pipeline.lock import clear_leftovers
+from pipeline.records import clear_leftovers, own_lock
 from pipeline.worker import StageFailure, Workers
 from stages.common.distributed import check_devices, visible_gpus
 from stages.common.paths import old_layout

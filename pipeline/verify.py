@@ -9,8 +9,8 @@ from typing import Any
 
 from rich.console import Console
 
-from pipeline.committed import machine_lock
 from pipeline.dag import open_repo
+from pipeline.records import machine_lock
 from stages.run.errors import InputError, plain
 
 

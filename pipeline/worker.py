@@ -13,8 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.dag import causes, reason
-from stages.run.errors import CRASHED
+from stages.run.errors import CRASHED, causes, reason
 from stages.run.processes import die_with
 
 LOGS = Path(".keycontrast", "logs")

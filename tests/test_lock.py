@@ -4,8 +4,8 @@ import subprocess
 
 import pytest
 
-from pipeline.committed import differs_by_rounding, machine_lock, own_lock
-from pipeline.lock import UnreadableLock, clear_leftovers, read_lock
+from pipeline.lock import UnreadableLock, read_lock
+from pipeline.records import clear_leftovers, differs_by_rounding, machine_lock, own_lock
 
 WHOLE = """schema: '2.0'
 stages:

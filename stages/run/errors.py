@@ -114,3 +114,13 @@ def unwritten(error: BaseException) -> str | None:
     if not isinstance(named, str | os.PathLike):
         named = next(iter(getattr(error, "__notes__", ())), f"a file of {Path.cwd()}, or the output")
     return f"{plain(os.fspath(named))}: could not be written: {reason}. {remedy}, and give the same command again."
+
+
+def causes(error: BaseException | None) -> list[BaseException]:
+    """Return ``error`` and what caused it."""
+    return [] if error is None else [error, *causes(error.__cause__)]
+
+
+def reason(error: BaseException) -> str:
+    """Return the messages of ``error`` and of its causes, one a line."""
+    return "\n  ".join(dict.fromkeys(text for cause in causes(error) if (text := str(cause).strip())))

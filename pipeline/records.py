@@ -1,9 +1,11 @@
-"""What git has of the results, and what this machine made of the same inputs.
+"""The records of DVC around a run: what a killed command left, what git has, and what this machine made.
 
 Another kind of processor gives weights and metrics other last digits. Then ``dvc.lock`` and metrics stay as git has
 them, and the bytes that DVC recorded here are kept in ``.keycontrast/local``, in force while a command runs.
 """
 
+import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,11 +13,52 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.lock import BEFORE, LOCK, copy_whole, read_lock, stages_of
+from pipeline.dag import open_repo
+from pipeline.lock import LOCK, UnreadableLock, read_lock, stages_of
+from stages.common.paths import ARTIFACTS, METRICS
+from stages.common.tables import atomic_file
+from stages.run.processes import alive
 
+BEFORE = Path(".keycontrast", "lock-before-run")  # a copy while a command runs
 LOCAL = Path(".keycontrast", "local")
 _OWN, _COMMITTED, _FILES = LOCAL / "dvc.lock", LOCAL / "committed.lock", LOCAL / "files"
 _SAVED = Path(".keycontrast", "saved.lock")
+# DVC's name for what it writes or tries links with: 16 random bytes, sometimes after the name of the file.
+_UNFINISHED = re.compile(r".*\.[\w-]{22}\.tmp")
+
+
+def clear_leftovers() -> Iterator[str]:
+    """Mend and remove what a killed command left; yield a sentence for each kind.
+
+    A kill leaves the beginning of ``dvc.lock``. DVC waits for a holder of its own lock that is a zombie, and stops at
+    one that was cut off; it names temporary files anew each time and never looks for old ones.
+    """
+    if BEFORE.exists() and not _is_whole():
+        copy_whole(BEFORE, LOCK)
+        yield "dvc.lock was cut off when a command was killed; it is again as it was before that command."
+    lock = Path(".dvc", "tmp", "rwlock")
+    content = lock.read_text(encoding="utf-8") if lock.exists() else "{}"
+    holders = [int(pid) for pid in re.findall(r'"pid": (\d+)', content)]
+    if not content.endswith("}") or holders and not any(map(alive, holders)):
+        lock.unlink()
+        yield "removed the lock that a killed command had left"
+    unfinished = [Path(place) / name for folder in (Path(".dvc", "cache"), ARTIFACTS, METRICS)
+                  for place, _, names in os.walk(folder) for name in names if _UNFINISHED.fullmatch(name)]
+    if unfinished:
+        with open_repo() as repo, repo.lock:  # DVC writes under it
+            for path in unfinished:
+                path.unlink(missing_ok=True)
+        yield f"removed {len(unfinished)} temporary files of DVC that a killed command had left"
+
+
+def _is_whole() -> bool:
+    """Tell whether ``dvc.lock`` has every stage that it had before, and no hash is cut off."""
+    try:
+        stages = read_lock()
+    except UnreadableLock:
+        return False
+    return stages_of(BEFORE.read_bytes()).keys() <= stages.keys() and all(
+        len(str(out.get("md5"))) >= 32 for entry in stages.values() for out in entry.get("outs") or [{}])
 
 
 def machine_lock(root: Path = Path()) -> dict[str, Any]:
@@ -110,3 +153,9 @@ def _git(*words: str) -> bytes:
         return subprocess.run(["git", *words], capture_output=True, check=True).stdout
     except (FileNotFoundError, subprocess.CalledProcessError):
         return b""
+
+
+def copy_whole(source: Path, target: Path) -> None:
+    """Copy a file so that ``target`` is never half of it."""
+    with atomic_file(target) as temporary:
+        shutil.copyfile(source, temporary)
