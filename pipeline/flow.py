@@ -142,7 +142,7 @@ def _start(listener: socket.socket) -> tuple[Any, threading.Thread]:
     from prefect.server.api.server import create_app
 
     HOME.mkdir(parents=True, exist_ok=True)
-    for name in ("uvicorn", "prefect.server"):
+    for name in ("uvicorn", "prefect.server", "sqlalchemy", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [logging.FileHandler(SERVER_LOG, "w", delay=True)], False
         logger.setLevel(logging.ERROR)
