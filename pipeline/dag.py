@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.lock import read_lock
-from stages.run.errors import InputError, nearest, reason
+from pipeline.lock import LOCK, UnreadableLock, read_lock
+from stages.run.errors import InputError, messages, nearest
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
         raise InputError(f"{root.resolve()}: not a DVC project. Go to the project's folder, or run "
                          f"`dvc init`.") from error
     except DvcException as error:
-        raise InputError(f"DVC: {reason(error)}") from error
+        kind = UnreadableLock if f"{LOCK}'" in str(error) else InputError
+        raise kind(f"DVC: {messages(error)}") from error
 
 
 def read_dag(root: Path = Path(), targets: Sequence[str] = (), only: bool = False, restore: bool = False,

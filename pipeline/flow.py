@@ -85,9 +85,8 @@ def run_flow(session: Session, say: Callable[[str], None]) -> None:
         InputError: Prefect cannot be used; what is done is kept.
         KeyboardInterrupt: a signal asked for the end.
     """
-    listener = _settle()
     try:
-        with _server(listener, say):
+        with _server(_set_environment(), say):
             _run(session)
     except InputError:
         raise
@@ -98,7 +97,7 @@ def run_flow(session: Session, say: Callable[[str], None]) -> None:
         raise KeyboardInterrupt
 
 
-def _settle() -> socket.socket | None:
+def _set_environment() -> socket.socket | None:
     """Set Prefect's settings, which it reads as it is imported; return a socket for a server of our own."""
     if os.environ.get(_API_URL):
         os.environ |= {name: value for name, value in _SETTINGS.items() if name not in os.environ}
@@ -163,7 +162,7 @@ def _run(session: Session) -> None:
     from prefect.events.worker import EventsWorker
     from prefect.task_runners import ThreadPoolTaskRunner
 
-    def worth_another(_: Any, run: Any, state: Any) -> bool:  # noqa: ARG001 - as Prefect calls it
+    def should_retry(_: Any, run: Any, state: Any) -> bool:  # noqa: ARG001 - as Prefect calls it
         return isinstance(state.data, StageCrash) and not session.workers.stopped
 
     def note_failure(_: Any, run: Any, state: Any) -> None:
@@ -187,7 +186,7 @@ def _run(session: Session) -> None:
         for node in session.dag.values():
             stage: Any = task(name=node.name.partition("@")[0], description=node.description, task_run_name=node.name,
                               persist_result=False, retries=node.retries, retry_delay_seconds=2,
-                              retry_condition_fn=worth_another, on_failure=[note_failure])(bring_up_to_date)
+                              retry_condition_fn=should_retry, on_failure=[note_failure])(bring_up_to_date)
             before = [futures[name] for name in node.upstream if name in futures]
             futures[node.name] = stage.submit(node, wait_for=before)
         for future in futures.values():

@@ -118,11 +118,11 @@ def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
     path = folder / f"{name}.yaml"
     if not path.exists():
         raise InputError(_missing(name, folder))
-    content = _without_defaults_of_before(_chosen(read_yaml(path), changes, str(path)))
+    content = _without_former_defaults(_chosen(read_yaml(path), changes, str(path)))
     return _with_data(content if called is None else {**content, "recipe": called}, name, data), str(path)
 
 
-def _without_defaults_of_before(content: dict[str, Any]) -> dict[str, Any]:
+def _without_former_defaults(content: dict[str, Any]) -> dict[str, Any]:
     """Return ``content`` without settings that are gone, where they say what is so now without them.
 
     That is a data set with ``keywords: false``, and a run of CLLD for a model of the same name.

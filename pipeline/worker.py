@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 
-from stages.run.errors import CRASHED, causes, reason
+from stages.run.errors import CRASHED, causes, messages
 from stages.run.processes import die_with
 
 LOGS = Path(".keycontrast", "logs")
@@ -126,7 +126,7 @@ def _reproduced(name: str, log: Path, environment: Mapping[str, str], force: boo
             # Measured: two DVC processes in one repository are safe; of eight, 3 in 100 lose the lock.
             if attempt == _LOCK_ATTEMPTS - 1 or not any(isinstance(cause, LockError | RWLockFileCorruptedError
                                                                    | RWLockFileFormatError) for cause in chain):
-                raise StageFailure(reason(error)) from None  # a dep that is missing, an out that was not made
+                raise StageFailure(messages(error)) from None  # a dep that is missing, an out that was not made
             time.sleep(_LOCK_PAUSE)
         finally:
             sys.stdout.flush()

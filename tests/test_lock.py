@@ -3,7 +3,9 @@
 import subprocess
 
 import pytest
+from small_project import make_project
 
+from pipeline.dag import read_dag
 from pipeline.lock import UnreadableLock, read_lock
 from pipeline.records import clear_leftovers, differs_by_rounding, machine_lock, own_lock
 
@@ -54,6 +56,13 @@ def test_a_lock_that_a_killed_run_cut_off_is_put_back(folder, cut):
     with own_lock(print):
         pass
     assert not (folder / ".keycontrast/lock-before-run").exists()
+
+
+def test_a_lock_that_dvc_does_not_take_is_named_with_its_remedy(tmp_path):
+    root = make_project(tmp_path / "p")
+    (root / "dvc.lock").write_text("schema: '2.0'\nstages:\n  ingest@d:\n    deps: 3\n")
+    with pytest.raises(UnreadableLock, match="git checkout dvc.lock"):
+        read_dag(root)
 
 
 def entry(deps, outs, **more):

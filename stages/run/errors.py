@@ -121,6 +121,6 @@ def causes(error: BaseException | None) -> list[BaseException]:
     return [] if error is None else [error, *causes(error.__cause__)]
 
 
-def reason(error: BaseException) -> str:
+def messages(error: BaseException) -> str:
     """Return the messages of ``error`` and of its causes, one a line."""
     return "\n  ".join(dict.fromkeys(text for cause in causes(error) if (text := str(cause).strip())))

@@ -229,8 +229,8 @@ def _partial(whole: Undisturbed, project: Path) -> str:
             if whole.files[path] != digest:
                 return f"{path} has other bytes than an undisturbed run gives it"
     lock = _lock(project)
-    cut_off = list(lock)[-1:]  # perhaps
-    wrong = [name for name, entry in lock.items() if entry != whole.lock.get(name) and name not in cut_off]
+    last = list(lock)[-1:]  # may be cut off
+    wrong = [name for name, entry in lock.items() if entry != whole.lock.get(name) and name not in last]
     return f"dvc.lock: {wrong}" if wrong else ""
 
 
