@@ -8,6 +8,9 @@ KEYCONTRAST := $(BIN)/keycontrast
 # or copied it is made anew.
 HERE := $(shell test "$$(cat $(STAMP) 2>&1)" = "$$(pwd -P)" && echo here)
 
+# Bytecode is kept, whatever the environment says: hundreds of processes begin here, with the same imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-browser test-whole test-all nightly sample outside env check docs pages clean help
 ifndef HERE
 .PHONY: $(STAMP)
@@ -16,8 +19,7 @@ endif
 run: $(STAMP)
 	@$(KEYCONTRAST) run
 
-# Bytecode is kept, whatever the environment says: hundreds of processes begin in the tests.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n logical --dist loadfile --no-loadscope-reorder
 HARNESS := $(BIN)/python -m tests.harness --seed 1
 # The Pythons beside which the wheel is installed at night: those of this machine.
 PYTHONS ?= $(foreach version,11 12 13,$(shell python3.$(version) -c 'import sys; print(sys.executable)' 2>&-))
@@ -69,17 +71,13 @@ $(VENV)/installed-docs: $(STAMP)
 	@touch $@
 
 # PyTorch first and by pip: its CPU build is not where other installers look. uv then does the rest in
-# seconds, held to the versions that are known to work together. Bytecode is made here once, on all cores, but for a
-# third that is hardly ever imported: a stage is a process, and where Python is told not to write any, each would
-# compile its imports anew, for seconds. What does not compile says so when it is imported.
-UNCOMPILED := /tests/|/testing/_internal/|/transformers/models/(?!auto/|bert/)[^/]+/|/site-packages/(pip|setuptools|mypy)/
+# seconds, held to the versions that are known to work together.
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (about a minute)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make run PYTHON=python3.11")'
 	@$(PYTHON) -m venv $(if $(HERE),,--clear) $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt torch uv
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt --editable ".[dev]"
-	@$(BIN)/python -m compileall -qq -j 0 -x '$(UNCOMPILED)' $(VENV)/lib pipeline stages models || true
 	@pwd -P > $@
 
 clean:

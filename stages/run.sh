@@ -20,6 +20,7 @@ has_packages() {
 
 stage=$1
 shift
+unset PYTHONDONTWRITEBYTECODE  # each stage would compile its imports anew, for seconds
 # DVC is the parent, or the parent of a shell that waits. One that stands outside any environment has no pandas.
 grandparent=$(sed 's/.*) . \([0-9]*\) .*/\1/' "/proc/$PPID/stat" 2>/dev/null)
 [ -n "$grandparent" ] || grandparent=$(ps -o ppid= -p "$PPID" 2>/dev/null | tr -d ' ')

@@ -8,6 +8,7 @@ from models.common.special import SEP
 from stages.results.model import Run
 from stages.results.page.examples import Segment, segments
 from stages.results.page.material import PairsMaterial
+from stages.tracks.pgkpr.keywords import fixed_mask
 from stages.tracks.pgkpr.vocabulary import SPECIALS, bracketed
 
 WHERE_FROM = {"xx": "attribution, from the source alone", "xy": "attribution, from source and reference",
@@ -116,9 +117,6 @@ def _case(row: Mapping[Any, Any], length: int, shown: Run | None, settings: Mapp
 
 
 def _keywords(row: Mapping[Any, Any], which: Any, seed: int, mark_all: bool, length: int) -> list[bool]:
-    # Imported here because it brings torch, which a page without PGKPR does not need.
-    from stages.tracks.pgkpr.keywords import fixed_mask
-
     return [bool(keyword) for keyword in fixed_mask(row, which, seed, mark_all, length)]
 
 

@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
-from torch import nn
-from transformers import PreTrainedTokenizerBase
 
-from models.common.encoders import load_encoder
 from stages.common.encoders import Chunk, embed_texts, resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computing
@@ -104,10 +101,12 @@ def frozen_vectors(texts: list[str], source: str, device: str, max_length: int,
     Raises:
         InputError: the encoder is not to be had.
     """
+    from models.common.encoders import load_encoder  # brings torch, which a classifier of words does not need
+
     resolved = resolve_encoder(source)
-    encoder, loaded = load_encoder(resolved.location, pretrained=resolved.pretrained)
-    tokenizer = cast(PreTrainedTokenizerBase, loaded)  # None is for no source
-    nn.Module.to(encoder.eval(), device)
+    encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+    assert tokenizer is not None  # that is for no source
+    encoder.eval().to(device)
     longest = min(int(tokenizer.model_max_length), max_length)
     vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
     for items, found in embed_texts(encoder, tokenizer, texts, _BATCH, longest, "mean", track):

@@ -6,14 +6,15 @@
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from stages.common.bernoulli import flipped
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
@@ -75,7 +76,7 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
     return passes
 
 
-def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> Tensor:
+def training_mask(p: "Tensor", lengths: "Tensor", repeat: "Tensor | None" = None) -> "Tensor":
     """Flip a coin for every word of a batch: it is a keyword iff U(0, 1) < p.
 
     The coins come from the global generator of ``p``'s device, which the training loop seeds for every micro-batch.
@@ -89,6 +90,8 @@ def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> T
     Returns:
         True for keywords, False for other words and padding (B, L).
     """
+    import torch  # here, because the report, which asks for fixed masks alone, has no other use for it
+
     real = torch.arange(p.shape[1], device=p.device)[None, :] < lengths[:, None]  # (B, L)
     mask = (torch.rand_like(p) < p) & real
     if repeat is None:
