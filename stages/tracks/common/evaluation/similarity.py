@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from models.common.encoders import load_encoder
 from stages.common.encoders import ResolvedEncoder, resolve_encoder
 from stages.common.fingerprint import hash_files
 from stages.common.seeds import derived_seed
@@ -81,8 +82,6 @@ def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
     Random vectors measure nothing: with ``scratch`` the table is that of the bundled encoder, whose
     tokenizer it shares.
     """
-    from models.common.encoders import load_encoder
-
     resolved = resolve_encoder(_table_source(source))
     model, tokenizer = load_encoder(str(resolved.location))
     table = model.get_input_embeddings().state_dict()["weight"].numpy()     # (V, d)
@@ -134,8 +133,6 @@ def bert_scorer(settings: "BertScore", device: str,
     """
     if settings.encoder is None:
         return None, None
-    from models.common.encoders import load_encoder
-
     resolved = resolve_encoder(settings.encoder)
     model, tokenizer = load_encoder(str(resolved.location))
     assert tokenizer is not None     # there is a source
