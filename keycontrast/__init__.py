@@ -1,4 +1,4 @@
-"""Keyphrases and keyword graphs of texts, without a recipe, params or artifacts; and runs that a project has trained.
+"""Keyphrases and keyword graphs of texts, without a recipe, params or artifacts.
 
     >>> from keycontrast import Keywords, keyword_graph
     >>> [phrase.text for phrase in Keywords().rank("My rice cooker burns the bottom layer.", top=2)[0]]
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from keycontrast._code import code
 from keycontrast.graphs import KeywordGraph, keyword_graph
 from keycontrast.ranking import InputError, Keywords, Phrase, Phrases, Texts
-from keycontrast.trained import Trained, load
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -40,6 +39,5 @@ def load_pipeline(name: str = "embedded") -> "Language":
     return code("stages.text.pipelines").load_pipeline(name)
 
 
-__all__ = ["InputError", "KeywordGraph", "Keywords", "Phrase", "Phrases", "Texts", "Trained", "keyword_graph", "load",
-           "load_pipeline"]
+__all__ = ["InputError", "KeywordGraph", "Keywords", "Phrase", "Phrases", "Texts", "keyword_graph", "load_pipeline"]
 __version__ = version("keycontrast")

@@ -21,7 +21,6 @@ from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common.parts import is_folder_of_parts, listed, parts_of
 from stages.common.schemas import TableSchema
-from stages.common.storage import is_url
 from stages.common.tables import METADATA_KEY, read_table, readable, row_count, table_metadata
 from stages.run.errors import InputError, nearest
 
@@ -151,7 +150,7 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
         console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
         size = f"{count:,} rows, {len(fields)} columns, {sum(part.bytes for part in parts):,} bytes"
         if listed(path) is not None:
-            size += f" in {len(parts)} parts" + (f" at {parts[0].place.rpartition('/')[0]}" * is_url(parts[0].place))
+            size += f" in {len(parts)} parts"
         console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
         console.print(column_table(files))
         if METADATA_KEY in metadata:

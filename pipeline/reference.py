@@ -16,7 +16,7 @@ from typer.main import get_command
 
 ROOT = Path(__file__).resolve().parent.parent
 # Names in the order in which a reader meets them; those of `keycontrast.__all__`, which a test holds them to.
-NAMES = ("Keywords", "Phrases", "Phrase", "keyword_graph", "KeywordGraph", "load_pipeline", "load", "Trained")
+NAMES = ("Keywords", "Phrases", "Phrase", "keyword_graph", "KeywordGraph", "load_pipeline")
 _ROLE = re.compile(r":(?:class|func|meth|mod|attr|exc|data):`~?([^`]+)`")
 _SECTIONS = {"parameters": "Arguments", "attributes": "Attributes", "raises": "Raises", "returns": "Returns",
              "yields": "Yields"}

@@ -10,7 +10,7 @@ import yaml
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.common.tables import Provenance, read_frame, write_json, write_table
-from stages.keywords.agreement.pos_frequency import PosCounts, frequency_table
+from stages.keywords.pos_frequency import PosCounts, frequency_table
 from stages.tracks.pgkpr.keywords import fixed_masks
 
 ATTACK = "<script>alert('x')</script>"

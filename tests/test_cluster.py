@@ -311,12 +311,12 @@ def test_attribution_is_the_same_as_at_home(cluster, tmp_path):
 
     from stages.attribution import attribution
     from stages.attribution.saliency.blocks import block_scorer
-    from stages.attribution.saliency.scorers import CarriedScorer, load_scorer
+    from stages.attribution.saliency.scorers import WorkerScorer, load_scorer
 
     folder = tiny_bert.save_encoder(tmp_path / "tiny")
     values = home.values(method="siamese", batch_size=1)
     scorer = load_scorer(values, tmp_path, f"path:{folder}", "cpu")
-    carried = CarriedScorer.of(scorer, values, RUNTIME, tmp_path, f"path:{folder}")
+    carried = WorkerScorer.of(scorer, values, RUNTIME, tmp_path, f"path:{folder}")
     given = *home.as_read(*home.tables()), scorer, values["modes"]
     here, there = (pa.concat_tables([block.table for block in attribution.run(*given, elsewhere=elsewhere)])
                    for elsewhere in (None, partial(map_chunks, block_scorer, (carried,), workers=1, what="test",

@@ -102,5 +102,5 @@ def test_pipeline_without_lemmas_is_refused(tmp_path):
 
 def test_missing_embedded_pipeline_says_how_to_make_it(tmp_path, monkeypatch):
     monkeypatch.setattr("stages.text.pipelines.EMBEDDED_FOLDER", tmp_path)
-    with pytest.raises(InputError, match=r"python -m stages\.treebank\.training --treebank"):
+    with pytest.raises(InputError, match=r"python -m tools\.english_pipeline\.train --treebank"):
         load_pipeline("embedded")

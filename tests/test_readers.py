@@ -17,9 +17,7 @@ from stages.common.settings import read_params, stage_params
 from stages.ingest.deduplication.checks import RowCheck
 from stages.ingest.layouts.registry import layout_of
 from stages.ingest.params import Dataset
-from stages.ingest.reading import json_document as readers_document
 from stages.ingest.reading.files import data_files, read_rows
-from stages.ingest.reading.json_document import BrokenDocument, Document
 from stages.params import parse_params
 from stages.run.errors import InputError
 
@@ -161,9 +159,7 @@ CAPTIONS = [{"image_id": 9, "id": 5, "caption": "A cat."}, {"image_id": 2, "id":
 
 
 @pytest.mark.parametrize("packed", ["", ".gz", ".xz"])
-@pytest.mark.parametrize("chunk", [1, 7, 1 << 18])
-def test_captions_of_mscoco_come_in_the_order_of_the_file(tmp_path, monkeypatch, packed, chunk):
-    monkeypatch.setattr(readers_document, "_CHUNK", chunk)
+def test_captions_of_mscoco_come_in_the_order_of_the_file(tmp_path, packed):
     content = coco(CAPTIONS).encode()
     rows = read(tmp_path, f"captions_val2017.json{packed}", compressed(content, packed) if packed else content,
                 layout="mscoco_captions")
@@ -179,15 +175,13 @@ def test_captions_may_stand_in_a_table_too(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "message"), [
-    ("[1, 2]", r"not a JSON object as MSCOCO writes it: '\{' was expected at character 1\. Fetch it again"),
-    (coco(CAPTIONS)[:-9], "Unterminated string"),
-    (coco(CAPTIONS)[:-1], "',' was expected at character [0-9]+, where the file ends"),
-    (coco(CAPTIONS) + "{}", "something follows the document"),
-    ('{"annotations": [{"image_id": 1, "caption": }]}', "Expecting value at character 18"),
-    ('{1: 2}', "a key must be a string"),
+    ("[1, 2]", "no list 'annotations', as the captions_.*it is no object"),
+    (coco(CAPTIONS)[:-9], "not a JSON object as MSCOCO writes it: Unterminated string.*Fetch it again"),
+    (coco(CAPTIONS) + "{}", "Extra data"),
+    ('{"annotations": [{"image_id": 1, "caption": }]}', "Expecting value"),
     ('{"annotation": []}', "no list 'annotations', as the captions_.*did you mean 'annotation'"),
     ('{"annotations": []}', "its list 'annotations' is empty"),
-    ('{"annotations": {"a": 1}}', r"'\[' was expected"),
+    ('{"annotations": {"a": 1}}', "no list 'annotations'"),
     (coco([{"image_id": 1, "id": 2}]), r"no column 'caption' \(which files of layout mscoco_captions have"),
 ])
 def test_a_document_that_is_not_of_captions_is_named(tmp_path, content, message):
@@ -202,41 +196,6 @@ def test_broken_captions_are_set_aside(tmp_path):
         "", "broken entry: not a JSON object", "group: is missing",
         "encoding: not valid UTF-8: byte 0xe9 in entry 4 of 'annotations'"]
     assert "caf\\xe9" in rows[3].raw
-
-
-def test_documents_read_in_pieces_are_what_json_makes_of_them(monkeypatch):
-    rng = random.Random(3)
-
-    def value(depth):
-        kinds = [lambda: rng.choice([1, -2.5, 3e20, True, None, "a\"]}\\u00e9é", ""]),
-                 lambda: [value(depth - 1) for _ in range(rng.randrange(4))],
-                 lambda: {f"k{n}": value(depth - 1) for n in range(rng.randrange(4))}]
-        return rng.choice(kinds if depth else kinds[:1])()
-
-    for size in range(1, 40):
-        monkeypatch.setattr(readers_document, "_CHUNK", size)
-        whole = {f"f{n}": value(3) for n in range(5)} | {"list": [value(2) for _ in range(5)], "more": 12345}
-        document = Document(io.StringIO(json.dumps(whole, indent=rng.choice([None, 1]))))
-        found = []
-        for key in document.fields():
-            if key == "list":
-                found += document.items()
-            else:
-                document.skip()
-        assert found == whole["list"]
-
-
-def test_a_cut_document_never_passes_for_a_whole_one(monkeypatch):
-    monkeypatch.setattr(readers_document, "_CHUNK", 5)
-    whole = coco(CAPTIONS)
-    for end in range(len(whole)):
-        document = Document(io.StringIO(whole[:end]))
-        with pytest.raises(BrokenDocument):
-            for _ in document.fields():
-                document.skip()
-
-
-# Labels, groups, splits
 
 
 @pytest.mark.parametrize(("value", "label"), [(3, "3"), (" x ", "x"), (2.0, "2"), (True, "true"), ("0", "0")])

@@ -9,28 +9,21 @@ import pyarrow as pa
 import pytest
 
 from pipeline.schemas import SCHEMAS
-from stages.common.mapped import copied
-from stages.common.parts import is_folder_of_parts
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import side_by_side, yake
-from stages.keywords.agreement import pos_frequency
-from stages.keywords.agreement.figure import pos_plot
-from stages.keywords.agreement.keywords import best, idf_keywords, phrase_keywords, scored_keywords
-from stages.keywords.agreement.measures import Agreements
-from stages.keywords.agreement.pos_frequency import (
-    COUNTED,
+from stages.keywords.params import Yake
+from stages.keywords.pos_frequency import (
     Counted,
     PosCounts,
+    counted_rows,
     family,
     flips,
     frequency_table,
     pos_counts,
-    rows_to_count,
+    pos_plot,
 )
-from stages.keywords.params import SideBySide, Yake
-from stages.keywords.side_by_side import run
-from stages.ranking.selection import InverseFrequency
+from stages.keywords.side_by_side import COLUMNS, Agreement, best
 from stages.run.errors import InputError
 from stages.tracks.pgkpr.keywords import fixed_masks
 
@@ -68,8 +61,18 @@ def examples():
                      "negative_id": pa.array([None, 1], pa.int64())})
 
 
+def run(given, rows=None, top=2):
+    """Return the table of the stage, of tables in any order, and what it counts."""
+    ordered = {name: table.sort_by("text_id") for name, table in given.items()}
+    made = [SCHEMAS["side_by_side"].arrow().empty_table()]
+    found = side_by_side.run(lambda columns: [ordered["tokens"].select(columns)],
+                             {name: [ordered[name].select(columns)] for name, columns in COLUMNS.items()},
+                             examples() if rows is None else rows, top, "en", 1, made.append)
+    return pa.concat_tables(made), found
+
+
 def test_each_method_names_its_keywords():
-    made = run(tables(), examples(), SideBySide(top=2), "en", seed=1).table.to_pylist()
+    made = run(tables())[0].to_pylist()
     assert made[0]["textrank"] == ["oven", "bread"]
     assert made[0]["attribution"] == ["bread", "oven"]      # the stop word and the word of score 0 are left out
     assert made[0]["psi"] == ["oven", "bread"]
@@ -80,7 +83,7 @@ def test_each_method_names_its_keywords():
 
 
 def test_counts_say_how_far_methods_agree_and_where_tags_were_counted():
-    counts = run(tables(), examples(), SideBySide(top=2), "en", seed=1).counts
+    counts = run(tables())[1].counts
     assert counts["texts_with_keywords"] == {"textrank": 2, "attribution": 2, "psi": 2, "yake": 3, "idf": 3}
     assert counts["agreement"]["textrank~psi"] == {"texts": 1, "same_best": 1.0, "shared_word": 1.0, "jaccard": 1.0}
     assert counts["agreement"]["textrank~attribution"]["same_best"] == 0.0
@@ -106,26 +109,16 @@ def of_other_texts(name, **columns):
     ({**tables(), "attribution": of_other_texts("attribution", text_id=1)["attribution"]},
      "attribution.parquet: text 1 has 3 scores for 4 tokens; the tables are of different runs"),
 ])
-@pytest.mark.parametrize("texts", [1, 100])
-def test_tables_of_other_texts_are_refused(given, message, texts, monkeypatch):
-    cut_into(monkeypatch, texts)
+def test_tables_of_other_texts_are_refused(given, message):
     with pytest.raises(InputError, match=message):
-        run(given, examples(), SideBySide(), "en", seed=1)
-
-
-def found_between(one, other):
-    counted = Agreements(["one", "other"])
-    counted.add({"one": one, "other": other})
-    return counted.found()["one~other"]
+        run(given)
 
 
 def test_agreement_by_hand():
-    found = found_between([["belly fat", "gym"], ["a"], None, []], [["fat", "belly"], ["b"], ["c"], ["d"]])
-    assert (found.texts, found.same_best, found.shared_word) == (2, 0.0, 0.5)
-    assert found.jaccard == pytest.approx((2 / 3 + 0) / 2, abs=1e-6)
-    nothing = found_between([None], [["a"]])
-    assert (nothing.texts, nothing.same_best, nothing.shared_word, nothing.jaccard) == (0, 0.0, 0.0, 0.0)
-    assert set(Agreements(["a", "b", "c"]).found()) == {"a~b", "a~c", "b~c"}
+    found = Agreement()
+    found.add([["belly fat", "gym"], ["a"], None, []], [["fat", "belly"], ["b"], ["c"], ["d"]])
+    assert found.shares() == {"texts": 2, "same_best": 0.0, "shared_word": 0.5, "jaccard": round((2 / 3 + 0) / 2, 6)}
+    assert Agreement().shares() == {"texts": 0, "same_best": 0.0, "shared_word": 0.0, "jaccard": 0.0}
 
 
 def test_best_words_are_distinct_and_ties_go_to_the_earlier():
@@ -141,19 +134,15 @@ def test_expected_number_of_keywords_is_the_sum_of_probabilities():
     assert (flips([0.5] * 50, 1, 1) != flips([0.5] * 50, 1, 2)).any()
 
 
-def counted_in(folder, given, sources, seed, texts=(0, 1, 2)):
-    """Keyword tokens by part of speech, of what the stage would keep of ``sources`` (text by example)."""
+def counted_in(given, sources, seed):
+    """Keyword tokens by part of speech of ``sources`` (text by example)."""
     ids = np.array(list(sources.values()))
-    rows = rows_to_count(given["tokens"], given, np.unique(ids))
-    assert rows["text_id"].to_pylist() == sorted({text for text in sources.values() if text in texts})
-    with copied("tokens", COUNTED, [rows], folder / "counted.arrow") as kept:
-        return pos_counts(kept, Counted("test", np.array(list(sources)), ids), "en", seed)
+    return pos_counts(counted_rows(given["tokens"], given, ids), Counted("test", np.array(list(sources)), ids), "en",
+                      seed)
 
 
-@pytest.mark.parametrize("piece", [1, 3, 2048])
-def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read(piece, tmp_path, monkeypatch):
-    """Two examples of one source have coins of their own; each counts, whatever the order of the rows."""
-    monkeypatch.setattr(pos_frequency, "_PIECE", piece)
+def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
+    """Examples of one source have coins of their own; each counts, whatever the order of the rows."""
     given, names = tables(), [40, 7, 8, 9]
     words, probabilities = TEXTS[0].split(), [0.9, 0.2, 0.0, 1.0]
     sources = dict.fromkeys(names, 0)
@@ -162,15 +151,14 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read(piece, 
     expected = PosCounts()
     for mask in fixed_masks(rows, "xx", 5):
         expected.add(TAGS[0], POS[0], mask.tolist(), penn=True)
-    counts = counted_in(tmp_path, given, sources, 5)
+    counts = counted_in(given, sources, 5)
     assert counts["attribution"] == expected and expected.tokens == 16
-    assert counts["attribution"] == counted_in(tmp_path, given, dict(reversed(sources.items())), 5)["attribution"]
+    assert counts["attribution"] == counted_in(given, dict(reversed(sources.items())), 5)["attribution"]
     assert counts["attribution_expected"].keywords == pytest.approx(4 * sum(probabilities))
     assert counts["psi"].keywords == 4 * 2
-    unscored = counted_in(tmp_path, given, {1: 1}, 5)
-    assert [count.tokens for count in unscored.values()] == [0, 0, 0]
+    assert [count.tokens for count in counted_in(given, {1: 1}, 5).values()] == [0, 0, 0]  # was not scored
     with pytest.raises(InputError, match="tokens.parquet: text 6 has no row"):
-        counted_in(tmp_path, given, {1: 0, 2: 6}, 5)
+        counted_in(given, {1: 0, 2: 6}, 5)
     masks = [flips([0.5] * 30, 5, name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
     assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]
@@ -195,47 +183,30 @@ def test_frequencies_by_family_and_exact_tag():
 
 
 def test_picture_names_methods_and_is_the_same_each_time():
-    frequencies = run(tables(), examples(), SideBySide(), "en", seed=1).frequencies
+    frequencies = run(tables())[1].frequencies
     one, two = (pos_plot(frequencies, 1, "test") for _ in range(2))
     assert one == two
     text = " ".join(ET.fromstring(one.svg).itertext())
     assert "PSI (primary words)" in text and "adjectives" in text
 
 
-def test_rankings_without_phrases_and_other_modes():
-    given = tables()
-    assert phrase_keywords(given["textrank"], 1) == {0: ["oven"], 1: ["bread"], 2: []}
-    stops = {0: [True, False, False, False], 2: [True, False, False]}
-    assert scored_keywords(given["psi"], stops, 3) == {0: ["oven", "bread"], 2: ["loudly"]}
-    idf = InverseFrequency.over([["a", "b"], ["a"]])
-    assert idf_keywords({5: ["a", "b"]}, {5: [False, False]}, idf, 1) == {5: ["b"]}
+def test_the_counted_split_is_test_or_else_train():
+    found = Counted.of(examples())
+    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("test", [1], [2])
+    found = Counted.of(examples().slice(0, 1))
+    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("train", [0], [0])
+    assert Counted.of(examples().slice(0, 0)).examples.tolist() == []
 
 
-def cut_into(monkeypatch, texts):
-    """Have the stage work on so many texts at a time."""
+@pytest.mark.parametrize("texts", [1, 2])
+def test_pieces_make_the_table_and_the_counts_of_the_whole(texts, monkeypatch):
+    whole, counted = run(tables())
     pieces = side_by_side.pieces
     monkeypatch.setattr(side_by_side, "pieces", lambda batches: pieces(
-        (batch.slice(row, 1) for batch in batches for row in range(max(batch.num_rows, 1))), texts))
-
-
-def test_the_counted_split_is_test_or_else_train():
-    found = Counted.of([examples().slice(0, 1), examples().slice(1)])
-    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("test", [1], [2])
-    found = Counted.of([examples().slice(0, 1)])
-    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("train", [0], [0])
-    assert Counted.of([]).examples.tolist() == []
-
-
-@pytest.mark.parametrize("texts", [1, 2, 100])
-def test_pieces_make_the_table_and_the_counts_of_the_whole(texts, monkeypatch):
-    whole = run(tables(), examples(), SideBySide(top=2), "en", seed=1)
-    cut_into(monkeypatch, texts)
-    mixed = {kind: table.take(pa.array(np.random.default_rng(2).permutation(table.num_rows)))
-             for kind, table in tables().items()}
-    for given in (tables(), mixed):
-        made = run(given, examples(), SideBySide(top=2), "en", seed=1)
-        assert made.table.equals(whole.table) and made.counts == whole.counts
-        pd.testing.assert_frame_equal(made.frequencies, whole.frequencies)
+        (batch.slice(row, 1) for batch in batches for row in range(batch.num_rows)), texts))
+    made, found = run(tables())
+    assert made.combine_chunks().equals(whole.combine_chunks()) and found.counts == counted.counts
+    pd.testing.assert_frame_equal(found.frequencies, counted.frequencies)
 
 
 @pytest.fixture
@@ -248,13 +219,13 @@ def project(tmp_path, monkeypatch):
             "negative_origin": ["given"] * count}
     write_table(paths.table("examples"), SCHEMAS["examples"], {
         **{name: examples()[name] for name in examples().column_names}, **more}, Provenance("ingest", ""))
-    write_params("")
+    write_params()
     return paths
 
 
-def write_params(more):
+def write_params():
     asked = "".join(f"{block}: {{datasets: [d]}}\n" for block in ("keywords", "attribution", "psi", "side_by_side"))
-    Path("params.yaml").write_text(f"recipe: r\ndatasets: {{d: {{source: raw}}}}\n{asked}{more}")
+    Path("params.yaml").write_text(f"recipe: r\ndatasets: {{d: {{source: raw}}}}\n{asked}")
 
 
 def test_the_stage_reads_the_compared_methods_alone(project):
@@ -262,18 +233,6 @@ def test_the_stage_reads_the_compared_methods_alone(project):
     made = read_table(project.table("side_by_side"), SCHEMAS["side_by_side"])
     assert made.column_names == ["text_id", "textrank", "attribution", "psi", "yake", "idf"]
     assert set(read_metadata(project.table("side_by_side"))["models"]) == {"textrank", "attribution", "psi", "yake"}
-
-
-def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeypatch):
-    path, metrics = project.table("side_by_side"), project.metrics("side_by_side")
-    assert side_by_side.main(["d"]) == 0
-    one, counts, said = read_table(path), metrics.read_bytes(), read_metadata(path)["counts"]
-    cut_into(monkeypatch, 1)
-    write_params("artifacts: {part_rows: 2}\n")
-    assert side_by_side.main(["d"]) == 0
-    assert is_folder_of_parts(path) and len(list(path.glob("part-*.parquet"))) == 2
-    assert read_table(path, SCHEMAS["side_by_side"]).combine_chunks().equals(one.combine_chunks())
-    assert metrics.read_bytes() == counts and read_metadata(path)["counts"] == said
 
 
 def test_the_stage_says_what_is_missing(project, capsys):

@@ -5,7 +5,6 @@ not grow with the corpus. A stage that was killed goes on after the last chunk i
 """
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,11 +14,10 @@ from stages.common.chunk_store import ChunkStore
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.fingerprint import hash_code, hash_values
-from stages.common.part_work import PartWork, Workforce, each_part, write_by_parts
-from stages.common.parts import Layout, Part
+from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.paths import DatasetPaths
 from stages.common.settings import code_of
-from stages.common.tables import Provenance, check_columns
+from stages.common.tables import Provenance, read_batches
 from stages.common.writing import table_writer
 from stages.run.cluster_map import Cluster
 from stages.run.errors import InputError
@@ -55,12 +53,6 @@ def run(texts: pa.Table, params: "Annotate", workers: int = 1, cluster: Cluster 
     return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers, cluster)])
 
 
-def _languages_of() -> Callable[[Part], set[str]]:
-    """Return what finds the languages in a part of table ``texts``."""
-    return lambda part: {name for batch in part.batches(["language"], _BATCH)
-                         for name in batch["language"].unique().to_pylist()}
-
-
 def _one_language(languages: set[str], place: str) -> str:
     if len(languages) > 1:
         raise InputError(f"{place}: texts in {len(languages)} languages ({', '.join(sorted(languages))}), but one "
@@ -72,10 +64,10 @@ def _work(process: StageProcess) -> None:
     params = process.params
     paths = DatasetPaths(process.instance)
     source, chosen = paths.table("texts"), params.annotate
-    check_columns(source, TEXTS)
     cluster = Cluster.of(params)
-    found = each_part(source, _languages_of, (), Workforce(params.runtime.workers, cluster), "languages")
-    language = _one_language(set().union(*found) or {params.datasets[process.instance].language}, str(source))
+    languages = {name for batch in read_batches(source, TEXTS, ["language"])
+                 for name in batch["language"].unique().to_pylist()}
+    language = _one_language(languages or {params.datasets[process.instance].language}, str(source))
     by = load_annotator(chosen.pipeline, language)
     key = hash_values({**process.declared_values, "model": by.describe(),
                        "code": hash_code(code_of(process.stage))})
@@ -83,7 +75,7 @@ def _work(process: StageProcess) -> None:
     work = PartWork(annotator, annotator_arguments(chosen.pipeline, language, cluster), _COLUMNS, _BATCH,
                     partial(stream_chunks, size=chosen.chunk), row_groups, TOKENS)
     provenance = Provenance(process.name, process.params_hash, models={by.engine: by.describe()})
-    with table_writer(paths.table("tokens"), TOKENS, provenance, Layout.of(params).cut_by_hand()) as writer:
+    with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
         write_by_parts(source, work, writer, Workforce(params.runtime.workers, cluster, store), process.name)
     store.clear()
 

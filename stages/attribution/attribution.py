@@ -27,7 +27,7 @@ from stages.attribution.saliency.blocks import (
     kept_block,
     score_block,
 )
-from stages.attribution.saliency.scorers import CarriedScorer, Scorer, load_scorer, settings
+from stages.attribution.saliency.scorers import Scorer, WorkerScorer, load_scorer, settings
 from stages.common.chunk_store import ChunkStore
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
@@ -127,8 +127,8 @@ def _work(process: StageProcess) -> None:
     cluster = Cluster.of(params)
     elsewhere: Elsewhere | None = None
     if cluster is not None:
-        carried = CarriedScorer.of(scorer, values, params.runtime.plain(), paths.pair_classifier, params.encoder.source)
-        elsewhere = partial(map_chunks, block_scorer, (carried,), workers=1, what=process.name, cluster=cluster,
+        worker = WorkerScorer.of(scorer, values, params.runtime.plain(), paths.pair_classifier, params.encoder.source)
+        elsewhere = partial(map_chunks, block_scorer, (worker,), workers=1, what=process.name, cluster=cluster,
                             gpu=params.runtime.device != "cpu")
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
     with (mapped(tables[TEXTS], TEXTS, _READ[TEXTS], process.scratch) as texts,

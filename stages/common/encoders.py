@@ -14,7 +14,6 @@
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from stages.common.carried import CarriedFolder
 from stages.common.fingerprint import hash_values, sha256_of
 from stages.common.settings import Values
 from stages.run.cluster_map import Cluster
@@ -273,26 +271,24 @@ def embed_rows(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase",
 
 
 @dataclass(frozen=True)
-class CarriedEncoder:
-    """An encoder on its way to workers of a cluster.
+class WorkerEncoder:
+    """An encoder as workers of a cluster load it.
 
     Attributes:
-        source: ``encoder.source``, or another param that names an encoder likewise.
-        folder: what a folder of this machine holds; None for an encoder that is installed there, or comes from a hub.
+        source: ``encoder.source``, or another param that names an encoder likewise; a folder by its absolute path.
         sha256: of the weights that it must have.
         runtime: plain values of the block of that name.
     """
 
     source: str
-    folder: CarriedFolder | None
     sha256: str | None
     runtime: Mapping[str, Any]
 
     @classmethod
-    def of(cls, source: str, runtime: Mapping[str, Any]) -> "CarriedEncoder":
+    def of(cls, source: str, runtime: Mapping[str, Any]) -> "WorkerEncoder":
         """Return the encoder that ``source`` names here, to be used as ``runtime`` says."""
         folder = folder_of(source)
-        return cls(source, CarriedFolder.of(folder) if folder else None, resolve_encoder(source).description["sha256"],
+        return cls(f"path:{folder.resolve()}" if folder else source, resolve_encoder(source).description["sha256"],
                    dict(runtime))
 
     def load(self) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
@@ -304,11 +300,10 @@ class CarriedEncoder:
         from models.common.encoders import load_encoder
         from stages.common.seeds import seed_everything
 
-        with self.folder.unpacked() if self.folder else nullcontext() as folder:
-            resolved, asked = resolve_encoder(f"path:{folder}" if folder else self.source), Values(self.runtime)
-            same_weights(self.source, resolved.description["sha256"], self.sha256)
-            seed_everything(0, asked.threads, asked.deterministic, asked.tf32)
-            encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+        resolved, asked = resolve_encoder(self.source), Values(self.runtime)
+        same_weights(self.source, resolved.description["sha256"], self.sha256)
+        seed_everything(0, asked.threads, asked.deterministic, asked.tf32)
+        encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
         assert tokenizer is not None  # a location always has one
         return encoder, tokenizer
 
@@ -325,27 +320,27 @@ def embedding_elsewhere(source: str, pooling: Literal["mean", "cls"], runtime: M
     """Return what embeds texts on ``cluster``, as :func:`embed_texts` takes it.
 
     Args:
-        source: ``encoder.source``; a folder of this machine goes to each worker once.
+        source: ``encoder.source``; a folder must be there for workers too.
         pooling: as there.
         runtime: plain values of that block; with another device than ``cpu``, workers with a GPU do it.
         cluster: whose workers embed.
         what: name shown by the bar.
     """
-    return lambda chunks: map_chunks(_embedder, (CarriedEncoder.of(source, runtime), pooling), chunks, 1, what,
+    return lambda chunks: map_chunks(_embedder, (WorkerEncoder.of(source, runtime), pooling), chunks, 1, what,
                                      cluster=cluster, unit="chunk", gpu=runtime["device"] != "cpu")
 
 
-def _embedder(carried: CarriedEncoder,
+def _embedder(encoder_of: WorkerEncoder,
               pooling: Literal["mean", "cls"]) -> Callable[[tuple[list[str], int]], np.ndarray]:
     """Return what embeds a chunk in a worker of a cluster."""
     from torch import nn
 
     from stages.common.precision import computing
 
-    encoder, tokenizer = carried.load()
+    encoder, tokenizer = encoder_of.load()
 
     def work(chunk: tuple[list[str], int]) -> np.ndarray:
-        with computing(Values(carried.runtime)) as device:
+        with computing(Values(encoder_of.runtime)) as device:
             nn.Module.to(encoder, device)
             return embed_rows(encoder, tokenizer, *chunk, pooling)
 

@@ -174,13 +174,10 @@ class Cluster(Block):
 
 
 class Artifacts(Block):
-    """How tables that grow with the corpus are kept: in one file, in a folder of parts, or in parts elsewhere."""
+    """How tables that grow with the corpus are kept: in one file, or in a folder of parts."""
 
     part_rows: int = Field(1 << 18, ge=1, description="rows after which a table goes on in another part; a table with "
                                                       "fewer is one file")
-    url: str | None = Field(None, pattern=r"^[a-z0-9]+://.+$", description=(
-        "where parts are kept, such as s3://bucket/corpus (also gs:, abfs:, file:); the table here then lists them by "
-        "the hash of their content; null: in the table's own folder"))
 
 
 class Encoder(Block):

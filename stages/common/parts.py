@@ -1,13 +1,11 @@
-"""Where the rows of a table lie: in one file, in a folder of parts, or in parts elsewhere that a file lists.
+"""Where the rows of a table lie: in one file, or in a folder of parts.
 
 A table that outgrows ``artifacts.part_rows`` becomes a folder of its name, which pandas, pyarrow, DuckDB and DVC read
 as they read a file:
 
     tokens.parquet/part-00000.parquet, part-00001.parquet, ..., _table.json
 
-With ``artifacts.url`` its parts lie there, each under the hash of its content, and ``tokens.parquet`` is the list
-alone: what ``_table.json`` holds, and the URL. Parts have one order; how rows fall into parts depends on params and
-rows, never on who writes them.
+Parts have one order; how rows fall into parts depends on params and rows, never on who writes them.
 """
 
 import hashlib
@@ -21,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.common.storage import fetch, is_url
 from stages.run.errors import InputError
 
 LIST = "_table.json"
@@ -34,20 +31,14 @@ class Layout:
 
     Attributes:
         part_rows: rows after which a table goes on in another part; None leaves the cuts to who writes it.
-        url: where parts are kept; None keeps them in the table's folder.
     """
 
     part_rows: int | None = None
-    url: str | None = None
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> "Layout":
         """Return the layout that all ``params`` of a stage ask for."""
         return cls(**params["artifacts"])
-
-    def cut_by_hand(self) -> "Layout":
-        """Return the same place, with parts that end where their writer says."""
-        return Layout(None, self.url)
 
 
 @dataclass(frozen=True)
@@ -55,29 +46,23 @@ class Part:
     """One Parquet file of a table.
 
     Attributes:
-        place: path or URL.
+        place: path.
         rows: in it.
         bytes: its size.
         sha256: of its bytes; empty where nobody has asked.
-        ends: first and last key, by which the order of parts is checked; none once it is part of a table.
     """
 
     place: str
     rows: int
     bytes: int
     sha256: str = ""
-    ends: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
 
     @contextmanager
     def opened(self) -> Iterator[pq.ParquetFile]:
         """Yield the file, whose checksums are compared as it is read."""
         # Buffered ahead, what was read of a file would be kept until its end.
-        with pq.ParquetFile(self.source(), page_checksum_verification=True, pre_buffer=False) as file:
+        with pq.ParquetFile(self.place, page_checksum_verification=True, pre_buffer=False) as file:
             yield file
-
-    def source(self) -> Any:
-        """Return what pyarrow reads it from: its path, or its content fetched from elsewhere."""
-        return pa.BufferReader(fetch(self.place)) if is_url(self.place) else self.place
 
     def batches(self, columns: list[str] | None, rows: int) -> Iterator[pa.Table]:
         """Yield its rows in pieces of at most ``rows``."""
@@ -93,16 +78,14 @@ class Listed:
     Attributes:
         parts: in order.
         metadata: of the table, as a single file keeps them in its footer.
-        url: where the parts lie; None beside the list.
     """
 
     parts: tuple[Part, ...]
     metadata: dict[bytes, bytes]
-    url: str | None = None
 
     def as_json(self) -> str:
         """Return the list as text, with a digest of what it says."""
-        content = {"form": _FORM, "url": self.url,
+        content = {"form": _FORM, "url": None,
                    "metadata": {key.decode(): value.decode() for key, value in sorted(self.metadata.items())},
                    "parts": [{"file": part.place.rpartition("/")[2], "rows": part.rows, "bytes": part.bytes,
                               "sha256": part.sha256} for part in self.parts]}
@@ -115,21 +98,18 @@ def listed(path: Path) -> Listed | None:
     Raises:
         InputError: a folder without list, or a list that is damaged.
     """
-    folder = path.is_dir()
-    if not folder and not _holds_list(path):
+    if not path.is_dir():
         return None
-    file = path / LIST if folder else path
+    file = path / LIST
     if not file.exists():
         raise InputError(f"{path}: a folder without {LIST}, hence no table of ours. Remove it and run its stage again.")
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         if content.pop("digest") != _digest(content) or content["form"] != _FORM:
             raise ValueError("its digest is another")
-        url = content["url"]
-        base = url.rstrip("/") if url else path.as_posix()
-        parts = tuple(Part(f"{base}/{row['file']}", row["rows"], row["bytes"], row["sha256"])
+        parts = tuple(Part(f"{path.as_posix()}/{row['file']}", row["rows"], row["bytes"], row["sha256"])
                       for row in content["parts"])
-        return Listed(parts, {key.encode(): value.encode() for key, value in content["metadata"].items()}, url)
+        return Listed(parts, {key.encode(): value.encode() for key, value in content["metadata"].items()})
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{file}: not a readable list of a table's parts, or damaged since it was written ({error}). "
                          f"Remove {path} and run its stage again.") from error
@@ -150,13 +130,6 @@ def parts_of(path: Path) -> tuple[Part, ...]:
 def is_folder_of_parts(path: Path) -> bool:
     """Whether ``path`` is a table as a folder."""
     return (path / LIST).is_file()
-
-
-def _holds_list(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(1) == b"{"  # a Parquet file begins with PAR1
 
 
 def _digest(content: Mapping[str, Any]) -> str:

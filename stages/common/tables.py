@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from stages.common.parts import listed, parts_of
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.common.storage import filesystem_of, is_url
 from stages.run.durable import flush_below, flush_path
 from stages.run.errors import InputError
 
@@ -215,7 +214,7 @@ def read_table(path: Path, schema: TableSchema | None = None, columns: list[str]
     path = Path(path)
     require_table(path)
     with readable(path):
-        table = pa.concat_tables([pq.read_table(part.source(), columns=columns, filters=filters,
+        table = pa.concat_tables([pq.read_table(part.place, columns=columns, filters=filters,
                                                 page_checksum_verification=True) for part in parts_of(path)])
     if schema is not None:
         check_columns(path, schema, columns)
@@ -229,11 +228,7 @@ def dataset_of(path: Path) -> ds.Dataset:
         InputError: the list of its parts is damaged, or where they lie cannot be read.
         pyarrow.ArrowInvalid: a file is no Parquet.
     """
-    places = [part.place for part in parts_of(path)]
-    if not is_url(places[0]):
-        return ds.dataset(places, format="parquet")
-    found = [filesystem_of(place) for place in places]
-    return ds.dataset([name for _, name in found], format="parquet", filesystem=found[0][0])
+    return ds.dataset([part.place for part in parts_of(path)], format="parquet")
 
 
 def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pd.DataFrame:

@@ -5,8 +5,7 @@
             writer.write(batch)
 """
 
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import pyarrow.parquet as pq
 from stages.common.fingerprint import sha256_of
 from stages.common.parts import LIST, Layout, Listed, Part
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.common.storage import keep_file
 from stages.common.tables import (
     ROW_GROUP,
     WRITTEN,
@@ -44,9 +42,8 @@ class TableWriter:
         self._folder, self._schema, self._layout = folder, schema, layout
         self._arrow = schema.arrow()
         self._file: pq.ParquetWriter | None = None
-        # Of the part that is written: its path, rows and first key; then the last key of all.
+        # Of the part that is written: its path and rows; then the last key of all.
         self._path, self._held = folder, 0
-        self._first: tuple[Any, ...] = ()
         self._last: tuple[Any, ...] = ()
 
     def write(self, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> None:
@@ -72,7 +69,6 @@ class TableWriter:
                        for place in (0, table.num_rows - 1))
         self._follow(first, last)
         self._opened().write_table(table.replace_schema_metadata(self._arrow.metadata), row_group_size=ROW_GROUP)
-        self._first = self._first if self._held else first
         self._held += table.num_rows
         self.rows += table.num_rows
 
@@ -83,25 +79,8 @@ class TableWriter:
         self._opened().add_key_value_metadata(stored_metadata(self._schema.description,
                                                               {"schema_version": SCHEMA_VERSION}))
         self._opened().close()
-        size, place = self._path.stat().st_size, self._path.name
-        if self._layout.url is None:
-            digest = sha256_of(self._path)
-        else:
-            place, digest = keep_file(self._path, self._layout.url)
-            self._path.unlink()
-        self.parts.append(Part(place, self._held, size, digest, (self._first, self._last)))
+        self.parts.append(Part(self._path.name, self._held, self._path.stat().st_size, sha256_of(self._path)))
         self._file, self._held = None, 0
-
-    def take(self, part: Part) -> None:
-        """Add a part that :func:`write_part` has written and kept; one without rows is left out.
-
-        Raises:
-            ValueError: its rows are out of order.
-        """
-        if part.ends is not None:
-            self._follow(*part.ends)
-            self.parts.append(part)
-            self.rows += part.rows
 
     def finish(self, provenance: Provenance) -> Path:
         """End the table, whose metadata count the rows; return the file or folder that is to take its name."""
@@ -111,14 +90,8 @@ class TableWriter:
             self._opened().close()
             return self._path
         self.next_part()
-        file = self._folder / LIST
-        file.write_text(Listed(tuple(self.parts), metadata, self._layout.url).as_json(), encoding="utf-8")
-        return self._folder if self._layout.url is None else file
-
-    @property
-    def url(self) -> str | None:
-        """Where parts are kept; None beside each other."""
-        return self._layout.url
+        (self._folder / LIST).write_text(Listed(tuple(self.parts), metadata).as_json(), encoding="utf-8")
+        return self._folder
 
     def _opened(self) -> pq.ParquetWriter:
         if self._file is None:
@@ -130,19 +103,6 @@ class TableWriter:
         if self._last and not (self._last < first or (not self._schema.unique and self._last == first)):
             raise ValueError(f"{self._schema.name}: rows after {self._last} begin with {first}, which is not later")
         self._last = last
-
-
-def write_part(tables: Iterable[pa.Table], schema: TableSchema, url: str) -> Part:
-    """Write ``tables``, in their order, as one part of a table, and keep it at ``url``; one without rows is not kept.
-
-    Errors as those of :class:`TableWriter`.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        writer = TableWriter(Path(name), schema, Layout(None, url))
-        for table in tables:
-            writer.write(table)
-        writer.next_part()
-        return writer.parts[0] if writer.parts else Part("", 0, 0)
 
 
 @contextmanager
@@ -157,7 +117,7 @@ def table_writer(path: Path, schema: TableSchema, provenance: Provenance,
         path: of the table: a file, or a folder of parts where it is larger than one.
         schema: of the table.
         provenance: for its metadata.
-        layout: how parts are cut and where they are kept; None makes one file, however large.
+        layout: how parts are cut; None leaves that to :meth:`TableWriter.next_part`.
     """
     with beside(path) as folder:
         writer = TableWriter(folder, schema, layout or Layout())

@@ -25,7 +25,6 @@ from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.parts import parts_of
 from stages.common.schemas import NO_KEYWORD
-from stages.common.storage import filesystem_of, is_url
 from stages.common.tables import ROW_GROUP, check_columns
 from stages.run.errors import InputError
 from stages.run.process import StageProcess
@@ -148,7 +147,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
             connection.execute("SET enable_progress_bar = false")
         for name, rows in tables.items():
             if isinstance(rows, Path):
-                connection.read_parquet(_files(connection, rows)).create_view(name)
+                connection.read_parquet([part.place for part in parts_of(rows)]).create_view(name)
             else:
                 connection.register(name, _arrow(rows))
         try:
@@ -156,18 +155,6 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         except duckdb.OutOfMemoryException as error:
             raise InputError(f"runtime.memory_gib: {limits.memory_gib:g} GiB, and the disk beside it, are too little "
                              f"to join {', '.join(tables)}. Raise it, or free space under {folder.parent}.") from error
-
-
-def _files(connection: duckdb.DuckDBPyConnection, table: Path) -> list[str]:
-    """Return the names under which ``connection`` reads the parts of a table, here or elsewhere."""
-    places = [part.place for part in parts_of(table)]
-    if not is_url(places[0]):
-        return places
-    system, _ = filesystem_of(places[0])
-    if "file" in system.protocol:
-        return [filesystem_of(place)[1] for place in places]
-    connection.register_filesystem(system)
-    return places
 
 
 def _remove(folder: Path) -> None:

@@ -9,7 +9,6 @@ from stages.common.columns.phrases import PHRASES, ranked_by
 from stages.common.columns.tokens import TOKENS
 from stages.common.methods import METHODS
 from stages.common.part_work import PartWork, Workforce, write_by_parts
-from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, check_columns, read_metadata, write_table
 from stages.common.token_pieces import pieces
@@ -61,7 +60,7 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
     source = paths.table("tokens")
     check_columns(source, TOKENS)
     force = Workforce(params.runtime.workers, Cluster.of(params))
-    idf = training_frequency(source, paths.table("examples"), force)
+    idf = training_frequency(source, paths.table("examples"))
     # Nothing is kept for resuming: a million short texts are ranked in less time than it takes to store them.
     work = PartWork(make, (getattr(params, kind), params.datasets[process.instance].language, idf), _COLUMNS, _BATCH,
                     pieces, iter, ranked_by(kind))
@@ -69,7 +68,7 @@ def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, An
     provenance = Provenance(process.name, process.params_hash,
                             models={**read_metadata(source).get("models", {}), **models})
     report = Report()
-    with table_writer(paths.table(kind), work.schema, provenance, Layout.of(params).cut_by_hand()) as writer:
+    with table_writer(paths.table(kind), work.schema, provenance) as writer:
         write_by_parts(source, work, writer, force, kind, report.add)
         provenance.counts.update(report.as_counts())
     process.log.info(_sentence(provenance.counts))

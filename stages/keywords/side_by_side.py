@@ -6,12 +6,11 @@ and 4).
 """
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,168 +20,201 @@ from stages.common.columns.items import EXAMPLES
 from stages.common.columns.methods import METHOD_TABLES
 from stages.common.columns.side_by_side import SIDE_BY_SIDE
 from stages.common.columns.tokens import TOKENS
-from stages.common.example_texts import marked_texts, training_text_ids, training_texts
-from stages.common.mapped import copied
+from stages.common.example_texts import marked_texts, training_text_ids
 from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS
+from stages.common.normal_form import normal_form
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
-from stages.common.tables import (
-    Provenance,
-    atomic_folder,
-    check_columns,
-    read_batches,
-    read_metadata,
-    write_json,
-)
+from stages.common.tables import Provenance, atomic_folder, read_batches, read_metadata, read_table, write_json
 from stages.common.token_pieces import pieces
 from stages.common.writing import table_writer
-from stages.keywords.agreement.figure import pos_plot
-from stages.keywords.agreement.keywords import TOKEN_COLUMNS, compared_columns, keywords_by_method, note_strange
-from stages.keywords.agreement.measures import Agreements
-from stages.keywords.agreement.pos_frequency import COUNTED, Counted, frequency_table, pos_counts, rows_to_count
-from stages.keywords.choice import Following
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import Faults
+from stages.keywords.choice import Following, scored_alone
+from stages.keywords.pos_frequency import COUNTED, Counted, counted_rows, frequency_table, pos_counts, pos_plot
+from stages.ranking.blocks import TokenBlock
+from stages.ranking.selection import InverseFrequency, content_words
+from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
-
-if TYPE_CHECKING:
-    from stages.keywords.params import SideBySide
 
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 1024
-_EXAMPLES = ["example_id", "split", "source_id"]
-# Columns of each method's table; those of PSI also say which parts of speech its words have.
-_COLUMNS = {name: [*compared_columns(name), *(["primary"] if METHODS[name].holds == "primary words" else [])]
-            for name in COMPARED_NAMING}
+_EXAMPLES = ["example_id", "split", "source_id", "target_id", "negative_id"]
+_TOKENS = ["text_id", "token", "is_stop", "tag", "pos"]
+_OF_METHOD = {"phrases": ["text_id", "keyword"], "scores": ["text_id", "mode", "word", "score"],
+              "primary words": ["text_id", "mode", "word", "score", "primary"]}
+# Columns that are read of the table of each method.
+COLUMNS = {name: _OF_METHOD[METHODS[name].holds] for name in COMPARED_NAMING}
 # Gives the pieces of a table anew each time it is called.
 Batches = Callable[[list[str]], Iterable[pa.Table]]
+# The keywords of each text by each method, best first; None where the method says nothing of the text.
+Named = dict[str, list[list[str] | None]]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What is known once all texts are compared: counts, frequencies by part of speech, where they were counted."""
+class Compared:
+    """What the comparison of all texts gives: counts, and keywords by part of speech."""
 
     counts: dict[str, Any]
     frequencies: pd.DataFrame
-    counted_split: str
-    counted_texts: int
 
 
-@dataclass(frozen=True)
-class Compared(Comparison):
-    """What :func:`run` makes: table ``side_by_side`` besides."""
+@dataclass
+class Agreement:
+    """How far two methods agree over the texts for which both name a keyword; the last three are sums over these.
 
-    table: pa.Table
+    Attributes:
+        texts: how many these are.
+        same_best: whether the best keyword is the same.
+        shared_word: whether the best keywords share a word.
+        jaccard: shared words of all keywords over the words of either.
+    """
+
+    texts: int = 0
+    same_best: float = 0.0
+    shared_word: float = 0.0
+    jaccard: float = 0.0
+
+    def add(self, one: Iterable[Sequence[str] | None], other: Iterable[Sequence[str] | None]) -> None:
+        """Count some texts, given the keywords of each by either method."""
+        for first, second in zip(one, other, strict=True):
+            if first and second:
+                self.texts += 1
+                self.same_best += first[0] == second[0]
+                self.shared_word += not _words(first[:1]).isdisjoint(_words(second[:1]))
+                self.jaccard += len(_words(first) & _words(second)) / len(_words(first) | _words(second))
+
+    def shares(self) -> dict[str, float]:
+        """Return the number of texts and the mean of each sum; 0 if there are no texts."""
+        means = {name: round(getattr(self, name) / max(self.texts, 1), 6)
+                 for name in ("same_best", "shared_word", "jaccard")}
+        return {"texts": self.texts, **means}
 
 
-def run(tables: dict[str, pa.Table], examples: pa.Table, params: "SideBySide", language: str,
-        seed: int) -> Compared:
-    """Compare the keywords of every method.
+@dataclass
+class _Tally:
+    """What is counted of the texts that have been compared."""
+
+    texts: int = 0
+    named: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
+    agreements: dict[tuple[str, str], Agreement] = field(
+        default_factory=lambda: {pair: Agreement() for pair in combinations(COMPARED, 2)})
+
+    def add(self, keywords: Named) -> None:
+        for name, rows in keywords.items():
+            self.named[name] += sum(map(bool, rows))
+        for (one, other), agreement in self.agreements.items():
+            agreement.add(keywords[one], keywords[other])
+
+
+def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.Table, top: int, language: str,
+        seed: int, write: Callable[[pa.Table], Any]) -> Compared:
+    """Compare the keywords of every method, text by text.
 
     Args:
-        tables: ``tokens``, and that of each method.
+        tokens: gives columns of table ``tokens``, by text id; called twice.
+        tables: columns COLUMNS of the table of each method, by text id.
         examples: table ``examples``: IDF counts its training texts; parts of speech are counted over test sources,
             once per example.
-        params: how many keywords per text and method.
+        top: keywords per text and method.
         language: of the texts, which says the kind of tags.
         seed: of the coin flips.
+        write: takes pieces of table ``side_by_side``.
 
     Raises:
         InputError: the tables do not belong together.
     """
-    ordered = {schema.name: tables[schema.name].sort_by([(key, "ascending") for key in schema.key])
-               for schema in (TOKENS, *(METHOD_TABLES[name] for name in COMPARED_NAMING))}
-    made: list[pa.Table] = [SIDE_BY_SIDE.arrow().empty_table()]
-    with TemporaryDirectory() as folder:
-        found = Comparer(marked_texts([training_text_ids(examples)]), Counted.of([examples.sort_by("example_id")]),
-                         params.top, made.append).compare(
-            lambda columns: [ordered["tokens"].select(columns)],
-            {name: [ordered[name].select(_COLUMNS[name])] for name in COMPARED_NAMING}, language, seed,
-            Path(folder) / "counted.arrow")
-    return Compared(found.counts, found.frequencies, found.counted_split, found.counted_texts, pa.concat_tables(made))
+    idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])),
+                                       marked_texts([training_text_ids(examples)]))
+    following = {name: Following(batches, METHOD_TABLES[name].arrow().empty_table().select(COLUMNS[name]))
+                 for name, batches in tables.items()}
+    counted, tally = Counted.of(examples), _Tally()
+    kept = [COUNTED.empty_table()]
+    for piece in pieces(tokens(_TOKENS)):
+        last = piece["text_id"][-1].as_py() if piece.num_rows else -1
+        rows = {name: batches.up_to(last) for name, batches in following.items()}
+        keywords: Named = {name: _named(name, piece, rows.get(name), idf, top) for name in COMPARED}
+        tally.add(keywords)
+        tally.texts += piece.num_rows
+        write(pa.table({"text_id": piece["text_id"], **keywords}, schema=SIDE_BY_SIDE.arrow()))
+        kept.append(counted_rows(piece, rows, counted.sources))
+    for name, batches in following.items():
+        _check_same(name, batches.rest())
+    return Compared(
+        {"texts": tally.texts, "texts_with_keywords": tally.named,
+         "agreement": {f"{one}~{other}": found.shares() for (one, other), found in tally.agreements.items()},
+         "pos_frequency": {"split": counted.split, "sources": len(counted.sources)}},
+        frequency_table(pos_counts(pa.concat_tables(kept), counted, language, seed)))
 
 
-class Comparer:
-    """Compares the keywords of every method, text by text.
+def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequency,
+           top: int) -> list[list[str] | None]:
+    """Return the ``top`` keywords of each text of a piece by one method, given the rows of its table for these texts.
 
-    Args:
-        training: by text id, whether IDF counts a text.
-        counted: examples whose sources are counted by part of speech.
-        top: keywords per text and method.
-        write: takes pieces of table ``side_by_side``.
+    Words are scored by IDF over the training texts, or, for the text paired with itself (mode xx), by the method's own
+    table, in which a word that scores nothing is not named.
     """
+    ids, words, stops = (tokens[column].to_pylist() for column in ("text_id", "token", "is_stop"))
+    places = [content_words(*text) for text in zip(words, stops, strict=True)]
+    if rows is None:
+        value = {word: idf.of(word) for word in {word for text in words for word in text}}
+        return [best(eligible, text, [value[word] for word in text], top)
+                for eligible, text in zip(places, words, strict=True)]
+    if METHODS[name].holds == "phrases":
+        return _first_phrases(name, ids, rows, top)
+    alone, scored = scored_alone(TokenBlock(tokens), rows, name)
+    found: list[list[str] | None] = [None] * len(ids)
+    for text, scores in zip(scored.tolist(), alone["score"].to_pylist(), strict=True):
+        found[text] = best([place for place in places[text] if scores[place] > 0], words[text], scores, top)
+    return found
 
-    def __init__(self, training: np.ndarray, counted: Counted, top: int, write: Callable[[pa.Table], Any]) -> None:
-        self._training, self._counted, self._top, self._write = training, counted, top, write
-        self._sources = np.unique(counted.sources)
-        self._agreements, self._named, self._texts = Agreements(COMPARED), Counter(dict.fromkeys(COMPARED, 0)), 0
 
-    def compare(self, tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], language: str, seed: int,
-                file: Path) -> Comparison:
-        """Compare all texts, piece by piece.
+def _first_phrases(name: str, ids: list[int], ranking: pa.Table, top: int) -> list[list[str] | None]:
+    """Return the first ``top`` phrases of each text of a ranking; an empty list for a text without any."""
+    found: dict[int, list[str]] = {}
+    for text, keyword in zip(ranking["text_id"].to_pylist(), ranking["keyword"].to_pylist(), strict=True):
+        phrases = found.setdefault(text, [])
+        if keyword is not None and len(phrases) < top:
+            phrases.append(keyword)
+    _check_same(name, np.array(sorted(found.keys() ^ set(ids)), dtype=np.int64))
+    return [found[text] for text in ids]
 
-        Args:
-            tokens: gives columns of table ``tokens``, by text id; called twice.
-            tables: pieces of the table of each method, by text id.
-            language: of the texts, which says the kind of tags.
-            seed: of the coin flips.
-            file: for what is counted by part of speech, gone afterwards.
 
-        Raises:
-            InputError: the tables do not belong together.
-        """
-        idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])), self._training)
-        rows = {name: Following(batches, METHOD_TABLES[name].arrow().empty_table().select(_COLUMNS[name]))
-                for name, batches in tables.items()}
-        with copied("tokens", COUNTED, self._compared(tokens([*TOKEN_COLUMNS, "tag", "pos"]), rows, idf),
-                    file) as counted:
-            frequencies = frequency_table(pos_counts(counted, self._counted, language, seed))
-        split, sources = self._counted.split, len(self._counted.examples)
-        counts = {"texts": self._texts, "texts_with_keywords": dict(self._named), "agreement": {
-            name: asdict(agreement) for name, agreement in self._agreements.found().items()},
-            "pos_frequency": {"split": split, "sources": sources}}
-        return Comparison(counts, frequencies, split, sources)
+def best(places: Iterable[int], words: Sequence[str], scores: Sequence[float], top: int) -> list[str]:
+    """Return the ``top`` distinct words at ``places`` in normal form, by score, then by position."""
+    ordered = sorted(places, key=lambda place: (-scores[place], place))
+    return list(dict.fromkeys(normal_form(words[place]) for place in ordered))[:top]
 
-    def _compared(self, tokens: Iterable[pa.Table], rows: Mapping[str, Following],
-                  idf: InverseFrequency) -> Iterator[pa.Table]:
-        """Compare piece after piece, and yield what is counted of each by part of speech."""
-        strange = {name: Faults() for name in rows}
-        for piece in pieces(tokens):
-            last = piece["text_id"][-1].as_py() if piece.num_rows else -1
-            tables = {name: following.up_to(last) for name, following in rows.items()}
-            columns = keywords_by_method(piece, tables, idf, self._top, strange)
-            self._agreements.add(columns)
-            self._named.update({name: sum(map(bool, keywords)) for name, keywords in columns.items()})
-            self._texts += piece.num_rows
-            self._write(pa.table({"text_id": piece["text_id"], **columns}, schema=SIDE_BY_SIDE.arrow()))
-            yield rows_to_count(piece, tables, self._sources)
-        for name, following in rows.items():
-            note_strange(name, following.rest().tolist(), strange[name])
-            strange[name].check()
+
+def _words(phrases: Sequence[str]) -> frozenset[str]:
+    return frozenset(word for phrase in phrases for word in phrase.split())
+
+
+def _check_same(name: str, strange: np.ndarray) -> None:
+    if len(strange):
+        raise InputError(f"{name}.parquet: {len(strange)} texts, the first of them {strange[0]}, are not in both it "
+                         f"and tokens.parquet. Run `keycontrast run`.")
 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    for schema in (TOKENS, *(METHOD_TABLES[name] for name in COMPARED_NAMING), EXAMPLES):
-        check_columns(paths.table(schema.name), schema)
-    examples, provenance = paths.table("examples"), Provenance(process.name, process.params_hash)
+    provenance = Provenance(process.name, process.params_hash)
+    examples = read_table(paths.table("examples"), EXAMPLES, _EXAMPLES)
     with table_writer(paths.table("side_by_side"), SIDE_BY_SIDE, provenance, Layout.of(params)) as writer:
-        made = Comparer(training_texts(examples), Counted.of(read_batches(examples, EXAMPLES, _EXAMPLES)),
-                        params.side_by_side.top, writer.write).compare(
-            lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
-            {name: read_batches(paths.table(name), METHOD_TABLES[name], _COLUMNS[name], _BATCH)
-             for name in COMPARED_NAMING},
-            params.datasets[process.instance].language, params.seed, process.scratch / "counted.arrow")
-        for kind in COMPARED_NAMING:
-            provenance.models.update(read_metadata(paths.table(kind)).get("models", {}))
+        made = run(lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
+                   {name: read_batches(paths.table(name), METHOD_TABLES[name], COLUMNS[name], _BATCH)
+                    for name in COMPARED_NAMING},
+                   examples, params.side_by_side.top, params.datasets[process.instance].language, params.seed,
+                   writer.write)
+        for name in COMPARED_NAMING:
+            provenance.models.update(read_metadata(paths.table(name)).get("models", {}))
         provenance.counts.update(made.counts)
         with atomic_folder(paths.pos_frequency) as folder:
             _write_picture(made, folder)
     write_json(paths.metrics("side_by_side"), made.counts)
 
 
-def _write_picture(made: Comparison, folder: Path) -> None:
-    plot = pos_plot(made.frequencies, made.counted_texts, made.counted_split)
+def _write_picture(made: Compared, folder: Path) -> None:
+    counted = made.counts["pos_frequency"]
+    plot = pos_plot(made.frequencies, counted["sources"], counted["split"])
     (folder / "pos_frequency.svg").write_text(plot.svg, encoding="utf-8")
     (folder / "pos_frequency.png").write_bytes(plot.png)
     made.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")

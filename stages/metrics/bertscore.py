@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.common.encoders import CarriedEncoder, Chunk, fixed_chunks
+from stages.common.encoders import Chunk, WorkerEncoder, fixed_chunks
 from stages.common.settings import Values
 from stages.metrics.bleu import check_items
 from stages.run.cluster_map import Cluster
@@ -197,21 +197,21 @@ def scoring_elsewhere(source: str, runtime: Mapping[str, Any], cluster: Cluster,
         what: name shown by the bar.
     """
     return lambda blocks, layer, weights: map_chunks(
-        _block_scorer, (CarriedEncoder.of(source, runtime), layer, weights), blocks, 1, what, cluster=cluster,
+        _block_scorer, (WorkerEncoder.of(source, runtime), layer, weights), blocks, 1, what, cluster=cluster,
         unit="block", gpu=runtime["device"] != "cpu")
 
 
-def _block_scorer(carried: CarriedEncoder, layer: int, weights: np.ndarray) -> Callable[[Block], BlockScores]:
+def _block_scorer(encoder_of: WorkerEncoder, layer: int, weights: np.ndarray) -> Callable[[Block], BlockScores]:
     """Return what scores a block in a worker of a cluster."""
     from torch import nn
 
     from stages.common.precision import computing
 
-    encoder, tokenizer = carried.load()
+    encoder, tokenizer = encoder_of.load()
     scorer = BertScorer(encoder.float(), tokenizer, layer)
 
     def work(block: Block) -> BlockScores:
-        with computing(Values(carried.runtime)) as device:
+        with computing(Values(encoder_of.runtime)) as device:
             nn.Module.to(encoder, device)
             return scorer.score_block(block, weights)
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.carried import CarriedFolder
 from stages.common.chunk_store import ChunkStore
 from stages.run.cluster_map import Cluster
 from stages.run.errors import InputError
@@ -49,27 +48,22 @@ def annotator_arguments(name: str, language: str, cluster: Cluster | None) -> tu
         InputError: the pipeline cannot be used.
     """
     expected = json.dumps(load_annotator(name, language).describe(), sort_keys=True)
-    folder = Path(name)
-    if cluster is None or name in BUILT_IN or not folder.is_dir():
-        return name, language, expected
-    return CarriedFolder.of(folder), language, expected
+    if cluster is not None and name not in BUILT_IN and Path(name).is_dir():
+        name = str(Path(name).resolve())  # workers stand in other folders
+    return name, language, expected
 
 
-def annotator(name: str | CarriedFolder, language: str = "en",
-              expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
+def annotator(name: str, language: str = "en", expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens with pipeline ``name``.
 
     Args:
-        name: as ``annotate.pipeline`` says it, or its files.
+        name: as ``annotate.pipeline`` says it.
         language: of the texts.
         expected: JSON of the description that the pipeline must have; None takes any.
 
     Raises:
         InputError: the pipeline cannot be used, or is not the one that is expected.
     """
-    if isinstance(name, CarriedFolder):
-        with name.unpacked() as folder:  # a pipeline is read whole when it is loaded
-            return annotator(str(folder), language, expected)
     reader = load_annotator(name, language)
     if expected is not None and json.dumps(reader.describe(), sort_keys=True) != expected:
         raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {reader.describe()}, here it is "

@@ -54,7 +54,7 @@ def _locate(name: str) -> str | Path:
         if not (EMBEDDED_FOLDER / "config.cfg").is_file():
             raise InputError(
                 f"the embedded English pipeline is missing from {EMBEDDED_FOLDER}; restore that folder, or train "
-                "it: python -m stages.treebank.training --treebank DIR --out data/language/en_ewt"
+                "it: python -m tools.english_pipeline.train --treebank DIR --out data/language/en_ewt"
             )
         return EMBEDDED_FOLDER
     if "/" in name and Path(name).is_dir():

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.attribution.saliency.scorers import CarriedScorer, Pairs, Scorer
+from stages.attribution.saliency.scorers import Pairs, Scorer, WorkerScorer
 from stages.common.chunk_store import ChunkStore
 from stages.common.columns.words import ATTRIBUTION
 from stages.common.device import choose_device
@@ -71,11 +71,11 @@ class Piece:
     words: pa.Table
 
 
-def block_scorer(carried: CarriedScorer) -> Callable[[Piece], Attributed]:
+def block_scorer(worker: WorkerScorer) -> Callable[[Piece], Attributed]:
     """Return what scores blocks in a worker of a cluster."""
-    runtime = Values(carried.runtime)
+    runtime = Values(worker.runtime)
     seed_everything(0, runtime.threads, runtime.deterministic, runtime.tf32)
-    scorer = carried.load(choose_device(runtime.device))
+    scorer = worker.load(choose_device(runtime.device))
 
     def work(piece: Piece) -> Attributed:
         with computing(runtime):

@@ -1,7 +1,6 @@
 """What scores the words of a text beside a second one: a pair classifier's gradients, or a sentence encoder's."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from models.common.encoders import load_encoder
 from models.keywords.attribution import SaliencyBatch, from_characters, from_encoding, siamese_saliency, word_saliency
 from models.keywords.pair_classifier import encode_pairs
-from stages.common.carried import CarriedFolder
 from stages.common.encoders import encode_texts, folder_of, resolve_encoder, same_weights
 from stages.common.fingerprint import sha256_of
 from stages.run.errors import InputError
@@ -161,7 +159,7 @@ def _siamese_scorer(source: str, values: Mapping[str, Any], device: str) -> Siam
 
 
 @dataclass(frozen=True)
-class CarriedScorer:
+class WorkerScorer:
     """What loads a scorer on a worker of a cluster.
 
     Attributes:
@@ -175,17 +173,17 @@ class CarriedScorer:
 
     values: Mapping[str, Any]
     runtime: Mapping[str, Any]
-    network: CarriedFolder | None
+    network: Path | None
     source: str
     sha256: str | None
 
     @classmethod
     def of(cls, scorer: Scorer, values: Mapping[str, Any], runtime: Mapping[str, Any], classifier: Path,
-           source: str) -> "CarriedScorer":
+           source: str) -> "WorkerScorer":
         """Return what loads ``scorer``, which :func:`load_scorer` made of these."""
         (described,) = scorer.models.values()
         folder = classifier if values["method"] != "siamese" else folder_of(source)
-        return cls(values, runtime, CarriedFolder.of(folder) if folder else None, source, described["sha256"])
+        return cls(values, runtime, folder.resolve() if folder else None, source, described["sha256"])
 
     def load(self, device: str) -> Scorer:
         """Return the scorer.
@@ -193,10 +191,9 @@ class CarriedScorer:
         Raises:
             InputError: the worker's encoder is another one.
         """
-        with ExitStack() as stack:
-            folder = stack.enter_context(self.network.unpacked()) if self.network else Path()
-            siamese = self.values["method"] == "siamese" and self.network is not None
-            scorer = load_scorer(self.values, folder, f"path:{folder}" if siamese else self.source, device)
+        siamese = self.values["method"] == "siamese" and self.network is not None
+        scorer = load_scorer(self.values, self.network or Path(), f"path:{self.network}" if siamese else self.source,
+                             device)
         (described,) = scorer.models.values()
         same_weights(self.source, described["sha256"], self.sha256)
         return scorer

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stages.ingest.layouts.layout import Layout
 from stages.ingest.layouts.registry import LAYOUTS, layout_of
 from stages.ingest.reading.delimited import read_delimited
-from stages.ingest.reading.json_document import read_captions
-from stages.ingest.reading.jsonl import read_jsonl
+from stages.ingest.reading.json_files import read_captions, read_jsonl
 from stages.ingest.reading.lines import read_lines
 from stages.ingest.reading.parquet import read_parquet
 from stages.ingest.reading.rows import RawRow, RowMaker

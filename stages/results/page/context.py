@@ -8,7 +8,7 @@ import pandas as pd
 
 from stages.common.figures import Plot
 from stages.common.methods import METHODS
-from stages.keywords.agreement.figure import pos_plot
+from stages.keywords.pos_frequency import pos_plot
 from stages.metrics.registered import Metric
 from stages.results.model import Block, Model, Run
 from stages.results.page.alarms import Alarm, alarms_of

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
-from stages.keywords.agreement.pos_frequency import FAMILIES
+from stages.keywords.pos_frequency import FAMILIES
 from stages.results.page.labels import number, percentage
 from stages.results.page.material import DatasetMaterial
 

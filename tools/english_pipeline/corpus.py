@@ -1,4 +1,4 @@
-"""Reading a CoNLL-U treebank, and making spaCy documents that are spaced as the text was.
+"""Sentences with gold annotation, from a CoNLL-U treebank or a file of tagged words, and spaCy documents of them.
 
 The converter that comes with spaCy merges fused tokens ("don't") into one or loses their spacing; here each
 syntactic word stays a token and the surface form of the fused token decides the spaces around it.
@@ -14,11 +14,18 @@ from typing import Any
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from stages.run.errors import InputError
-
-PARAGRAPH_BREAK = "\n\n"
+# As UD English EWT has them; rare ones are left out, so that a slip is found.
+POS_OF_TAG: dict[str, tuple[str, ...]] = {
+    "NN": ("NOUN", "PRON"), "NNS": ("NOUN",), "NNP": ("PROPN", "ADJ"), "NNPS": ("PROPN",),
+    "VB": ("VERB", "AUX"), "VBD": ("VERB", "AUX"), "VBG": ("VERB", "AUX"), "VBN": ("VERB", "AUX"),
+    "VBP": ("VERB", "AUX"), "VBZ": ("VERB", "AUX"), "MD": ("AUX",),
+    "JJ": ("ADJ",), "JJR": ("ADJ",), "JJS": ("ADJ",), "RB": ("ADV", "PART"), "RBR": ("ADV",), "RBS": ("ADV",),
+    "IN": ("ADP", "SCONJ"), "RP": ("ADP",), "TO": ("PART",), "CC": ("CCONJ",), "POS": ("PART",), "UH": ("INTJ",),
+    "DT": ("DET", "PRON"), "PDT": ("DET",), "CD": ("NUM",), "EX": ("PRON",), "PRP": ("PRON",), "PRP$": ("PRON",),
+    "WDT": ("PRON", "DET"), "WP": ("PRON",), "WP$": ("PRON",), "WRB": ("ADV",),
+    "$": ("SYM",), "SYM": ("SYM",), "HYPH": ("PUNCT",), ".": ("PUNCT",), ",": ("PUNCT",), ":": ("PUNCT",),
+}  # fmt: skip
 SPACE_TAG, SPACE_POS = "_SP", "SPACE"  # what spaCy's own English pipelines call a token of white space
-COLUMNS = 10
 
 Row = tuple[str, str, str, str, bool, bool]  # form, lemma, UPOS, tag, space after it, sentence start
 
@@ -60,86 +67,77 @@ class Shape:
     paragraphs: bool = True
 
 
-AS_WRITTEN = Shape()
+def read_treebank(path: Path) -> list[Sentence]:
+    """Read all sentences of a ``.conllu`` or ``.conllu.gz`` file.
+
+    Raises:
+        ValueError: a line is not CoNLL-U; the message names it.
+    """
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        return list(parse_treebank(lines, str(path)))
 
 
-def treebank_file(folder: Path, part: str) -> Path:
-    """Return the file of ``part`` (train, dev or test) of UD English EWT in ``folder``, packed or plain."""
-    names = [f"en_ewt-ud-{part}.conllu", f"en_ewt-ud-{part}.conllu.gz"]
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if not found:
-        raise InputError(f"{folder}: neither {names[0]} nor {names[1]} is there; get UD English EWT first.")
-    return found[0]
-
-
-def read_sentences(path: Path) -> list[Sentence]:
-    """Read all sentences of a ``.conllu`` or ``.conllu.gz`` file; a bad line is an ``InputError``."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file.")
-    packed = path.suffix == ".gz"
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as lines:
-            return list(parse_sentences(lines, str(path)))
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is damaged or not UTF-8 text: {error}; get it again.") from error
-
-
-def parse_sentences(lines: Iterable[str], name: str) -> Iterator[Sentence]:
+def parse_treebank(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     """Yield the sentences in ``lines`` of CoNLL-U; ``name`` stands for the source in messages."""
     block: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, start=1):
-        text = line.rstrip("\r\n")
-        if text:
+    for number, line in enumerate([*lines, ""], start=1):
+        if text := line.rstrip("\r\n"):
             block.append((number, text))
         elif block:
             yield _parse_block(block, name)
             block = []
-    if block:
-        yield _parse_block(block, name)
 
 
 def _parse_block(block: list[tuple[int, str]], name: str) -> Sentence:
-    """Turn the lines of one sentence into a ``Sentence``."""
     comments = [text for _, text in block if text.startswith("#")]
     words: list[Word] = []
     fused_last, fused_space = 0, True  # the last word inside the current fused token, and the space behind it
-    for number, text in block:
-        if text.startswith("#"):
-            continue
+    for number, text in block[len(comments):]:
         columns = text.split("\t")
-        first, last = _identify(columns, f"{name}:{number}")
+        if len(columns) != 10 or not columns[1] or not columns[0].replace("-", "").replace(".", "").isdecimal():
+            raise ValueError(f"{name}:{number}: not a line of CoNLL-U: ten columns between tabs, of which the first is "
+                             f"a number and the second a word")
         space = "SpaceAfter=No" not in columns[9].split("|")
-        if first is None:  # an empty node of the enhanced graph has no place in the text
+        if "." in columns[0]:  # an empty node of the enhanced graph has no place in the text
             continue
-        if last > first:
-            fused_last, fused_space = last, space
+        first, _, last = columns[0].partition("-")
+        if last:
+            fused_last, fused_space = int(last), space
             continue
-        if first != len(words) + 1:
-            raise InputError(f"{name}:{number}: word {first} follows word {len(words)}.")
-        if first <= fused_last:
-            space = fused_space and first == fused_last
-        words.append(Word(columns[1], columns[2], columns[3], columns[4], space))
-    if not words:
-        raise InputError(f"{name}:{block[0][0]}: a sentence without words.")
-    document = any(comment.startswith("# newdoc") for comment in comments)
-    return Sentence(tuple(words), document, any(comment.startswith("# newpar") for comment in comments))
+        if int(first) != len(words) + 1:
+            raise ValueError(f"{name}:{number}: word {first} follows word {len(words)}")
+        if int(first) <= fused_last:
+            space = fused_space and int(first) == fused_last
+        words.append(Word(*columns[1:5], space))
+    return Sentence(tuple(words), any(one.startswith("# newdoc") for one in comments),
+                    any(one.startswith("# newpar") for one in comments))
 
 
-def _identify(columns: list[str], place: str) -> tuple[int | None, int]:
-    """Return the first and last word number that a line is about (first is None for an empty node)."""
-    if len(columns) != COLUMNS:
-        raise InputError(f"{place}: {len(columns)} columns where CoNLL-U has {COLUMNS}, separated by tabs.")
-    if not columns[1]:
-        raise InputError(f"{place}: the word form is empty.")
-    head, dot, rest = columns[0].partition(".")
-    if dot and head.isdecimal() and rest.isdecimal():
-        return None, int(head)
-    first, dash, last = columns[0].partition("-")
-    if not first.isdecimal() or (dash and not last.isdecimal()):
-        raise InputError(f"{place}: {columns[0]!r} is not a word number.")
-    if dash and int(last) <= int(first):
-        raise InputError(f"{place}: the fused token {columns[0]!r} ends before it begins.")
-    return int(first), int(last) if dash else int(first)
+def read_tagged(path: Path) -> list[Sentence]:
+    """Read sentences whose words have a tag each and no lemma, each a document of its own.
+
+        How/WRB do/VBP/AUX I/PRP melt/VB pan/NN fat/NN +?/.
+
+    One sentence a line. A word is ``FORM/TAG``; its universal part of speech is the first that ``POS_OF_TAG`` has for
+    the tag, unless it is written too, as ``FORM/TAG/UPOS``. A ``+`` before the form says that no space is before it.
+    Empty lines and lines from ``#`` on are skipped.
+
+    Raises:
+        ValueError: a word is written otherwise, or has an unknown tag; the message names the line.
+    """
+    return [Sentence(tuple(_tagged(line.split(), f"{path}:{number}")), opens_document=True)
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+            if line.strip() and not line.startswith("#")]
+
+
+def _tagged(items: list[str], place: str) -> Iterator[Word]:
+    for item, following in zip(items, [*items[1:], "+"], strict=True):
+        form, _, rest = item.removeprefix("+").partition("/")
+        tag, _, written = rest.partition("/")
+        known = POS_OF_TAG.get(tag, ())
+        if not form or not known or (written or known[0]) not in known:
+            raise ValueError(f"{place}: {item!r}: a word is FORM/TAG or FORM/TAG/UPOS, with a tag of the treebank")
+        yield Word(form, "", written or known[0], tag, not following.startswith("+"))
 
 
 def documents(sentences: Iterable[Sentence]) -> list[list[Sentence]]:
@@ -152,13 +150,12 @@ def documents(sentences: Iterable[Sentence]) -> list[list[Sentence]]:
     return found
 
 
-def build_doc(vocab: Vocab, sentences: Sequence[Sentence], shape: Shape = AS_WRITTEN) -> Doc:
+def build_doc(vocab: Vocab, sentences: Sequence[Sentence], shape: Shape | None = None) -> Doc:
     """Make a spaCy document, with gold annotation, from consecutive sentences in a given shape."""
-    rows: list[Row] = []
-    line = 0
+    shape, rows, line = shape or Shape(), list[Row](), 0
     for index, sentence in enumerate(sentences):
         if shape.paragraphs and index and sentence.opens_paragraph:
-            _put_break(rows, PARAGRAPH_BREAK)
+            _put_break(rows, "\n\n")
             line = 0
         for place, word in enumerate(sentence.words):
             if shape.wrap and line > shape.wrap and rows[-1][4]:
@@ -196,9 +193,8 @@ def hide_words(doc: Doc, counts: Mapping[str, int], rng: random.Random, share: f
     return doc
 
 
-def sample_docs(
-    vocab: Vocab, sentences: Iterable[Sentence], rng: random.Random, recipe: Mapping[str, Any]
-) -> list[Doc]:
+def sample_docs(vocab: Vocab, sentences: Iterable[Sentence], rng: random.Random,
+                recipe: Mapping[str, Any]) -> list[Doc]:
     """Return all sentences once, in documents of random length and shape, in random order.
 
     Lengths vary so that the pipeline neither needs nor lacks a neighbouring sentence; some documents are in
@@ -210,17 +206,10 @@ def sample_docs(
         start = 0
         while start < len(document):
             size = rng.randint(1, recipe["largest_group"])
-            docs.append(build_doc(vocab, document[start : start + size], _draw_shape(rng, recipe)))
+            shape = Shape(wrap=recipe["wrap_width"] if rng.random() < recipe["wrap_share"] else None,
+                          lower=rng.random() < recipe["lower_share"], spaced=rng.random() < recipe["spaced_share"],
+                          paragraphs=rng.random() >= recipe["run_on_share"])
+            docs.append(build_doc(vocab, document[start:start + size], shape))
             start += size
     rng.shuffle(docs)
     return docs
-
-
-def _draw_shape(rng: random.Random, recipe: Mapping[str, Any]) -> Shape:
-    """Draw the shape of one training document."""
-    return Shape(
-        wrap=recipe["wrap_width"] if rng.random() < recipe["wrap_share"] else None,
-        lower=rng.random() < recipe["lower_share"],
-        spaced=rng.random() < recipe["spaced_share"],
-        paragraphs=rng.random() >= recipe["run_on_share"],
-    )

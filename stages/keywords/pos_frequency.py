@@ -1,7 +1,7 @@
 """Which parts of speech the keywords of PGKPR and PSI have (PGKPR Figures 3 and 4; METHODS C.6)."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,22 +10,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stages.common.bernoulli import flipped
-from stages.common.mapped import MappedTable
+from stages.common.figures import PALETTE, Plot, drawing, finished
 from stages.common.schemas import STRINGS
+from stages.run.errors import InputError
 
 # The five that the paper shows. By family, NN stands for NN, NNS, NNP and NNPS, and so on.
 FAMILIES = ("NN", "JJ", "PRP", "RB", "VB")
 OTHER = "other"
 # Where tags are not Penn's, the universal part of speech names the family.
 _UNIVERSAL = {"NOUN": "NN", "PROPN": "NN", "ADJ": "JJ", "PRON": "PRP", "ADV": "RB", "VERB": "VB", "AUX": "VB"}
-
-
 # What is counted of a text: the weight of each token by attribution and by PSI, null where the text was not scored.
 _WEIGHTS = {"attribution": "score", "psi": "primary"}
 COUNTED = pa.schema([("text_id", pa.int64()), ("tag", STRINGS), ("pos", STRINGS), ("score", pa.list_(pa.float32())),
                      ("primary", pa.list_(pa.bool_()))])
-# Examples whose sources are looked up at a time.
-_PIECE = 2048
+# Of the picture.
+_LABELS = {"attribution": "gradient attribution (PGKPR's coins)",
+           "attribution_expected": "gradient attribution (sum of probabilities)", "psi": "PSI (primary words)"}
+_COLOURS = ("first", "muted", "second", "good", "bad")
+_NAMES = {"NN": "NN*\nnouns", "JJ": "JJ*\nadjectives", "PRP": "PRP*\npronouns", "RB": "RB*\nadverbs",
+          "VB": "VB*\nverbs", OTHER: "other"}
 
 
 @dataclass(frozen=True)
@@ -43,20 +46,11 @@ class Counted:
     sources: np.ndarray
 
     @classmethod
-    def of(cls, batches: Iterable[pa.Table]) -> "Counted":
-        """Return those of table ``examples``, which comes in pieces, by example."""
-        columns = ("example_id", "source_id")
-        held: dict[str, list[list[np.ndarray]]] = {"test": [], "train": []}
-        for batch in batches:
-            for split, pieces in held.items():
-                chosen = batch.filter(pc.equal(batch["split"], split))
-                if chosen.num_rows:
-                    pieces.append([chosen[name].to_numpy() for name in columns])
-            if held["test"]:
-                held["train"] = []
-        split = "test" if held["test"] else "train"
-        nothing = [np.zeros(0, dtype=np.int64)] * len(columns)
-        return cls(split, *(np.concatenate(arrays) for arrays in zip(nothing, *held[split], strict=True)))
+    def of(cls, examples: pa.Table) -> "Counted":
+        """Return those of table ``examples``."""
+        split = "test" if pc.any(pc.equal(examples["split"], "test")).as_py() else "train"
+        chosen = examples.filter(pc.equal(examples["split"], split)).sort_by("example_id")
+        return cls(split, chosen["example_id"].to_numpy(), chosen["source_id"].to_numpy())
 
 
 @dataclass
@@ -85,17 +79,15 @@ class PosCounts:
                 self.keywords += weight
 
 
-def rows_to_count(tokens: pa.Table, tables: Mapping[str, pa.Table], wanted: np.ndarray) -> pa.Table:
-    """Return what is counted of texts, as a table of schema COUNTED.
+def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.ndarray) -> pa.Table:
+    """Return what is counted of those of ``texts`` that are in a piece, as a table of schema COUNTED.
 
     Args:
-        tokens: rows of table ``tokens``, by text id.
+        tokens: rows of table ``tokens``.
         tables: the rows of ``attribution`` and ``psi`` for these texts.
-        wanted: texts that are counted, sorted.
+        texts: ids of texts that are counted.
     """
-    ids = tokens["text_id"].to_numpy()
-    near = wanted[slice(*np.searchsorted(wanted, [ids[0], ids[-1] + 1]))] if len(ids) else wanted[:0]
-    rows = tokens.filter(pa.array(np.isin(ids, near)))
+    rows = tokens.filter(pa.array(np.isin(tokens["text_id"].to_numpy(), texts)))
     columns = {name: rows[name] for name in ("text_id", "tag", "pos")}
     for name, column in _WEIGHTS.items():
         alone = tables[name].filter(pc.equal(tables[name]["mode"], "xx"))
@@ -103,14 +95,14 @@ def rows_to_count(tokens: pa.Table, tables: Mapping[str, pa.Table], wanted: np.n
     return pa.table(columns, schema=COUNTED)
 
 
-def pos_counts(rows: MappedTable, counted: Counted, language: str, seed: int) -> dict[str, PosCounts]:
+def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> dict[str, PosCounts]:
     """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
 
     A source counts once per example, as each example has coins of its own; those are PGKPR's (METHODS C.6), but over
     whole sources, since how many words models read is none of this stage's settings.
 
     Args:
-        rows: of all sources, as :func:`rows_to_count` makes them.
+        rows: of all sources, as of :func:`counted_rows`.
         counted: the examples.
         language: of the texts, which says the kind of tags.
         seed: the project's.
@@ -120,17 +112,17 @@ def pos_counts(rows: MappedTable, counted: Counted, language: str, seed: int) ->
     """
     counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
     penn = language == "en"
-    # Example after example, however many are looked up at a time: the last digit of a sum hangs on it.
-    for start in range(0, len(counted.examples), _PIECE):
-        examples, sources = counted.examples[start:start + _PIECE], counted.sources[start:start + _PIECE]
-        found = rows.of(sources)
-        columns = (found[name].to_pylist() for name in ("tag", "pos", *_WEIGHTS.values()))
-        for example, tags, pos, scores, primary in zip(examples.tolist(), *columns, strict=True):
-            if scores is not None:
-                counts["attribution_expected"].add(tags, pos, scores, penn)
-                counts["attribution"].add(tags, pos, flips(scores, seed, example).tolist(), penn)
-            if primary is not None:
-                counts["psi"].add(tags, pos, primary, penn)
+    held = {text: place for place, text in enumerate(rows["text_id"].to_pylist())}
+    if missing := sorted(set(counted.sources.tolist()) - held.keys()):
+        raise InputError(f"tokens.parquet: text {missing[0]} has no row. Run `keycontrast run`.")
+    columns = [rows[name].to_pylist() for name in ("tag", "pos", *_WEIGHTS.values())]
+    for example, source in zip(counted.examples.tolist(), counted.sources.tolist(), strict=True):
+        tags, pos, scores, primary = (column[held[source]] for column in columns)
+        if scores is not None:
+            counts["attribution_expected"].add(tags, pos, scores, penn)
+            counts["attribution"].add(tags, pos, flips(scores, seed, example).tolist(), penn)
+        if primary is not None:
+            counts["psi"].add(tags, pos, primary, penn)
     return counts
 
 
@@ -166,3 +158,25 @@ def frequency_table(counts: Mapping[str, PosCounts]) -> pd.DataFrame:
 
 def _share(part: float, whole: float) -> float:
     return round(float(part) / whole, 6) if whole else 0.0
+
+
+def pos_plot(frequencies: pd.DataFrame, texts: int, split: str) -> Plot:
+    """Return the bars of ``frequencies``, as of :func:`frequency_table`, over ``texts`` source texts of ``split``."""
+    methods = list(dict.fromkeys(frequencies["method"]))
+    names = (*FAMILIES, OTHER)
+    shares = {method: frequencies[frequencies["method"] == method].set_index("pos") for method in methods}
+    width = 0.8 / max(1, len(methods))
+    with drawing(6.4, 3.0) as figure:
+        axes = figure.add_subplot()
+        for number, method in enumerate(methods):
+            rows = shares[method]
+            label = f"{_LABELS.get(method, method)}: {rows['keyword_share'].iloc[0]:.0%} of tokens"
+            axes.bar(np.arange(len(names)) + (number - (len(methods) - 1) / 2) * width,
+                     [rows.loc[name, "share"] for name in names], width, label=label,
+                     color=PALETTE[_COLOURS[number % len(_COLOURS)]])
+        axes.set_xticks(np.arange(len(names)), [_NAMES[name] for name in names])
+        axes.set_ylabel("share of keyword tokens")
+        axes.legend()
+        described = "; ".join(f"{_LABELS.get(method, method)}: " + ", ".join(
+            f"{name} {shares[method].loc[name, 'share']:.0%}" for name in names) for method in methods)
+        return finished(figure, "pos_frequency", f"Keywords by part of speech, {texts} {split} sources", described)

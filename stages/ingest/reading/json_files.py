@@ -1,4 +1,4 @@
-"""Files with one JSON object per line."""
+"""Files with one JSON object per line, and the captions of MSCOCO, which are one JSON document."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,18 @@ from typing import Any
 
 from stages.ingest.layouts.layout import check_columns
 from stages.ingest.reading.rows import RawRow, RowMaker
-from stages.ingest.reading.text import character_problem, is_sound, printable, text_lines
-from stages.run.errors import InputError
+from stages.ingest.reading.text import (
+    character_problem,
+    is_sound,
+    open_text,
+    printable,
+    text_lines,
+    undecodable,
+    undecoded_problem,
+)
+from stages.run.errors import InputError, nearest
+
+_ANNOTATIONS = "annotations"
 
 
 class _NotRead(ValueError):
@@ -87,3 +97,38 @@ def _problem(text: str, line: int, error: Exception) -> str:
         return f"broken line: line {line} ends with a comma; write one object per line, without commas between them"
     what = f"{error.msg}, character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
     return f"broken line: not valid JSON in line {line} ({what})"
+
+
+def read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
+    """Yield the annotations of ``captions_*.json`` in the order of the file, which is not that of the images.
+
+    Raises:
+        InputError: the file is no such document, ends too early, or its annotations are no captions.
+    """
+    with open_text(path, encoding) as handle:
+        try:
+            document = json.load(handle)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not a JSON object as MSCOCO writes it: {error}. Fetch it again.") from error
+    if not isinstance(document, dict) or not isinstance(document.get(_ANNOTATIONS), list):
+        hint = nearest(_ANNOTATIONS, document) if isinstance(document, dict) else "it is no object."
+        raise InputError(f"{path}: the document has no list {_ANNOTATIONS!r}, as the captions_*.json of MSCOCO have; "
+                         f"{hint}")
+    found = document[_ANNOTATIONS]
+    if not found:
+        raise InputError(f"{path}: the file has no rows: its list {_ANNOTATIONS!r} is empty.")
+    if isinstance(found[0], dict):
+        check_columns(path, list(found[0]), maker.layout)
+    columns = tuple(maker.layout.columns.items())
+    for number, one in enumerate(found, start=1):
+        problem = ""
+        if not isinstance(one, dict):
+            problem = "broken entry: not a JSON object"
+        else:
+            content = {role: one.get(column) for role, column in columns}
+            if isinstance(content["text"], str) and undecodable(content["text"]):
+                problem = undecoded_problem(content["text"], encoding, f"in entry {number} of {_ANNOTATIONS!r}")
+        if problem:
+            yield maker.broken(number, printable(json.dumps(one, ensure_ascii=False)), problem)
+        else:
+            yield maker.row(number, content, one, one.values())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from spacy.lookups import Lookups
 
-from stages.treebank.conllu import Sentence
+from tools.english_pipeline.corpus import Sentence
 
 LONGEST_ENDING = 6
 LEAST_GAIN = 2  # an ending earns a rule of its own when it mends at least so many more words than it harms
