@@ -7,8 +7,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
@@ -57,12 +57,7 @@ def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
 def taken(rows, folder, data=None):
     """The rows that are taken, and a frame of those that are not."""
     found = take_rows(rows, data or dataset(), folder)
-    return found, rejected(found)
-
-
-def rejected(found):
-    pieces = found.log.rejected(found.verdicts, found.takeable, lambda rows: np.zeros(len(rows)), found.labels)
-    return pd.concat([pd.DataFrame(piece) for piece in pieces])
+    return found, pa.concat_tables(found.rows.rejected()).to_pandas()
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -98,7 +93,7 @@ def test_pairs_are_one_in_either_order_and_the_first_surface_stays(tmp_path):
     assert [found.texts[number] for number in range(found.n_texts)] == ["How are you?", "What's up", "x", "y"]
     assert found.pairs.tolist() == [[0, 1], [2, 3]]
     assert refused[["row", "reason"]].to_numpy().tolist() == [[2, "duplicate: of f.csv row 1"]]
-    assert found.unusable() == 0
+    assert found.rows.unusable() == 0
 
 
 def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):

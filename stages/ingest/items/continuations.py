@@ -67,5 +67,5 @@ def story_items(taken: Taken, mode: str) -> Items:
 
 def _beginnings(taken: Taken) -> np.ndarray:
     """Return inputs and outputs in turn of the shorter beginnings of each story, (n_rows, 6) or (n_rows, 0)."""
-    width = len(taken.further.texts) // max(1, len(taken.pairs))
-    return taken.further.texts.reshape(len(taken.pairs), width)
+    width = len(taken.further.texts) // max(1, len(taken))
+    return taken.further.texts.reshape(len(taken), width)

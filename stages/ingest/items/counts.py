@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.common.schemas import SPLITS
-from stages.ingest.deduplication.row_log import KEPT
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.items.items import NO_TEXT, Items
 from stages.ingest.items.labelled import labelled_lines
@@ -31,8 +30,8 @@ def by_split(split: np.ndarray) -> dict[str, int]:
 
 def row_counts(taken: Taken) -> dict[str, Any]:
     """Return how many rows were read, taken, repeated and refused, and why."""
-    reasons = taken.rejections()
-    return {"read": taken.log.total, "taken": taken.outcomes[KEPT], "rejected": taken.unusable(),
+    reasons = taken.rows.rejections()
+    return {"read": taken.rows.total, "taken": len(taken), "rejected": taken.rows.unusable(),
             "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
 
 

@@ -1,6 +1,6 @@
 """The examples of a data set, in its splits and with their negatives, and the tables that hold them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ import numpy as np
 from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.schemas import SPLITS, TableSchema
-from stages.ingest.deduplication.row_log import KEPT
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.items.continuations import opening_marks
 from stages.ingest.items.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts
@@ -75,7 +74,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     whole = made_items(found, params, seed)
     found.taken.texts.close()
     if not len(whole):
-        raise no_items(dataset, params, len(found.taken.pairs))
+        raise no_items(dataset, params, len(found.taken))
     split, of_group, outside = _split(whole, found, params, seed)
     limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
     kept = sample_items(split, limits, seed, outside)
@@ -97,7 +96,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     return Ingested(EXAMPLES, counts, {
         "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),
         "texts": lambda: text_batches(found.taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(found.taken, found.exclusions.of_takeable)})
+        "rejected": found.taken.rows.rejected})
 
 
 def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
@@ -118,7 +117,7 @@ def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed
     return Ingested(LABELLED_EXAMPLES, counts, {
         "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),
         "texts": lambda: text_batches(taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
+        "rejected": taken.rows.rejected})
 
 
 def plain_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
@@ -143,11 +142,7 @@ def plain_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int
     return Ingested(PLAIN_EXAMPLES, counts, {
         "examples": lambda: plain_batches(texts, split, text_numbers(used)),
         "texts": lambda: text_batches(taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
-
-
-def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterator[Mapping[str, Any]]:
-    return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
+        "rejected": taken.rows.rejected})
 
 
 def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.common.schemas import SPLITS
-from stages.ingest.deduplication.row_log import OTHER_SPLIT
 from stages.ingest.deduplication.taken_rows import Taken
 from stages.ingest.splitting.splits import TRAIN, sample_items, split_classes
 
@@ -43,7 +42,7 @@ def labelled_counts(taken: Taken, kept: np.ndarray, split: np.ndarray) -> dict[s
                     for name, found in classes.items()},
         "classes_without_a_text": {name: sorted(named[found == 0]) for name, found in classes.items()},
         "published_splits": [SPLITS[which] for which in taken.published],
-        "leak": {"rows_left_out_for_an_evaluated_split": taken.outcomes[OTHER_SPLIT],
+        "leak": {"rows_left_out_for_an_evaluated_split": taken.rows.rejections().get("other split", 0),
                  **_copies(taken.first[kept], taken.label[kept], split, taken.n_texts)}}
 
 
