@@ -8,8 +8,8 @@ import pytest
 from ingest_rows import SHARES, corpus, dataset, ingested, raw, text_file
 
 from stages.ingest import ingest
+from stages.ingest.items.items import components
 from stages.ingest.params import Ingest
-from stages.ingest.splitting.components import components
 
 
 def test_texts_are_found_by_number_and_in_order(tmp_path):

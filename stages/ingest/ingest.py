@@ -16,7 +16,7 @@ from stages.common.tables import Provenance, write_json
 from stages.common.writing import table_writer
 from stages.ingest.deduplication.taken_rows import take_rows
 from stages.ingest.items.counts import summary
-from stages.ingest.items.examples import Ingested, classified_examples, contrasted_examples, plain_examples
+from stages.ingest.items.examples import Ingested, contrasted_examples, text_examples
 from stages.ingest.layouts.newsgroups import stripped_posts
 from stages.ingest.negatives.mined import Embed, frozen
 from stages.ingest.negatives.sources import check_source
@@ -55,10 +55,8 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     copies = labelled and params.labelled_copies == "keep"
     taken = take_rows(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
     taken.rows.check_share(params.max_rejected)
-    if labelled:
-        return classified_examples(taken, dataset, params, seed)
     if not is_paired(dataset.layout):
-        return plain_examples(taken, dataset, params, seed)
+        return text_examples(taken, dataset, params, seed)
     return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, scratch,
                                embed)
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from stages.ingest.deduplication.taken_rows import Taken
-from stages.ingest.items.items import Items, grouped, plain_items
-from stages.ingest.splitting.components import components
+from stages.ingest.items.items import Items, components, grouped, plain_items
 
 _HASHES = np.iinfo(np.uint64).max
 

@@ -6,24 +6,21 @@ import numpy as np
 
 from stages.common.schemas import SPLITS
 from stages.ingest.deduplication.taken_rows import Taken
-from stages.ingest.splitting.splits import TRAIN, sample_items, split_classes
+from stages.ingest.splitting.splits import TRAIN, split_classes
 
 if TYPE_CHECKING:
     from stages.ingest.params import Ingest
 
 
-def labelled_examples(taken: Taken, params: "Ingest", seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places in ``taken`` of the examples, and their splits as indices into ``SPLITS``.
+def labelled_splits(taken: Taken, params: "Ingest", seed: int) -> np.ndarray:
+    """Return the split of each row of ``taken`` as index into ``SPLITS``.
 
     Raises:
         InputError: a split would be empty.
     """
     single = np.bincount(taken.first, minlength=taken.n_texts)[taken.first] == 1
-    split = split_classes(taken.label, taken.labels, taken.rank, taken.published, params.validation, params.test,
-                          seed, single)
-    limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-    kept = sample_items(split, limits, seed)
-    return kept, split[kept]
+    return split_classes(taken.label, taken.labels, taken.rank, taken.published, params.validation, params.test, seed,
+                         single)
 
 
 def labelled_counts(taken: Taken, kept: np.ndarray, split: np.ndarray) -> dict[str, Any]:
@@ -41,7 +38,6 @@ def labelled_counts(taken: Taken, kept: np.ndarray, split: np.ndarray) -> dict[s
         "classes": {name: dict(sorted(zip(taken.labels, found.tolist(), strict=True)))
                     for name, found in classes.items()},
         "classes_without_a_text": {name: sorted(named[found == 0]) for name, found in classes.items()},
-        "published_splits": [SPLITS[which] for which in taken.published],
         "leak": {"rows_left_out_for_an_evaluated_split": taken.rows.rejections().get("other split", 0),
                  **_copies(taken.first[kept], taken.label[kept], split, taken.n_texts)}}
 

@@ -15,16 +15,15 @@ from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.ingest.items.continuations import continuation_components
-from stages.ingest.items.items import NO_TEXT, Items, TextLists, grouped, joined, plain_items
-from stages.ingest.splitting.components import components
+from stages.ingest.items.items import NO_TEXT, Items, TextLists, components, grouped, joined, plain_items
 from stages.run.progress import progress
 
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.
 PAPER_TRIPLES = 44_949
-_BLOCK = 2**16
 _REMEMBERED = 4096
-_PARTS = 16
+# Of a pair's two texts, how many have the other as a partner.
+_COLUMNS = {"undirected": 2, "question1": 1}
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,11 @@ class Relations:
         counts = dict.fromkeys(RULES, 0)
         for _, mine in self.by_split():
             for way in ("undirected", "question1"):
-                good, bad = (_degrees(pairs, self.n_texts, way) for pairs in (mine.duplicates, mine.others))
-                for start in range(0, self.n_texts, _BLOCK):
-                    of_good, of_bad = (part[start:start + _BLOCK].astype(np.int64) for part in (good, bad))
-                    counts[f"{way}_one"] += int(np.count_nonzero((of_good > 0) & (of_bad > 0)))
-                    counts[f"{way}_all"] += int(np.sum(of_good * of_bad))
-                    counts[f"{way}_zip"] += int(np.sum(np.minimum(of_good, of_bad)))
+                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=self.n_texts)
+                             for pairs in (mine.duplicates, mine.others))
+                counts[f"{way}_one"] += int(np.count_nonzero((good > 0) & (bad > 0)))
+                counts[f"{way}_all"] += int(np.sum(good * bad))
+                counts[f"{way}_zip"] += int(np.sum(np.minimum(good, bad)))
         return counts
 
 
@@ -105,18 +103,11 @@ def relations(taken: Taken) -> Relations:
 
 
 def _once(duplicates: np.ndarray, others: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which pairs of given triples are written for the first time; of ``others`` only if no triple contradicts.
-
-    Unordered pairs are compared a sixteenth at a time, to save memory.
-    """
-    kept = [np.zeros(len(pairs), dtype=bool) for pairs in (duplicates, others)]
-    for part in range(_PARTS):
-        places = [np.flatnonzero((pairs[:, 0] ^ pairs[:, 1]) % _PARTS == part) for pairs in (duplicates, others)]
-        good, bad = (_pair_codes(pairs[mine], size) for pairs, mine in zip((duplicates, others), places, strict=True))
-        for found, mine, codes in zip(kept, places, (good, bad), strict=True):
-            found[mine[np.unique(codes, return_index=True)[1]]] = True
-        kept[1][places[1][np.isin(bad, good)]] = False
-    return kept[0], kept[1]
+    """Return which unordered pairs of given triples are written for the first time; of ``others`` only if no triple
+    contradicts."""
+    codes = [pairs.min(axis=1).astype(np.int64) * size + pairs.max(axis=1) for pairs in (duplicates, others)]
+    good, bad = (np.isin(np.arange(len(code)), np.unique(code, return_index=True)[1]) for code in codes)
+    return good, bad & ~np.isin(codes[1], codes[0])
 
 
 def given_items(taken: Taken) -> Items:
@@ -195,33 +186,16 @@ def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterab
              choices: _Choices, negatives: int) -> np.ndarray:
     """Return (n, 2 + negatives) text numbers: x, y+, y- and those behind it in N(x), by rising x."""
     found, none = array("i"), [NO_TEXT] * negatives
-    for start in progress(range(0, partners.n_texts, _BLOCK), "ingest: labelled triples", unit="block"):
-        good, bad = (_neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
-                     for pairs in (partners.duplicates, partners.others))
-        for place in np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist():
-            x = start + place
-            targets, others = choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))
-            for target, other in combine(len(targets), len(others)):
-                found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
+    good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (partners.duplicates, partners.others))
+    both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
+    for x in progress(both, "ingest: labelled triples", unit="text"):
+        targets, others = choices.targets(x, good.of(x)), choices.negatives(x, bad.of(x))
+        for target, other in combine(len(targets), len(others)):
+            found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
     return np.frombuffer(found, dtype=np.int32).reshape(-1, 2 + negatives)
 
 
-def _neighbours(pairs: np.ndarray, start: int, count: int, way: str) -> TextLists:
-    """Return the partners of ``count`` texts from ``start`` on."""
-    directed = [(pairs[:, 0], pairs[:, 1])] + ([(pairs[:, 1], pairs[:, 0])] if way == "undirected" else [])
-    mine = [((one >= start) & (one < start + count), one, other) for one, other in directed]
-    one, other = (np.concatenate([pair[which][pair[0]] for pair in mine]) for which in (1, 2))
-    return grouped(one - start, other, count)
-
-
-def _degrees(pairs: np.ndarray, size: int, way: str) -> np.ndarray:
-    """Return the (size,) number of partners of each text."""
-    found = np.zeros(size, dtype=np.int32)
-    for column in range(2 if way == "undirected" else 1):
-        np.add.at(found, pairs[:, column], 1)
-    return found
-
-
-def _pair_codes(pairs: np.ndarray, size: int) -> np.ndarray:
-    """Return one number per unordered pair."""
-    return pairs.min(axis=1).astype(np.int64) * size + pairs.max(axis=1)
+def _neighbours(pairs: np.ndarray, size: int, way: str) -> TextLists:
+    """Return the partners of each of ``size`` texts."""
+    columns = _COLUMNS[way]
+    return grouped(pairs[:, :columns].T.ravel(), pairs[:, ::-1][:, :columns].T.ravel(), size)

@@ -9,7 +9,6 @@ from stages.common.seeds import generator
 from stages.run.errors import InputError
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
-_CHUNK = 2**18
 
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
@@ -41,7 +40,9 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
         raise InputError(_too_few(free_items, filled, [SPLITS[TRAIN], *(SPLITS[which] for which, _ in wanted[::-1])]))
     rng = generator(seed, "ingest", "splits")
     shuffled = rng.permutation(n_groups).astype(np.int32)
-    split = _drawn(rng, n_groups, dict(wanted))
+    drawn_validation, drawn_test = (dict(wanted).get(which, 0.0) for which in (VALIDATION, TEST))
+    parts = [1 - drawn_validation - drawn_test, drawn_validation, drawn_test]
+    split = rng.choice(len(SPLITS), size=n_groups, p=parts).astype(np.int8)
     split[sizes > 0] = TRAIN
     split[fixed > 0] = fixed[fixed > 0]
     taken = (sizes == 0) | (fixed > 0)
@@ -166,17 +167,6 @@ def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
         kept[places] = False
         kept[generator(seed, "ingest", "sample", name).choice(places, size=limit, replace=False)] = True
     return np.flatnonzero(kept).astype(np.int32)
-
-
-def _drawn(rng: np.random.Generator, count: int, shares: Mapping[int, float]) -> np.ndarray:
-    """Return (count,) splits drawn by ``shares``, the rest of them train; in pieces, to save memory."""
-    validation, test = shares.get(VALIDATION, 0.0), shares.get(TEST, 0.0)
-    parts = [1 - validation - test, validation, test]
-    found = np.empty(count, dtype=np.int8)
-    for start in range(0, count, _CHUNK):
-        size = min(_CHUNK, count - start)
-        found[start:start + size] = rng.choice(len(SPLITS), size=size, p=parts)
-    return found
 
 
 def _fill(groups: np.ndarray, sizes: np.ndarray, quota: int, most: int) -> list[int]:
