@@ -12,16 +12,22 @@ from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.schemas import SPLITS, TableSchema
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.items.continuations import opening_marks
-from stages.ingest.items.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts
+from stages.ingest.items.counts import (
+    by_split,
+    hashed_counts,
+    labelled_counts,
+    negative_counts,
+    row_counts,
+    source_counts,
+)
 from stages.ingest.items.items import Items
-from stages.ingest.items.labelled import labelled_counts, labelled_splits
 from stages.ingest.items.tables import example_batches, text_batches, text_example_batches, text_numbers, used_texts
 from stages.ingest.negatives.mined import Embed, Vectors, told_apart
 from stages.ingest.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
 from stages.ingest.splitting.by_hash import component_marks, inside_part, split_by_hash
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_report
-from stages.ingest.splitting.splits import TRAIN, sample_items, split_groups, split_items
+from stages.ingest.splitting.splits import TRAIN, sample_items, split_classes, split_groups, split_items
 from stages.run.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,13 +103,17 @@ def text_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int)
     Plain texts are of training, but for splits that the data set publishes.
 
     Raises:
-        InputError: a part of training is asked for, or there is no text of training.
+        InputError: a part of training is asked for, or a split would be empty.
     """
     labelled = taken.structure == "labelled"
     if params.train_part is not None:
         raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "
                          f"ones have no components. Set it to null in this data set's ingest block.")
-    split = labelled_splits(taken, params, seed) if labelled else taken.rank
+    split = taken.rank
+    if labelled:
+        single = np.bincount(taken.first, minlength=taken.n_texts)[taken.first] == 1
+        split = split_classes(taken.label, taken.labels, split, taken.published, params.validation, params.test, seed,
+                              single)
     kept = sample_items(split, _limits(params), seed)
     texts, split = taken.first[kept], split[kept]
     if not (split == TRAIN).any():
