@@ -71,7 +71,6 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     """
     counts = source_counts(found, params)
     whole = made_items(found, params, seed)
-    found.taken.texts.close()
     if not len(whole):
         raise no_items(dataset, params, len(found.taken))
     split, of_group, outside = _split(whole, found, params, seed)

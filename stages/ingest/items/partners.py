@@ -1,7 +1,7 @@
 """Partner sets, connected components and the items of each rule (METHODS A.1, steps 2 to 7)."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -89,17 +89,17 @@ def relations(taken: Taken) -> Relations:
 
     Of stories and dialogues the pairs are input and output, right and wrong ones.
     """
-    size, good = taken.n_texts, int(np.count_nonzero(taken.label == 1))
-    duplicates, others = taken.pairs[:good], taken.pairs[good:]
+    good = int(np.count_nonzero(taken.label == 1))
+    duplicates, others, rank, other_rank = taken.pairs[:good], taken.pairs[good:], taken.rank[:good], taken.rank[good:]
     if taken.structure in CONTINUATIONS:
-        return Relations(duplicates, others, continuation_components(taken), taken.rank[:good], taken.rank[good:])
-    if taken.structure != "triples":
-        return Relations(duplicates, others, components(size, (duplicates, others)), taken.rank[:good],
-                         taken.rank[good:])
-    others = np.stack([taken.first, taken.negative], axis=1)
-    once, consistent = _once(duplicates, others, size)
-    return Relations(duplicates[once], others[consistent], components(size, (duplicates, others)), taken.rank[once],
-                     taken.rank[consistent])
+        return Relations(duplicates, others, continuation_components(taken), rank, other_rank)
+    if taken.structure == "triples":
+        others, other_rank = np.stack([taken.first, taken.negative], axis=1), rank
+    group = components(taken.n_texts, (duplicates, others))
+    if taken.structure == "triples":
+        once, consistent = _once(duplicates, others, taken.n_texts)
+        duplicates, others, rank, other_rank = duplicates[once], others[consistent], rank[once], rank[consistent]
+    return Relations(duplicates, others, group, rank, other_rank)
 
 
 def _once(duplicates: np.ndarray, others: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -139,21 +139,12 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         negatives: of an item, as far as there are so many: its own, and those that come next in N(x).
     """
     way, _, combination = rule.partition("_")
-    choices = _Choices(texts, neg_pick, seed)
-    parts = []
+    choices, parts = _Choices(texts, neg_pick, seed), []
     for rank, mine in partners.by_split():
-        found = _triples(mine, way, _COMBINATIONS[combination], choices, negatives)
+        found = _triples(mine, way, combination, choices, negatives)
         parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8),
                                  found[:, 3:]))
     return joined(parts)
-
-
-# Places in D(x) and N(x), given how many members they have.
-_COMBINATIONS: dict[str, Callable[[int, int], Iterable[tuple[int, int]]]] = {
-    "one": lambda good, bad: [(0, 0)],
-    "zip": lambda good, bad: ((place, place) for place in range(min(good, bad))),
-    "all": lambda good, bad: product(range(good), range(bad)),
-}
 
 
 class _Choices:
@@ -164,33 +155,25 @@ class _Choices:
         self._key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
         self._tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
 
-    def targets(self, x: int, partners: list[int]) -> list[int]:
-        return self._drawn("target", x, partners)
-
-    def negatives(self, x: int, partners: list[int]) -> list[int]:
-        if not self._hardest:
-            return self._drawn("negative", x, partners)
+    def ordered(self, role: str, x: int, partners: list[int]) -> list[int]:
         if len(partners) == 1:
             return partners
-        return sorted(partners, key=lambda n: (-jaccard(self._tokens(x), self._tokens(n)), self._key(n)))
-
-    def _drawn(self, name: str, x: int, partners: list[int]) -> list[int]:
-        if len(partners) == 1:
-            return partners
+        if role == "negative" and self._hardest:
+            return sorted(partners, key=lambda n: (-jaccard(self._tokens(x), self._tokens(n)), self._key(n)))
         ordered = sorted(partners, key=self._key)
-        first = derived_seed(self._seed, "ingest", name, self._key(x)) % len(ordered)
+        first = derived_seed(self._seed, "ingest", role, self._key(x)) % len(ordered)
         return ordered[first:] + ordered[:first]
 
 
-def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterable[tuple[int, int]]],
-             choices: _Choices, negatives: int) -> np.ndarray:
+def _triples(partners: Relations, way: str, combination: str, choices: _Choices, negatives: int) -> np.ndarray:
     """Return (n, 2 + negatives) text numbers: x, y+, y- and those behind it in N(x), by rising x."""
     found, none = array("i"), [NO_TEXT] * negatives
     good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (partners.duplicates, partners.others))
     both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
     for x in progress(both, "ingest: labelled triples", unit="text"):
-        targets, others = choices.targets(x, good.of(x)), choices.negatives(x, bad.of(x))
-        for target, other in combine(len(targets), len(others)):
+        targets, others = choices.ordered("target", x, good.of(x)), choices.ordered("negative", x, bad.of(x))
+        places = [range(1 if combination == "one" else len(of_x)) for of_x in (targets, others)]
+        for target, other in product(*places) if combination == "all" else zip(*places, strict=False):
             found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
     return np.frombuffer(found, dtype=np.int32).reshape(-1, 2 + negatives)
 
