@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pandas as pd
@@ -133,42 +132,6 @@ def test_repetitions_do_not_count_as_unusable(tmp_path):
 
 
 # Triples
-
-
-def reference_triples(pairs):
-    """Steps 1 to 4 of METHODS A.1, in plain dictionaries: x -> (D(x), hardest of N(x))."""
-    labels = defaultdict(set)
-    surface = {}
-    for one, other, label in pairs:
-        for text in (one, other):
-            surface.setdefault(text_key(text), text)
-        if text_key(one) != text_key(other):
-            labels[frozenset((text_key(one), text_key(other)))].add(label)
-    partners = {0: defaultdict(set), 1: defaultdict(set)}
-    for pair, found in labels.items():
-        one, other = sorted(pair)
-        for label in found if len(found) == 1 else ():
-            partners[label][one].add(other)
-            partners[label][other].add(one)
-    triples = {}
-    for x in partners[1].keys() & partners[0].keys():
-        overlap = {key: jaccard(overlap_tokens(surface[x]), overlap_tokens(surface[key])) for key in partners[0][x]}
-        best = max(overlap.values())
-        triples[x] = (partners[1][x], min(key for key, share in overlap.items() if share == best))
-    return triples
-
-
-def test_labelled_triples_follow_the_rule(tmp_path):
-    pairs = corpus()
-    expected = reference_triples(pairs)
-    made = ingested(raw(pairs), dataset(), Ingest(neg_source="labelled", **SHARES, max_rejected=1), 3, tmp_path)
-    frame = by_key(made)
-    assert len(frame) == len(expected) == made.counts["triples_by_negative_source"]["labelled"]
-    assert set(frame["source"]) == set(expected)
-    for row in frame.itertuples():
-        assert row.target in expected[row.source][0]
-        assert row.negative == expected[row.source][1]
-    assert set(frame["negative_origin"]) == {"labelled"}
 
 
 def test_targets_are_drawn_by_seed_and_texts_whatever_the_order_of_rows(tmp_path):
