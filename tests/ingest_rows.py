@@ -40,9 +40,8 @@ def corpus(size=240, seed=0) -> list[tuple[str, str, int]]:
 
 def text_file(folder: Path, surfaces: Iterable[str]) -> TextFile:
     """Texts on disk, numbered as they come."""
-    texts = TextFile(folder / f"texts{len(list(folder.glob('texts*')))}")
-    texts.number(texts.add([surface.encode() for surface in surfaces]))
-    return texts
+    texts = pa.table({"text": pa.array(list(surfaces), pa.string())})
+    return TextFile(folder / f"texts{len(list(folder.glob('texts*')))}", texts.to_reader(7))
 
 
 def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, scratch: Path,

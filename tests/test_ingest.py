@@ -4,11 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
@@ -57,12 +56,7 @@ def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
 def taken(rows, folder, data=None):
     """The rows that are taken, and a frame of those that are not."""
     found = take_rows(rows, data or dataset(), folder)
-    return found, rejected(found)
-
-
-def rejected(found):
-    pieces = found.log.rejected(found.verdicts, found.takeable, lambda rows: np.zeros(len(rows)), found.labels)
-    return pd.concat([pd.DataFrame(piece) for piece in pieces])
+    return found, pa.concat_tables(found.rows.rejected()).to_pandas()
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -98,7 +92,7 @@ def test_pairs_are_one_in_either_order_and_the_first_surface_stays(tmp_path):
     assert [found.texts[number] for number in range(found.n_texts)] == ["How are you?", "What's up", "x", "y"]
     assert found.pairs.tolist() == [[0, 1], [2, 3]]
     assert refused[["row", "reason"]].to_numpy().tolist() == [[2, "duplicate: of f.csv row 1"]]
-    assert found.unusable() == 0
+    assert found.rows.unusable() == 0
 
 
 def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):
@@ -138,42 +132,6 @@ def test_repetitions_do_not_count_as_unusable(tmp_path):
 
 
 # Triples
-
-
-def reference_triples(pairs):
-    """Steps 1 to 4 of METHODS A.1, in plain dictionaries: x -> (D(x), hardest of N(x))."""
-    labels = defaultdict(set)
-    surface = {}
-    for one, other, label in pairs:
-        for text in (one, other):
-            surface.setdefault(text_key(text), text)
-        if text_key(one) != text_key(other):
-            labels[frozenset((text_key(one), text_key(other)))].add(label)
-    partners = {0: defaultdict(set), 1: defaultdict(set)}
-    for pair, found in labels.items():
-        one, other = sorted(pair)
-        for label in found if len(found) == 1 else ():
-            partners[label][one].add(other)
-            partners[label][other].add(one)
-    triples = {}
-    for x in partners[1].keys() & partners[0].keys():
-        overlap = {key: jaccard(overlap_tokens(surface[x]), overlap_tokens(surface[key])) for key in partners[0][x]}
-        best = max(overlap.values())
-        triples[x] = (partners[1][x], min(key for key, share in overlap.items() if share == best))
-    return triples
-
-
-def test_labelled_triples_follow_the_rule(tmp_path):
-    pairs = corpus()
-    expected = reference_triples(pairs)
-    made = ingested(raw(pairs), dataset(), Ingest(neg_source="labelled", **SHARES, max_rejected=1), 3, tmp_path)
-    frame = by_key(made)
-    assert len(frame) == len(expected) == made.counts["triples_by_negative_source"]["labelled"]
-    assert set(frame["source"]) == set(expected)
-    for row in frame.itertuples():
-        assert row.target in expected[row.source][0]
-        assert row.negative == expected[row.source][1]
-    assert set(frame["negative_origin"]) == {"labelled"}
 
 
 def test_targets_are_drawn_by_seed_and_texts_whatever_the_order_of_rows(tmp_path):

@@ -6,15 +6,17 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from stages.common.encoders import resolve_encoder
 from stages.common.layouts import is_paired, structure_of
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json
 from stages.common.writing import table_writer
-from stages.ingest.deduplication.taken_rows import check_share, take_rows
+from stages.ingest.deduplication.taken_rows import take_rows
 from stages.ingest.items.counts import summary
-from stages.ingest.items.examples import Ingested, classified_examples, contrasted_examples, plain_examples
+from stages.ingest.items.examples import Ingested, contrasted_examples, text_examples
 from stages.ingest.layouts.newsgroups import stripped_posts
 from stages.ingest.negatives.mined import Embed, frozen
 from stages.ingest.negatives.sources import check_source
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 
 
 def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,
-        embed: Embed | None = None) -> Ingested:
+        embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
     """Turn raw rows into examples (METHODS A.1).
 
-    Texts and rows lie on disk; memory holds some tens of bytes per distinct text and per item. Retrieved
-    negatives need ten bytes more per word of the texts of a split, by BM25 (``roc_neg``, ``douban_neg``) seventeen.
+    Besides the database, memory holds some tens of bytes per distinct text and per item. Retrieved negatives need
+    ten bytes more per word of the texts of a split, by BM25 (``roc_neg``, ``douban_neg``) seventeen.
 
     Args:
         rows: those of one file one after another, numbers rising.
@@ -42,6 +44,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
         seed: the project's seed.
         scratch: an empty folder; it is needed until the pieces of the result have been written.
         embed: what mines negatives, or tells how easy they are.
+        memory_gib: of the database that holds rows and texts; what is over goes to ``scratch``.
 
     Raises:
         InputError: too many rows are unusable, or they give no examples under ``params``.
@@ -49,12 +52,11 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     check_source(dataset, params)
     labelled = structure_of(dataset.layout) == "labelled"
     rows = stripped_posts(rows, params.ng_strip) if labelled else rows
-    taken = take_rows(rows, dataset, scratch, params.roc_mode, labelled and params.labelled_copies == "keep")
-    check_share(taken, params.max_rejected)
-    if labelled:
-        return classified_examples(taken, dataset, params, seed)
+    copies = labelled and params.labelled_copies == "keep"
+    taken = take_rows(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
+    taken.rows.check_share(params.max_rejected)
     if not is_paired(dataset.layout):
-        return plain_examples(taken, dataset, params, seed)
+        return text_examples(taken, dataset, params, seed)
     return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, scratch,
                                embed)
 
@@ -72,7 +74,8 @@ def _work(process: StageProcess) -> None:
         settings = params.ingest_settings(key)
         asked = (settings.neg_source == "mined" or settings.told_apart) and is_paired(dataset.layout)
         embed = frozen(settings.neg_encoder) if asked else None
-        made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed)
+        made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed,
+                   params.runtime.memory_gib)
         models = {"neg_encoder": resolve_encoder(settings.neg_encoder).description} if asked else {}
         provenance = Provenance(process.name, process.params_hash, models, made.counts)
         paths = DatasetPaths(key)
@@ -81,6 +84,9 @@ def _work(process: StageProcess) -> None:
                 for piece in pieces():
                     writer.write(piece)
         write_json(paths.metrics("ingest"), made.counts)
+    except duckdb.OutOfMemoryException as error:
+        raise InputError(f"runtime.memory_gib: {params.runtime.memory_gib:g} GiB, and the disk beside it, are too "
+                         f"little for the rows of {key}. Raise it, or free space under {process.scratch}.") from error
     finally:
         rmtree(spool)
     sys.stderr.write(summary(made.counts))

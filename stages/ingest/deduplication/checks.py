@@ -31,8 +31,7 @@ class Checked(NamedTuple):
         surfaces: its texts, in the order of ``TEXT_ROLES``; behind them inputs and outputs of a story's shorter
             beginnings in turn, or the candidates of a dialogue.
         keys: their text keys.
-        label: ``1`` or ``0`` for a pair that says the same or not, or a response that is right or wrong; the
-            class of a labelled text; else ``1``.
+        label: ``1`` or ``0`` of a pair or response; the class of a labelled text; else ``1``.
         group: name of the group of a caption; key of the first sentence of a story, or of the context of a
             dialogue, by which they belong together; else empty.
     """
@@ -44,19 +43,14 @@ class Checked(NamedTuple):
 
 
 class RowCheck:
-    """Checks the rows of one data set.
-
-    Args:
-        dataset: names structure and columns.
-        mode: ``roc_mode``, what stories give.
-    """
+    """Checks the rows of a data set, of which stories give what ``mode`` (``roc_mode``) says."""
 
     def __init__(self, dataset: "Dataset", mode: str = "ending") -> None:
         self._structure, self._mode = structure_of(dataset.layout), mode
         self._has_label = "label" in roles_of(dataset)
         self._roles, self._continuations = TEXT_ROLES[self._structure], self._structure in ("stories", "dialogue")
         self._turn_mark = dataset.turn_mark
-        self._text = _joined_text if dataset.join_han else _text
+        self._join_han = dataset.join_han
 
     def __call__(self, row: RawRow) -> Checked:
         """Return the texts, label and group of ``row``.
@@ -97,6 +91,18 @@ class RowCheck:
                  *(self._text(candidate, "candidate") for candidate in candidates)]
         return texts, texts[0]
 
+    def _text(self, value: Any, role: str) -> str:
+        if value is None:
+            raise RowError(f"empty text: {role} is missing")
+        if not isinstance(value, str):
+            raise RowError(f"not text: {role} is of type {type(value).__name__}")
+        text = value.strip()
+        if not text:
+            raise RowError(f"empty text: {role}")
+        if fault := text_fault(text, role):
+            raise RowError(fault)
+        return join_han(text) if self._join_han else text
+
     def _keys(self, surfaces: Sequence[str]) -> list[str]:
         """Return the keys of the texts, once none is empty and none of those that belong together are the same."""
         keys = [text_key(surface) for surface in surfaces]
@@ -118,26 +124,11 @@ class RowCheck:
 
 def _usable(surfaces: Sequence[str], keys: Sequence[str]) -> tuple[list[str], list[str]]:
     """Leave out candidates that can be no negatives: without letters, repeated, or the row's own texts."""
-    first = dict(zip(reversed(keys), reversed(surfaces), strict=True))
-    kept = {key: first[key] for key in keys if key}
+    kept: dict[str, str] = {}
+    for key, surface in zip(keys, surfaces, strict=True):
+        if key:
+            kept.setdefault(key, surface)
     return list(kept.values()), list(kept)
-
-
-def _joined_text(value: Any, role: str) -> str:
-    return join_han(_text(value, role))
-
-
-def _text(value: Any, role: str) -> str:
-    if value is None:
-        raise RowError(f"empty text: {role} is missing")
-    if not isinstance(value, str):
-        raise RowError(f"not text: {role} is of type {type(value).__name__}")
-    text = value.strip()
-    if not text:
-        raise RowError(f"empty text: {role}")
-    if fault := text_fault(text, role):
-        raise RowError(fault)
-    return text
 
 
 def _name(value: Any, role: str) -> str:

@@ -8,8 +8,7 @@ from stages.common.seeds import derived_seed
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.taken_rows import Taken
 from stages.ingest.deduplication.text_keys import text_key
-from stages.ingest.items.items import NO_TEXT, Items, TextLists, grouped, no_further
-from stages.ingest.splitting.components import components
+from stages.ingest.items.items import NO_TEXT, Items, TextLists, components, grouped, no_further
 from stages.run.progress import progress
 
 

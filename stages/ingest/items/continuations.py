@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from stages.ingest.deduplication.taken_rows import Taken
-from stages.ingest.items.items import Items, grouped, plain_items
-from stages.ingest.splitting.components import components
+from stages.ingest.items.items import Items, components, grouped, plain_items
 
 _HASHES = np.iinfo(np.uint64).max
 
@@ -67,5 +66,5 @@ def story_items(taken: Taken, mode: str) -> Items:
 
 def _beginnings(taken: Taken) -> np.ndarray:
     """Return inputs and outputs in turn of the shorter beginnings of each story, (n_rows, 6) or (n_rows, 0)."""
-    width = len(taken.further.texts) // max(1, len(taken.pairs))
-    return taken.further.texts.reshape(len(taken.pairs), width)
+    width = len(taken.further.texts) // max(1, len(taken))
+    return taken.further.texts.reshape(len(taken), width)

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.common.schemas import SPLITS
-from stages.ingest.deduplication.row_log import KEPT
-from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
+from stages.ingest.deduplication.taken_rows import Taken
 from stages.ingest.items.items import NO_TEXT, Items
-from stages.ingest.items.labelled import labelled_lines
 from stages.ingest.items.partners import PAPER_TRIPLES, nearest_rule
 from stages.ingest.layouts.stories import SENTENCES
 from stages.ingest.negatives.sources import rule_of
 from stages.ingest.splitting.by_hash import large_components
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_lines
+from stages.ingest.splitting.splits import TRAIN
 
 if TYPE_CHECKING:
     from stages.ingest.params import Ingest
@@ -31,8 +30,8 @@ def by_split(split: np.ndarray) -> dict[str, int]:
 
 def row_counts(taken: Taken) -> dict[str, Any]:
     """Return how many rows were read, taken, repeated and refused, and why."""
-    reasons = taken.rejections()
-    return {"read": taken.log.total, "taken": taken.outcomes[KEPT], "rejected": taken.unusable(),
+    reasons = taken.rows.rejections()
+    return {"read": taken.rows.total, "taken": len(taken), "rejected": taken.rows.unusable(),
             "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
 
 
@@ -41,51 +40,42 @@ def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
 
     Mined negatives, of which there are as many as retrieved ones, are counted where they are asked for.
     """
-    counts = _source_counts(found, params)
-    if params.neg_source == "mined":
-        triples = counts["triples_by_negative_source"]
-        triples["mined"] = triples["retrieved"]
-    return counts
-
-
-def _source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
     taken, partners, sizes = found.taken, found.partners, found.sizes
     counts: dict[str, Any] = {
         "rows": row_counts(taken), "published_splits": [SPLITS[which] for which in taken.published],
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
         "negative_source": params.neg_source, "split_by": params.split_by}
-    if partners is None:
+    if partners is None:  # only captions have no partners
         sizes = np.diff(found.captions.bounds) if found.captions else np.empty(0, dtype=np.int64)
         groups = int(np.count_nonzero(sizes > 1))
         items = int(sizes[sizes > 1].sum()) if params.caption_source == "each" else groups
-        return counts | {"groups": groups, "caption_source": params.caption_source,
-                         "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": items, "none": items}}
-    rules, pairs = partners.rule_counts(), len(partners.duplicates)
-    if taken.structure in CONTINUATIONS:
-        return counts | _continuation_counts(found, rules[rule_of(taken.structure, params)], params)
-    return counts | {
-        "pairs": {"paraphrases": pairs, "non_paraphrases": len(partners.others)},
-        "triples_by_negative_source": {"given": len(taken.negative), "labelled": rules[params.qqp_rule],
-                                       "retrieved": pairs, "none": pairs},
-        "labelled_triples_by_rule": rules, "rule": params.qqp_rule, "negative_pick": params.neg_pick,
-        "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules)}
-
-
-def _continuation_counts(found: Connected, labelled: int, params: "Ingest") -> dict[str, Any]:
-    """Return the counts of stories or of dialogues."""
-    taken = found.taken
-    good = int(np.count_nonzero(taken.label == 1))
+        return counts | {"groups": groups, "caption_source": params.caption_source, **_triples(params, items)}
+    rules, good = partners.rule_counts(), int(np.count_nonzero(taken.label == 1))
     if taken.structure == "stories":
         modes = {"ending": good, "next_sentence": (SENTENCES - 1) * good, "lead_to_rest": good}
-        return {"stories": good, "paper_stories": PAPER_STORIES, "roc_mode": params.roc_mode, "items_by_mode": modes,
-                "triples_by_negative_source": {"given": 0, "labelled": 0, "retrieved": modes[params.roc_mode],
-                                               "none": modes[params.roc_mode]},
-                "negatives_by": "mined" if params.neg_source == "mined" else params.roc_neg}
-    with_candidates = int(np.count_nonzero(np.diff(taken.further.bounds)[:good]))
-    return {"responses": {"right": good, "wrong": len(taken.label) - good}, "paper_dialogues": PAPER_DIALOGUES,
-            "responses_with_candidates": with_candidates,
-            "triples_by_negative_source": {"given": 0, "labelled": labelled, "retrieved": good, "none": good},
-            "negatives_by": "mined" if params.neg_source == "mined" else params.douban_neg}
+        return counts | {"stories": good, "paper_stories": PAPER_STORIES, "roc_mode": params.roc_mode,
+                         "items_by_mode": modes, "negatives_by": _way(params, params.roc_neg),
+                         **_triples(params, modes[params.roc_mode])}
+    if taken.structure == "dialogue":
+        with_candidates = int(np.count_nonzero(np.diff(taken.further.bounds)[:good]))
+        return counts | {"responses": {"right": good, "wrong": len(taken) - good}, "paper_dialogues": PAPER_DIALOGUES,
+                         "responses_with_candidates": with_candidates, "negatives_by": _way(params, params.douban_neg),
+                         **_triples(params, good, rules[rule_of(taken.structure, params)])}
+    return counts | {
+        "pairs": {"paraphrases": len(partners.duplicates), "non_paraphrases": len(partners.others)},
+        "labelled_triples_by_rule": rules, "rule": params.qqp_rule, "negative_pick": params.neg_pick,
+        "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules),
+        **_triples(params, len(partners.duplicates), rules[params.qqp_rule], len(taken.negative))}
+
+
+def _triples(params: "Ingest", items: int, labelled: int = 0, given: int = 0) -> dict[str, dict[str, int]]:
+    mined = {"mined": items} if params.neg_source == "mined" else {}
+    return {"triples_by_negative_source": {"given": given, "labelled": labelled, "retrieved": items, "none": items,
+                                           **mined}}
+
+
+def _way(params: "Ingest", retrieved: str) -> str:
+    return "mined" if params.neg_source == "mined" else retrieved
 
 
 def negative_counts(items: Items, asked: int) -> dict[str, Any]:
@@ -109,6 +99,40 @@ def hashed_counts(found: Connected, of_group: np.ndarray, params: "Ingest") -> d
     large = large_components(sizes, min(params.validation, params.test))
     return {"components": by_split(of_group[sizes > 0]), "components_too_large_to_be_evaluated": int(large.sum()),
             "texts": {name: int(sizes[of_group == which].sum()) for which, name in enumerate(SPLITS)}}
+
+
+def labelled_counts(taken: Taken, kept: np.ndarray, split: np.ndarray) -> dict[str, Any]:
+    """Return how many texts of each class each split has, and which texts are in more than one place.
+
+    ``kept`` (n,) are the places of the examples in ``taken``, and ``split`` (n,) their splits.
+    """
+    classes = {name: np.bincount(taken.label[kept[split == which]], minlength=len(taken.labels))
+               for which, name in enumerate(SPLITS)}
+    named = np.array(taken.labels, dtype=object)
+    return {
+        "classes": {name: dict(sorted(zip(taken.labels, found.tolist(), strict=True)))
+                    for name, found in classes.items()},
+        "classes_without_a_text": {name: sorted(named[found == 0]) for name, found in classes.items()},
+        "leak": {"rows_left_out_for_an_evaluated_split": taken.rows.rejections().get("other split", 0),
+                 **_copies(taken.first[kept], taken.label[kept], split, taken.n_texts)}}
+
+
+def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, n_texts: int) -> dict[str, dict[str, int]]:
+    """Count, for each split, the examples whose text is trained on, perhaps as another class, or stands twice.
+
+    Without ``labelled_copies: keep`` all counts but that of the items are 0.
+    """
+    training = split == TRAIN
+    trained = np.bincount(texts[training], minlength=n_texts)
+    lowest, highest = np.full(n_texts, np.iinfo(np.int64).max), np.full(n_texts, -1)
+    np.minimum.at(lowest, texts[training], label[training])
+    np.maximum.at(highest, texts[training], label[training])
+    elsewhere = trained[texts] > training
+    contrary = elsewhere & ((lowest[texts] != label) | (highest[texts] != label))
+    return {name: {"items": int(mine.sum()), "repeated_within": int(mine.sum()) - len(np.unique(texts[mine])),
+                   "text_also_in_training": int(elsewhere[mine].sum()),
+                   "text_in_training_as_another_class": int(contrary[mine].sum())}
+            for name, mine in ((name, split == which) for which, name in enumerate(SPLITS))}
 
 
 def summary(counts: dict[str, Any]) -> str:
@@ -150,6 +174,20 @@ def summary(counts: dict[str, Any]) -> str:
         lines.append(f"components by hash: {_listed(counts['hashed']['components'])}; too large to be evaluated: "
                      f"{counts['hashed']['components_too_large_to_be_evaluated']}")
     return _printed(lines + [f"leak into {line}" for line in leak_lines(counts["leak"])])
+
+
+def labelled_lines(counts: dict[str, Any]) -> list[str]:
+    """Return in words what ``labelled_counts`` found besides the classes."""
+    leak = counts["leak"]
+    lines = [f"{name}: no text of {', '.join(missing)}"
+             for name, missing in counts["classes_without_a_text"].items() if missing]
+    lines.append(f"rows left out because their text is evaluated: {leak['rows_left_out_for_an_evaluated_split']}")
+    return lines + [
+        f"copies in {name}: {found['repeated_within']} of {found['items']} texts are repeated within; "
+        f"{found['text_also_in_training']} have {'another' if name == 'train' else 'a'} copy in training, "
+        f"{found['text_in_training_as_another_class']} of these as another class"
+        for name, found in leak.items()
+        if isinstance(found, dict) and found["repeated_within"] + found["text_also_in_training"]]
 
 
 def _listed(found: Mapping[str, int]) -> str:

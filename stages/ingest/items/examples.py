@@ -1,6 +1,6 @@
 """The examples of a data set, in its splits and with their negatives, and the tables that hold them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,26 +10,24 @@ import numpy as np
 from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.schemas import SPLITS, TableSchema
-from stages.ingest.deduplication.row_log import KEPT
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.items.continuations import opening_marks
-from stages.ingest.items.counts import by_split, hashed_counts, negative_counts, row_counts, source_counts
-from stages.ingest.items.items import Items
-from stages.ingest.items.labelled import labelled_counts, labelled_examples
-from stages.ingest.items.tables import (
-    example_batches,
-    labelled_batches,
-    plain_batches,
-    text_batches,
-    text_numbers,
-    used_texts,
+from stages.ingest.items.counts import (
+    by_split,
+    hashed_counts,
+    labelled_counts,
+    negative_counts,
+    row_counts,
+    source_counts,
 )
+from stages.ingest.items.items import Items
+from stages.ingest.items.tables import example_batches, text_batches, text_example_batches, text_numbers, used_texts
 from stages.ingest.negatives.mined import Embed, Vectors, told_apart
 from stages.ingest.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
 from stages.ingest.splitting.by_hash import component_marks, inside_part, split_by_hash
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_report
-from stages.ingest.splitting.splits import TRAIN, sample_items, split_groups, split_items
+from stages.ingest.splitting.splits import TRAIN, sample_items, split_classes, split_groups, split_items
 from stages.run.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,12 +71,10 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     """
     counts = source_counts(found, params)
     whole = made_items(found, params, seed)
-    found.taken.texts.close()
     if not len(whole):
-        raise no_items(dataset, params, len(found.taken.pairs))
+        raise no_items(dataset, params, len(found.taken))
     split, of_group, outside = _split(whole, found, params, seed)
-    limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-    kept = sample_items(split, limits, seed, outside)
+    kept = sample_items(split, _limits(params), seed, outside)
     vectors = Vectors(found.taken.texts, embed, scratch / "vectors") if embed is not None else None
     items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed, vectors)
     _check_filled(split, params)
@@ -97,42 +93,28 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     return Ingested(EXAMPLES, counts, {
         "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),
         "texts": lambda: text_batches(found.taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(found.taken, found.exclusions.of_takeable)})
+        "rejected": found.taken.rows.rejected})
 
 
-def classified_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
-    """Make items of text and class.
+def text_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
+    """Make an item of each labelled or plain text.
 
-    Raises:
-        InputError: a part of training is asked for, which there is of components of texts alone.
-    """
-    if params.train_part is not None:
-        raise InputError("ingest.train_part is for data sets of related texts; labelled ones have no components. Set "
-                         "it to null in this data set's ingest block.")
-    kept, split = labelled_examples(taken, params, seed)
-    texts, label = taken.first[kept], taken.label[kept]
-    used = np.zeros(taken.n_texts, dtype=bool)
-    used[texts] = True
-    counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": int(np.count_nonzero(used))},
-              "examples": by_split(split), **labelled_counts(taken, kept, split)}
-    return Ingested(LABELLED_EXAMPLES, counts, {
-        "examples": lambda: labelled_batches(texts, label, taken.labels, split, text_numbers(used)),
-        "texts": lambda: text_batches(taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
-
-
-def plain_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
-    """Make an item of each text; all are of training, but for splits that the data set publishes.
+    Plain texts are of training, but for splits that the data set publishes.
 
     Raises:
-        InputError: a part of training is asked for, or there is no text of training.
+        InputError: a part of training is asked for, or a split would be empty.
     """
+    labelled = taken.structure == "labelled"
     if params.train_part is not None:
-        raise InputError("ingest.train_part is for data sets of related texts; plain ones have no components. Set it "
-                         "to null in this data set's ingest block.")
-    limits = {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-    kept = sample_items(taken.rank, limits, seed)
-    texts, split = taken.first[kept], taken.rank[kept]
+        raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "
+                         f"ones have no components. Set it to null in this data set's ingest block.")
+    split = taken.rank
+    if labelled:
+        single = np.bincount(taken.first, minlength=taken.n_texts)[taken.first] == 1
+        split = split_classes(taken.label, taken.labels, split, taken.published, params.validation, params.test, seed,
+                              single)
+    kept = sample_items(split, _limits(params), seed)
+    texts, split = taken.first[kept], split[kept]
     if not (split == TRAIN).any():
         raise InputError("no text is left for train: keywords are counted in these. Correct the rows, or the data "
                          "set's `splits`.")
@@ -140,14 +122,18 @@ def plain_examples(taken: Taken, dataset: "Dataset", params: "Ingest", seed: int
     used[texts] = True
     counts = {"rows": row_counts(taken), "texts": {"distinct": taken.n_texts, "used": int(np.count_nonzero(used))},
               "examples": by_split(split), "published_splits": [SPLITS[which] for which in taken.published]}
-    return Ingested(PLAIN_EXAMPLES, counts, {
-        "examples": lambda: plain_batches(texts, split, text_numbers(used)),
+    labels = None
+    if labelled:
+        counts |= labelled_counts(taken, kept, split)
+        labels = np.array(taken.labels, dtype=object)[taken.label[kept]]
+    return Ingested(LABELLED_EXAMPLES if labelled else PLAIN_EXAMPLES, counts, {
+        "examples": lambda: text_example_batches(texts, labels, split, text_numbers(used)),
         "texts": lambda: text_batches(taken.texts, used, dataset.language),
-        "rejected": lambda: _rejected(taken, lambda records: np.full(len(records), KEPT))})
+        "rejected": taken.rows.rejected})
 
 
-def _rejected(taken: Taken, later: Callable[[np.ndarray], np.ndarray]) -> Iterator[Mapping[str, Any]]:
-    return taken.log.rejected(taken.verdicts, taken.takeable, later, taken.labels)
+def _limits(params: "Ingest") -> dict[str, int | None]:
+    return {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
 
 
 def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[

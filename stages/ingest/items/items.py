@@ -1,9 +1,11 @@
 """Examples before they are written: arrays of text numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 NO_TEXT = -1
 _PIECE = 2**13
@@ -40,6 +42,13 @@ def text_lists(lengths: np.ndarray, texts: np.ndarray) -> TextLists:
 def grouped(group: np.ndarray, texts: np.ndarray, count: int) -> TextLists:
     """Return the ``texts`` (n,) of each of ``count`` groups, in their order, given the (n,) ``group`` of each."""
     return text_lists(np.bincount(group, minlength=count), texts[np.argsort(group, kind="stable")])
+
+
+def components(n_texts: int, pair_arrays: Iterable[np.ndarray]) -> np.ndarray:
+    """Return the (n_texts,) connected component of each text, numbered by first text, given arrays (n, 2) of pairs."""
+    pairs = np.concatenate([np.empty((0, 2), np.int32), *pair_arrays])
+    edges = coo_array((np.ones(len(pairs), dtype=bool), (pairs[:, 0], pairs[:, 1])), shape=(n_texts, n_texts))
+    return connected_components(edges, directed=False)[1] if n_texts else np.empty(0, dtype=np.int32)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Partner sets, connected components and the items of each rule (METHODS A.1, steps 2 to 7)."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -15,16 +15,15 @@ from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.ingest.items.continuations import continuation_components
-from stages.ingest.items.items import NO_TEXT, Items, TextLists, grouped, joined, plain_items
-from stages.ingest.splitting.components import components
+from stages.ingest.items.items import NO_TEXT, Items, TextLists, components, grouped, joined, plain_items
 from stages.run.progress import progress
 
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.
 PAPER_TRIPLES = 44_949
-_BLOCK = 2**16
 _REMEMBERED = 4096
-_PARTS = 16
+# Of a pair's two texts, how many have the other as a partner.
+_COLUMNS = {"undirected": 2, "question1": 1}
 
 
 @dataclass(frozen=True)
@@ -72,12 +71,11 @@ class Relations:
         counts = dict.fromkeys(RULES, 0)
         for _, mine in self.by_split():
             for way in ("undirected", "question1"):
-                good, bad = (_degrees(pairs, self.n_texts, way) for pairs in (mine.duplicates, mine.others))
-                for start in range(0, self.n_texts, _BLOCK):
-                    of_good, of_bad = (part[start:start + _BLOCK].astype(np.int64) for part in (good, bad))
-                    counts[f"{way}_one"] += int(np.count_nonzero((of_good > 0) & (of_bad > 0)))
-                    counts[f"{way}_all"] += int(np.sum(of_good * of_bad))
-                    counts[f"{way}_zip"] += int(np.sum(np.minimum(of_good, of_bad)))
+                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=self.n_texts)
+                             for pairs in (mine.duplicates, mine.others))
+                counts[f"{way}_one"] += int(np.count_nonzero((good > 0) & (bad > 0)))
+                counts[f"{way}_all"] += int(np.sum(good * bad))
+                counts[f"{way}_zip"] += int(np.sum(np.minimum(good, bad)))
         return counts
 
 
@@ -91,32 +89,25 @@ def relations(taken: Taken) -> Relations:
 
     Of stories and dialogues the pairs are input and output, right and wrong ones.
     """
-    size, good = taken.n_texts, int(np.count_nonzero(taken.label == 1))
-    duplicates, others = taken.pairs[:good], taken.pairs[good:]
+    good = int(np.count_nonzero(taken.label == 1))
+    duplicates, others, rank, other_rank = taken.pairs[:good], taken.pairs[good:], taken.rank[:good], taken.rank[good:]
     if taken.structure in CONTINUATIONS:
-        return Relations(duplicates, others, continuation_components(taken), taken.rank[:good], taken.rank[good:])
-    if taken.structure != "triples":
-        return Relations(duplicates, others, components(size, (duplicates, others)), taken.rank[:good],
-                         taken.rank[good:])
-    others = np.stack([taken.first, taken.negative], axis=1)
-    once, consistent = _once(duplicates, others, size)
-    return Relations(duplicates[once], others[consistent], components(size, (duplicates, others)), taken.rank[once],
-                     taken.rank[consistent])
+        return Relations(duplicates, others, continuation_components(taken), rank, other_rank)
+    if taken.structure == "triples":
+        others, other_rank = np.stack([taken.first, taken.negative], axis=1), rank
+    group = components(taken.n_texts, (duplicates, others))
+    if taken.structure == "triples":
+        once, consistent = _once(duplicates, others, taken.n_texts)
+        duplicates, others, rank, other_rank = duplicates[once], others[consistent], rank[once], rank[consistent]
+    return Relations(duplicates, others, group, rank, other_rank)
 
 
 def _once(duplicates: np.ndarray, others: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return which pairs of given triples are written for the first time; of ``others`` only if no triple contradicts.
-
-    Unordered pairs are compared a sixteenth at a time, to save memory.
-    """
-    kept = [np.zeros(len(pairs), dtype=bool) for pairs in (duplicates, others)]
-    for part in range(_PARTS):
-        places = [np.flatnonzero((pairs[:, 0] ^ pairs[:, 1]) % _PARTS == part) for pairs in (duplicates, others)]
-        good, bad = (_pair_codes(pairs[mine], size) for pairs, mine in zip((duplicates, others), places, strict=True))
-        for found, mine, codes in zip(kept, places, (good, bad), strict=True):
-            found[mine[np.unique(codes, return_index=True)[1]]] = True
-        kept[1][places[1][np.isin(bad, good)]] = False
-    return kept[0], kept[1]
+    """Return which unordered pairs of given triples are written for the first time; of ``others`` only if no triple
+    contradicts."""
+    codes = [pairs.min(axis=1).astype(np.int64) * size + pairs.max(axis=1) for pairs in (duplicates, others)]
+    good, bad = (np.isin(np.arange(len(code)), np.unique(code, return_index=True)[1]) for code in codes)
+    return good, bad & ~np.isin(codes[1], codes[0])
 
 
 def given_items(taken: Taken) -> Items:
@@ -148,21 +139,12 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         negatives: of an item, as far as there are so many: its own, and those that come next in N(x).
     """
     way, _, combination = rule.partition("_")
-    choices = _Choices(texts, neg_pick, seed)
-    parts = []
+    choices, parts = _Choices(texts, neg_pick, seed), []
     for rank, mine in partners.by_split():
-        found = _triples(mine, way, _COMBINATIONS[combination], choices, negatives)
+        found = _triples(mine, way, combination, choices, negatives)
         parts.append(plain_items(found[:, 0], found[:, 1], found[:, 2], np.full(len(found), rank, dtype=np.int8),
                                  found[:, 3:]))
     return joined(parts)
-
-
-# Places in D(x) and N(x), given how many members they have.
-_COMBINATIONS: dict[str, Callable[[int, int], Iterable[tuple[int, int]]]] = {
-    "one": lambda good, bad: [(0, 0)],
-    "zip": lambda good, bad: ((place, place) for place in range(min(good, bad))),
-    "all": lambda good, bad: product(range(good), range(bad)),
-}
 
 
 class _Choices:
@@ -173,55 +155,30 @@ class _Choices:
         self._key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
         self._tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
 
-    def targets(self, x: int, partners: list[int]) -> list[int]:
-        return self._drawn("target", x, partners)
-
-    def negatives(self, x: int, partners: list[int]) -> list[int]:
-        if not self._hardest:
-            return self._drawn("negative", x, partners)
+    def ordered(self, role: str, x: int, partners: list[int]) -> list[int]:
         if len(partners) == 1:
             return partners
-        return sorted(partners, key=lambda n: (-jaccard(self._tokens(x), self._tokens(n)), self._key(n)))
-
-    def _drawn(self, name: str, x: int, partners: list[int]) -> list[int]:
-        if len(partners) == 1:
-            return partners
+        if role == "negative" and self._hardest:
+            return sorted(partners, key=lambda n: (-jaccard(self._tokens(x), self._tokens(n)), self._key(n)))
         ordered = sorted(partners, key=self._key)
-        first = derived_seed(self._seed, "ingest", name, self._key(x)) % len(ordered)
+        first = derived_seed(self._seed, "ingest", role, self._key(x)) % len(ordered)
         return ordered[first:] + ordered[:first]
 
 
-def _triples(partners: Relations, way: str, combine: Callable[[int, int], Iterable[tuple[int, int]]],
-             choices: _Choices, negatives: int) -> np.ndarray:
+def _triples(partners: Relations, way: str, combination: str, choices: _Choices, negatives: int) -> np.ndarray:
     """Return (n, 2 + negatives) text numbers: x, y+, y- and those behind it in N(x), by rising x."""
     found, none = array("i"), [NO_TEXT] * negatives
-    for start in progress(range(0, partners.n_texts, _BLOCK), "ingest: labelled triples", unit="block"):
-        good, bad = (_neighbours(pairs, start, min(_BLOCK, partners.n_texts - start), way)
-                     for pairs in (partners.duplicates, partners.others))
-        for place in np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist():
-            x = start + place
-            targets, others = choices.targets(x, good.of(place)), choices.negatives(x, bad.of(place))
-            for target, other in combine(len(targets), len(others)):
-                found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
+    good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (partners.duplicates, partners.others))
+    both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
+    for x in progress(both, "ingest: labelled triples", unit="text"):
+        targets, others = choices.ordered("target", x, good.of(x)), choices.ordered("negative", x, bad.of(x))
+        places = [range(1 if combination == "one" else len(of_x)) for of_x in (targets, others)]
+        for target, other in product(*places) if combination == "all" else zip(*places, strict=False):
+            found.extend((x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
     return np.frombuffer(found, dtype=np.int32).reshape(-1, 2 + negatives)
 
 
-def _neighbours(pairs: np.ndarray, start: int, count: int, way: str) -> TextLists:
-    """Return the partners of ``count`` texts from ``start`` on."""
-    directed = [(pairs[:, 0], pairs[:, 1])] + ([(pairs[:, 1], pairs[:, 0])] if way == "undirected" else [])
-    mine = [((one >= start) & (one < start + count), one, other) for one, other in directed]
-    one, other = (np.concatenate([pair[which][pair[0]] for pair in mine]) for which in (1, 2))
-    return grouped(one - start, other, count)
-
-
-def _degrees(pairs: np.ndarray, size: int, way: str) -> np.ndarray:
-    """Return the (size,) number of partners of each text."""
-    found = np.zeros(size, dtype=np.int32)
-    for column in range(2 if way == "undirected" else 1):
-        np.add.at(found, pairs[:, column], 1)
-    return found
-
-
-def _pair_codes(pairs: np.ndarray, size: int) -> np.ndarray:
-    """Return one number per unordered pair."""
-    return pairs.min(axis=1).astype(np.int64) * size + pairs.max(axis=1)
+def _neighbours(pairs: np.ndarray, size: int, way: str) -> TextLists:
+    """Return the partners of each of ``size`` texts."""
+    columns = _COLUMNS[way]
+    return grouped(pairs[:, :columns].T.ravel(), pairs[:, ::-1][:, :columns].T.ravel(), size)

@@ -56,32 +56,22 @@ def example_batches(items: Items, split: np.ndarray, group: np.ndarray, numbers:
             "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})
 
 
-def labelled_batches(texts: np.ndarray, label: np.ndarray, labels: list[str], split: np.ndarray,
-                     numbers: np.ndarray) -> Iterator[pa.Table]:
-    """Yield the table ``labelled_examples``.
+def text_example_batches(texts: np.ndarray, labels: np.ndarray | None, split: np.ndarray,
+                         numbers: np.ndarray) -> Iterator[pa.Table]:
+    """Yield the table ``labelled_examples``, or ``plain_examples`` if there are no labels.
 
     Args:
         texts: (n,) text number of each example.
-        label: (n,) number of its class.
-        labels: names of the classes.
+        labels: (n,) name of its class.
         split: (n,) index into ``SPLITS``.
         numbers: (n_texts,) text ids.
     """
-    names, classes = np.array(SPLITS), np.array(labels, dtype=object)
-    for start in range(0, len(texts), _BATCH):
-        piece = slice(start, start + _BATCH)
-        yield pa.table({
-            "example_id": np.arange(start, start + len(texts[piece])), "split": names[split[piece]],
-            "text_id": numbers[texts[piece]], "label": pa.array(classes[label[piece]], pa.string())})
-
-
-def plain_batches(texts: np.ndarray, split: np.ndarray, numbers: np.ndarray) -> Iterator[pa.Table]:
-    """Yield the table ``plain_examples``; arguments as those of :func:`labelled_batches`."""
     names = np.array(SPLITS)
     for start in range(0, len(texts), _BATCH):
         piece = slice(start, start + _BATCH)
-        yield pa.table({"example_id": np.arange(start, start + len(texts[piece])), "split": names[split[piece]],
-                        "text_id": numbers[texts[piece]]})
+        table = pa.table({"example_id": np.arange(start, start + len(texts[piece])), "split": names[split[piece]],
+                          "text_id": numbers[texts[piece]]})
+        yield table if labels is None else table.append_column("label", pa.array(labels[piece], pa.string()))
 
 
 def text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[pa.Table]:

@@ -18,10 +18,9 @@ def split_by_hash(marks: np.ndarray, sizes: np.ndarray, validation: float, test:
                  fixed: np.ndarray | None = None) -> np.ndarray:
     """Return the split (index into ``SPLITS``) of each component, drawn for itself by its mark and the seed.
 
-    The draw knows nothing of items. Data sets made of the same rows with the same seed and shares agree,
-    whichever rule, source of negatives or sample they take: no text that one evaluates is trained on by
-    another. The price is that shares are met only on average. A component that holds more than a tenth of the
-    smaller share's texts, and more than components hold on average, is of training.
+    Data sets made of the same rows with the same seed and shares agree, whichever rule, source of negatives or sample
+    they take: no text that one evaluates is trained on by another. Shares are met only on average. A component that
+    holds more than a tenth of the smaller share's texts, and more than components hold on average, is of training.
 
     Args:
         marks: (n_components,) uint64, as of ``component_marks``.
@@ -43,15 +42,9 @@ def split_by_hash(marks: np.ndarray, sizes: np.ndarray, validation: float, test:
 
 
 def inside_part(marks: np.ndarray, part: Sequence[float], seed: int) -> np.ndarray:
-    """Return which components fall into a part of training, (n_components,) bool.
+    """Return which components have a second draw in ``part``, a lower bound and an excluded upper one, (n_components,).
 
-    A second draw, which knows nothing of the first: data sets of the same rows whose parts do not overlap share no
-    component, so that no row trains on what the model that it starts from has read.
-
-    Args:
-        marks: (n_components,) uint64, as of ``component_marks``.
-        part: lower and upper bound in [0, 1], the upper one outside.
-        seed: the project's seed.
+    Data sets of the same rows whose parts do not overlap share no component.
     """
     drawn = _drawn(marks, derived_seed(seed, "ingest", "splits", "part"))
     return (drawn >= part[0]) & (drawn < part[1])
@@ -72,22 +65,11 @@ def large_components(sizes: np.ndarray, share: float) -> np.ndarray:
 
 
 def component_marks(texts: TextFile, group: np.ndarray) -> np.ndarray:
-    """Return the smallest hash of the text keys of each component, (n_components,) uint64.
-
-    The texts are read once, one after another; memory holds eight bytes per component.
-
-    Args:
-        texts: all texts.
-        group: (n_texts,) component of each.
-    """
+    """Return the smallest hash of the text keys of each component, (n_components,) uint64; ``group`` is (n_texts,)."""
     marks = np.full(int(group.max(initial=-1)) + 1, _HASHES, dtype=np.uint64)
     start = 0
     for batch in texts.batches(np.ones(len(group), dtype=bool), _BATCH):
-        np.minimum.at(marks, group[start:start + len(batch)], key_hashes([text_key(text) for text in batch]))
+        hashes = [blake2b(text_key(text).encode(), digest_size=8).digest() for text in batch]
+        np.minimum.at(marks, group[start:start + len(batch)], np.frombuffer(b"".join(hashes), "<u8"))
         start += len(batch)
     return marks
-
-
-def key_hashes(keys: list[str]) -> np.ndarray:
-    """Return 64 bits of the BLAKE2 hash of each key, (n,) uint64."""
-    return np.frombuffer(b"".join([blake2b(key.encode(), digest_size=8).digest() for key in keys]), "<u8")

@@ -19,8 +19,12 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray) -> dict[str,
         split: (n_items,) index into ``SPLITS``.
         group: (n_texts,) connected component of each text.
     """
-    roles = _Roles(items, split, len(group))
-    seen = roles.inputs | roles.outputs[TRAIN] | roles.negatives
+    n_texts, training = len(group), split == TRAIN
+    inputs = _marked(n_texts, items.source[training])
+    negatives = _marked(n_texts, *(negative[training & (negative != NO_TEXT)] for negative in items.negatives()))
+    outputs = [_marked(n_texts, *(texts[split[owner] == which] for texts, owner in items.outputs()))
+               for which in range(len(SPLITS))]
+    seen = inputs | outputs[TRAIN] | negatives
     leaky = seen[items.source]
     for texts, owner in items.outputs():
         leaky[owner[seen[texts]]] = True
@@ -30,15 +34,14 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray) -> dict[str,
     shared = (homes & (homes - 1)) != 0
     report: dict[str, Any] = {}
     for which in (VALIDATION, TEST):
-        mine, targets = split == which, roles.outputs[which]
-        sources = np.zeros(len(group), dtype=bool)
-        sources[items.source[mine]] = True
+        mine, targets = split == which, outputs[which]
+        sources = _marked(n_texts, items.source[mine])
         total, with_leak = int(np.count_nonzero(mine)), int(np.count_nonzero(leaky & mine))
         report[SPLITS[which]] = {
             "items": total, "targets": _count(targets), "sources": _count(sources),
-            "targets_as_training_inputs": _count(targets & roles.inputs),
-            "targets_as_training_targets": _count(targets & roles.outputs[TRAIN]),
-            "targets_as_training_negatives": _count(targets & roles.negatives),
+            "targets_as_training_inputs": _count(targets & inputs),
+            "targets_as_training_targets": _count(targets & outputs[TRAIN]),
+            "targets_as_training_negatives": _count(targets & negatives),
             "sources_in_training": _count(sources & seen),
             "items_with_a_leak": with_leak, "share_with_a_leak": round(with_leak / total, 6) if total else 0.0,
             "items_of_a_component_in_two_splits": _count(mine & shared[group[items.source]])}
@@ -56,18 +59,12 @@ def leak_lines(report: dict[str, Any]) -> list[str]:
             for name, found in report.items()]
 
 
-class _Roles:
-    """Which texts training uses as input and as negative, and which each split has as targets: bytes by text."""
-
-    def __init__(self, items: Items, split: np.ndarray, n_texts: int) -> None:
-        self.inputs, self.negatives, *self.outputs = (np.zeros(n_texts, dtype=bool) for _ in range(2 + len(SPLITS)))
-        training = split == TRAIN
-        self.inputs[items.source[training]] = True
-        for negative in items.negatives():
-            self.negatives[negative[training & (negative != NO_TEXT)]] = True
-        for texts, owner in items.outputs():
-            for which, found in enumerate(self.outputs):
-                found[texts[split[owner] == which]] = True
+def _marked(n_texts: int, *numbers: np.ndarray) -> np.ndarray:
+    """Return which texts are among ``numbers``, (n_texts,) bool."""
+    found = np.zeros(n_texts, dtype=bool)
+    for texts in numbers:
+        found[texts] = True
+    return found
 
 
 def _count(found: np.ndarray) -> int:

@@ -9,7 +9,6 @@ from stages.common.seeds import generator
 from stages.run.errors import InputError
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
-_CHUNK = 2**18
 
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
@@ -23,11 +22,10 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     Args:
         item_groups: (n_items,) component of each item.
         n_groups: number of components.
-        validation: share of items.
-        test: share of items.
+        validation, test: shares of the items that are free.
         seed: the project's seed.
         fixed: (n_groups,) published split of each component, 0 where it is free or training. A split that
-            occurs here takes no other component; a share is one of the items that are free.
+            occurs here takes no other component.
 
     Raises:
         InputError: too few components hold items, so a split would be empty.
@@ -38,10 +36,15 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     free_items = int(sizes[fixed == 0].sum())
     filled = int(np.count_nonzero(sizes[fixed == 0]))
     if filled < len(wanted) + 1:
-        raise InputError(_too_few(free_items, filled, [SPLITS[TRAIN], *(SPLITS[which] for which, _ in wanted[::-1])]))
+        *names, last = [SPLITS[TRAIN], *(SPLITS[which] for which, _ in wanted[::-1])]
+        listed = f"{', '.join(names)} and {last}" if names else last
+        raise InputError(f"{free_items} examples in {filled} connected groups of texts cannot be cut into {listed}, "
+                         f"which may share no text: at least {len(names) + 1} groups are needed. Give more data.")
     rng = generator(seed, "ingest", "splits")
     shuffled = rng.permutation(n_groups).astype(np.int32)
-    split = _drawn(rng, n_groups, dict(wanted))
+    drawn_validation, drawn_test = (dict(wanted).get(which, 0.0) for which in (VALIDATION, TEST))
+    parts = [1 - drawn_validation - drawn_test, drawn_validation, drawn_test]
+    split = rng.choice(len(SPLITS), size=n_groups, p=parts).astype(np.int8)
     split[sizes > 0] = TRAIN
     split[fixed > 0] = fixed[fixed > 0]
     taken = (sizes == 0) | (fixed > 0)
@@ -53,12 +56,6 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     return split
 
 
-def _too_few(items: int, groups: int, names: list[str]) -> str:
-    listed = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    return (f"{items} examples in {groups} connected groups of texts cannot be cut into {listed}, which may share no "
-            f"text: at least {len(names)} groups are needed. Give more data.")
-
-
 def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,
                 seed: int) -> np.ndarray:
     """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
@@ -66,8 +63,7 @@ def split_items(rank: np.ndarray, published: Collection[int], validation: float,
     Args:
         rank: (n_items,) published split of each, 0 where it is free or training.
         published: the splits that take no other item.
-        validation: share of the free items.
-        test: likewise.
+        validation, test: shares of the free items.
         seed: the project's seed.
 
     Raises:
@@ -92,16 +88,14 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, publish
     """Return the split of each labelled text: the published one, or drawn from training class by class.
 
     Every class gives its share, rounded down; what is missing to the share of all is given by the classes
-    with the largest remainders, the earlier one if two are equal. Every class keeps one text for training, so one
-    of very few texts may have none in a split that is drawn.
+    with the largest remainders, the earlier one if two are equal. Every class keeps one text for training.
 
     Args:
         label: (n,) number of the class.
         names: names of the classes.
         rank: (n,) published split, 0 where it is free or training.
         published: the splits that take no other text.
-        validation: share of the free texts.
-        test: likewise.
+        validation, test: shares of the free texts.
         seed: the project's seed.
         single: (n,) whether a text occurs once; those that occur more often stay in training, so that no text is
             trained on and evaluated by the draw. None: all do.
@@ -166,17 +160,6 @@ def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
         kept[places] = False
         kept[generator(seed, "ingest", "sample", name).choice(places, size=limit, replace=False)] = True
     return np.flatnonzero(kept).astype(np.int32)
-
-
-def _drawn(rng: np.random.Generator, count: int, shares: Mapping[int, float]) -> np.ndarray:
-    """Return (count,) splits drawn by ``shares``, the rest of them train; in pieces, to save memory."""
-    validation, test = shares.get(VALIDATION, 0.0), shares.get(TEST, 0.0)
-    parts = [1 - validation - test, validation, test]
-    found = np.empty(count, dtype=np.int8)
-    for start in range(0, count, _CHUNK):
-        size = min(_CHUNK, count - start)
-        found[start:start + size] = rng.choice(len(SPLITS), size=size, p=parts)
-    return found
 
 
 def _fill(groups: np.ndarray, sizes: np.ndarray, quota: int, most: int) -> list[int]:
