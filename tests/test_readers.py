@@ -178,6 +178,7 @@ def test_captions_may_stand_in_a_table_too(tmp_path):
     ("[1, 2]", "no list 'annotations', as the captions_.*it is no object"),
     (coco(CAPTIONS)[:-9], "not a JSON object as MSCOCO writes it: Unterminated string.*Fetch it again"),
     (coco(CAPTIONS) + "{}", "Extra data"),
+    (coco(CAPTIONS)[:-1] + ', "annotations": []}', "the name 'annotations' occurs twice"),
     ('{"annotations": [{"image_id": 1, "caption": }]}', "Expecting value"),
     ('{"annotation": []}', "no list 'annotations', as the captions_.*did you mean 'annotation'"),
     ('{"annotations": []}', "its list 'annotations' is empty"),

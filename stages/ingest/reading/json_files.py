@@ -107,7 +107,7 @@ def read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow
     """
     with open_text(path, encoding) as handle:
         try:
-            document = json.load(handle)
+            document = json.load(handle, object_pairs_hook=_once)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not a JSON object as MSCOCO writes it: {error}. Fetch it again.") from error
     if not isinstance(document, dict) or not isinstance(document.get(_ANNOTATIONS), list):
