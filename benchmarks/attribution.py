@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
 from benchmarks.harness import Context, Disagreement, Section, compare, threads
+from keycontrast.text.batches import fixed_chunks
 from models.keywords.attribution import from_encoding, piece_attributions, word_saliency
 from models.keywords.pair_classifier import build_pair_classifier, encode_pairs
 from stages.common.device import choose_device
-from stages.common.encoders import fixed_chunks, resolve_encoder
+from stages.common.encoders import resolve_encoder
 
 THREADS = 2
 PAIRS = 320

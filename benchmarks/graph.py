@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
+from keycontrast.network import centrality, components
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.paths import DatasetPaths
@@ -19,9 +20,7 @@ from stages.common.tables import Provenance
 from stages.common.writing import table_writer
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.params import Graph
-from stages.graph.partitions import components
 from stages.graph.relations import relate
-from stages.graph.statistics import centrality
 
 DATASET = "synthetic"
 ROLES = ("input_keyword", "output_keyword", "negative_keyword")

@@ -19,19 +19,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.common.normal_form import normal_form
-from stages.common.tables import atomic_file
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_file
+from keycontrast.ranking import rank
+from keycontrast.ranking.chunks import Chunks, with_chunks
+from keycontrast.ranking.package import package_component
+from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.normal_form import normal_form
+from keycontrast.text.tokens import rebuild_docs, token_table
 from stages.keywords import embedrank
 from stages.keywords.params import EmbedRank
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
-from stages.ranking import rank
-from stages.ranking.chunks import Chunks, with_chunks
-from stages.ranking.package import package_component
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
 from stages.run.log import configure
-from stages.text.annotators import load_annotator
-from stages.text.tokens import rebuild_docs, token_table
 
 CUTOFFS = (5, 10, 15)
 # Words between white space that are read of a text: of a paper title, abstract and the beginning of its introduction.

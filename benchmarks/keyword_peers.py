@@ -118,8 +118,8 @@ def _worked(name: str, sets: Sequence[Sequence[str]], answers: Any) -> None:
 def measure(found: "Sequence[Corpus]") -> dict[str, Any]:
     """Return F1 by set and cut, seconds by set and peak memory of each system, one process after another."""
     from benchmarks.keyphrases import CUTOFFS
+    from keycontrast.errors import InputError
     from stages.metrics.keyphrases import keyphrase_scores
-    from stages.run.errors import InputError
 
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     context, measured = multiprocessing.get_context("spawn"), {}
@@ -159,7 +159,7 @@ def as_markdown(measured: dict[str, Any], found: "Sequence[Corpus]") -> str:
 def main(argv: list[str] | None = None) -> int:
     """Measure all systems and print the table."""
     from benchmarks.keyphrases import Corpus, corpora, put
-    from stages.run.errors import InputError
+    from keycontrast.errors import InputError
     from stages.run.log import configure
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keyword_peers", description=__doc__,

@@ -27,13 +27,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.harness import Context, Disagreement, Section
+from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.common.special import BOS, EOS, IGNORE, PAD
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import counterpart, perturbed
-from stages.run.errors import InputError
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 from stages.tracks.pgkpr.normalisation import ReleasedForm

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
 from keycontrast import components
+from keycontrast.ranking import Settings, rank, ranker
+from keycontrast.ranking.blocks import pieces
+from keycontrast.ranking.selection import DIGITS, InverseFrequency
+from keycontrast.text.annotate import annotator
 from pipeline.schemas import SCHEMAS
-from stages.common.token_pieces import pieces
-from stages.ranking import Settings, rank, ranker
-from stages.ranking.selection import DIGITS, InverseFrequency
-from stages.text.annotation import annotator
 
 _SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _LENGTHS = (24, 240)
@@ -59,7 +59,7 @@ def differing(tokens: pa.Table, method: str = "pytextrank") -> int:
 
     Phrases whose scores lie within 1e-9 of each other compare as sets.
     """
-    from stages.ranking.package import package_component, rank_with_package
+    from keycontrast.ranking.package import package_component, rank_with_package
 
     ours = rank(tokens, method, _ALL, compat="pytextrank")
     theirs = rank_with_package(tokens, _ALL, package_component(method))
@@ -79,7 +79,7 @@ def _annotated(context: Context) -> pa.Table:
 
 
 def _speed(annotated: pa.Table, length: int, context: Context) -> Section:
-    from stages.ranking.package import docs, package_component
+    from keycontrast.ranking.package import docs, package_component
 
     tokens = of_length(annotated, length, 20 if context.quick else _TOKENS // length)
     wrong = differing(tokens)
@@ -104,7 +104,7 @@ def _speed(annotated: pa.Table, length: int, context: Context) -> Section:
 
 def _component(annotated: pa.Table, length: int, context: Context) -> Section:
     """Compare the components for spaCy, which take one document after another."""
-    from stages.ranking.package import docs, pytextrank
+    from keycontrast.ranking.package import docs, pytextrank
 
     number = 10 if context.quick else _TOKENS // length
     documents = [doc for _, doc in docs(of_length(annotated, length, number))]

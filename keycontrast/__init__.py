@@ -5,39 +5,27 @@
     ['rice cooker', 'bottom layer']
     >>> graph = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "A dog barks at a window."])
     >>> sorted(graph.networkx()["ball"])
-    ['dog', 'window']
-
-It works beside a caller's own ``models.py`` or ``stages/``: nothing here is imported under such a name.
+    ['chases', 'dog', 'hits', 'window']
 """
 
+from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING
-
-from keycontrast._code import code
-from keycontrast.graphs import KeywordGraph, keyword_graph
-from keycontrast.ranking import InputError, Keywords, Phrase, Phrases, Texts
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spacy.language import Language
+    from keycontrast.errors import InputError
+    from keycontrast.graph import KeywordGraph, keyword_graph
+    from keycontrast.keywords import Keywords, Phrase, Phrases, Texts
+    from keycontrast.text.pipelines import load_pipeline
 
-
-
-def load_pipeline(name: str = "embedded") -> "Language":
-    """Return a spaCy pipeline with parts of speech, lemmas and noun chunks.
-
-        >>> nlp = load_pipeline()
-        >>> _ = nlp.add_pipe("keycontrast_textrank")
-        >>> [phrase.text for phrase in nlp("My rice cooker burns the bottom layer.")._.phrases]
-        ['rice cooker', 'layer']
-
-    Args:
-        name: ``embedded``, which comes with this package, an installed spaCy package, or a folder with a slash in it.
-
-    Raises:
-        InputError: there is none of that name, or it lacks parts of speech or lemmas.
-    """
-    return code("stages.text.pipelines").load_pipeline(name)
-
-
+# Imported when they are asked for: stages and models need modules of this package, and not all of them.
+_PLACES = {"InputError": "errors", "KeywordGraph": "graph", "keyword_graph": "graph", "Keywords": "keywords",
+           "Phrase": "keywords", "Phrases": "keywords", "Texts": "keywords", "load_pipeline": "text.pipelines"}
 __all__ = ["InputError", "KeywordGraph", "Keywords", "Phrase", "Phrases", "Texts", "keyword_graph", "load_pipeline"]
 __version__ = version("keycontrast")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'keycontrast' has no attribute {name!r}")
+    return getattr(import_module(f"keycontrast.{_PLACES[name]}"), name)

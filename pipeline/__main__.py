@@ -1,6 +1,6 @@
 """``python -m pipeline ...`` is the same as ``keycontrast ...``."""
 
-from pipeline.cli import main
+from keycontrast.cli import main
 
 if __name__ == "__main__":
     main()

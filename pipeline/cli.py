@@ -1,90 +1,24 @@
-"""The command line ``keycontrast``; ``python -m pipeline`` is the same.
+"""The commands of ``keycontrast`` that work on a project: its params, artifacts and models.
 
 Prefect, DVC and torch are imported by the commands that need them: ``--help`` answers at once.
 """
 
-import gc
-import os
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from keycontrast import cli as library
+from keycontrast.cli import app, main
+from keycontrast.errors import InputError
+from keycontrast.texts import FileOptions, texts_from
 from pipeline.judgement.cli import judge
-from pipeline.keywords_command import keywords
-from stages.run.errors import InputError, unwritten
 from stages.run.log import configure
 
-app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
-                  pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
-                  help="Keyword artifacts, keyword graphs and contrastive text models in one reproducible pipeline.")
-_INTERRUPTED = 130
-# Of the garbage collector: by default it looks at all that has been imported again and again, a tenth of a command's
-# time.
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
-
-
-def main() -> None:
-    """Run the command line; what a person can mend is said without a traceback, with status 1."""
-    configure()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    try:
-        _call()
-    except InputError as error:
-        _fail(str(error))
-    except BrokenPipeError:
-        sys.exit(1)  # whoever read the answer (`head`) has enough of it
-    except SystemExit as end:
-        # Typer turns an interrupt into this status, without a word.
-        if end.code == _INTERRUPTED:
-            sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
-        raise
-    except Exception as error:
-        told = unwritten(error)
-        if told is None:
-            raise
-        _fail(told)
-
-
-def _call() -> None:
-    """Run the command and make sure that all it says has been said: an answer may go to a full disk."""
-    try:
-        app()
-    finally:
-        # What the system takes back in a moment would be taken apart object by object, for a second. DuckDB's binding
-        # counts its objects at the end, and complains of those that are left.
-        if "_duckdb" not in sys.modules:
-            gc.freeze()
-        try:
-            sys.stdout.flush()
-        except OSError:
-            # Python would try again as it ends, and fail again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise
-
-
-def _fail(message: str) -> NoReturn:
-    from pipeline.cells import printable
-
-    # Names and texts of the data stand in messages.
-    sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
-    sys.exit(1)
-
-
-def _say_version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"keycontrast {version('keycontrast')}")
-        raise typer.Exit
-
-
-@app.callback()
-def keycontrast(asked: Annotated[bool, typer.Option(
-        "--version", callback=_say_version, is_eager=True, help="say which version this is")] = False) -> None:
-    """Take the options that stand before a command; its help is that of ``app``."""
+__all__ = ["app", "main"]
+configure()
 
 
 @app.command()
@@ -239,16 +173,23 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
 
 
 @app.command()
-def graph(keyword: Annotated[str, typer.Argument(help="a keyword of the graph")],
+def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a keyword of a data set's graph; or a "
+                                                  "file of texts, whose graph is written to --out")],
           dataset: Annotated[str | None, typer.Option(help="data set; may be left out if only one has a graph")] = None,
           neighbours: Annotated[int, typer.Option(min=1, help="neighbours of each sign, by count")] = 16,
           hops: Annotated[int, typer.Option(min=1, help="edges that the neighbourhood reaches")] = 1,
           svg: Annotated[Path | None, typer.Option(
-              help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None) -> None:
-    """Show a keyword in its graph, with neighbours by sign and texts, and draw its neighbourhood.
+              help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
+          out: Annotated[Path | None, typer.Option(help="of a file of texts: GraphML file to write")] = None,
+          column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None) -> None:
+    """Show a keyword in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.
 
-    Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`
+    Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`, or
+    `keycontrast graph questions.csv --column question --out questions.graphml`
     """
+    if out is not None:
+        library.graph(keyword, out, column)
+        return
     from pipeline import neighbourhood
 
     neighbourhood.show(keyword, dataset, neighbours, hops, svg, Console())
@@ -332,17 +273,15 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     `keycontrast predict ct-clald --file questions.csv --column question`
     """
     from pipeline import predict as prediction
-    from pipeline.given_texts import texts_from
     from stages.common.settings import read_params
 
     params = read_params()
     # Whoever types, or pipes line by line, waits for each answer.
     size = batch_size or (None if file is not None else 1)
-    found = texts_from(texts or [], file, sys.stdin, column, encoding)
+    found = texts_from(texts or [], file, sys.stdin, FileOptions(column, encoding=encoding))
     prediction.print_lines(prediction.predict(params, run, found, keyword, samples, size, seed, n))
 
 
-app.command()(keywords)
 app.add_typer(judge, name="judge")
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from keycontrast.errors import InputError, messages, nearest
 from pipeline.lock import LOCK, UnreadableLock, read_lock
-from stages.run.errors import InputError, messages, nearest
 
 
 @dataclass(frozen=True)

@@ -16,17 +16,17 @@ from huggingface_hub import DatasetCardData
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cells import printable
+from keycontrast.cells import printable
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_folder, sha256_of
 from pipeline.datasets import dataset_with
 from pipeline.markdown import escaped, table
-from stages.common.fingerprint import sha256_of
 from stages.common.layouts import structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params, stage_hash
-from stages.common.tables import ROW_GROUP, WRITTEN, atomic_folder, column_names, dataset_of
+from stages.common.tables import ROW_GROUP, WRITTEN, column_names, dataset_of
 from stages.ingest.reading.files import data_files
-from stages.run.errors import InputError
 
 _PAIRS = """
     WITH refs AS (SELECT example_id, list(text ORDER BY place) AS "references" FROM (

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from keycontrast.errors import InputError, nearest
 from stages.common.paths import DATA, PARAMS, DatasetPaths
-from stages.run.errors import InputError, nearest
 
 _MADE_BY = {"nodes": "graph", "edges": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
 

@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
+from keycontrast.errors import plain
 from pipeline.estimate import duration
 from pipeline.worker import StageCrash, StageFailure, log_path
-from stages.run.errors import plain
 
 _SIGNS = {"start": "[cyan]start  [/]", "done": "[green]done   [/]", "cached": "[green]same   [/]",
           "failed": "[red]failed [/]", "interrupted": "[yellow]interrupted[/]"}

@@ -20,8 +20,8 @@ from packaging.version import Version
 from rich.console import Console
 from rich.text import Text
 
+from keycontrast.errors import InputError, unwritten
 from stages.common.paths import PARAMS
-from stages.run.errors import InputError, unwritten
 
 CONSTRAINTS = Path("constraints.txt")
 _PROJECT = "keycontrast"
@@ -179,7 +179,7 @@ def _params(root: Path) -> Iterator[Finding]:
 
 
 def _language_pipeline(root: Path) -> Iterator[Finding]:
-    from stages.text.pipelines import load_pipeline
+    from keycontrast.text.pipelines import load_pipeline
 
     name = _param(root, "annotate", "pipeline", "embedded")
     try:

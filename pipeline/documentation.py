@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
+from keycontrast.files import atomic_file
 from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
 from pipeline.stage_picture import stage_picture
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.common.tables import atomic_file
 from stages.ingest.layouts.layout import Layout
 from stages.ingest.layouts.registry import LAYOUTS
 

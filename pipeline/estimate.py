@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from keycontrast.errors import InputError
 from pipeline.lock import read_lock
 from stages.params import Params
-from stages.run.errors import InputError
 from stages.run.process import RECORDS
 
 _LEAST_DISK_GIB = 0.05  # logs, and the records of Prefect and DVC, beside what the outs took the last time

@@ -10,10 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ValidationError
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from pipeline.cells import cell, printable
+from keycontrast.cells import printable
+from keycontrast.errors import InputError
+from keycontrast.explain import Explanation, explain, print_explanation
+from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.tokens import token_table
 from pipeline.datasets import dataset_with, datasets_with
 from pipeline.drawings import Word, word_graph_svg
 from pipeline.finding import ranking_of
@@ -26,15 +30,10 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import read_params
 from stages.common.tables import check_columns, read_table, row_count
 from stages.keywords.choice import choose_keywords
-from stages.keywords.explanation import Explanation, explain
+from stages.keywords.frequency import training_frequency
 from stages.keywords.params import TextRank
 from stages.params import Params, load_params, parse_params
 from stages.params.problems import problem_lines
-from stages.ranking.frequency import training_frequency
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
-from stages.text.annotators import load_annotator
-from stages.text.tokens import token_table
 
 _TOP = 5
 
@@ -181,65 +180,6 @@ def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
 def training_idf(paths: DatasetPaths) -> InverseFrequency:
     """Return the IDF over the texts of training examples, as the stages count it."""
     return training_frequency(paths.table("tokens"), paths.table("examples"))
-
-
-def print_explanation(found: Explanation, console: Console) -> None:
-    """Print tokens, graph, phrases and the choice."""
-    if found.tokens:
-        console.print()
-        console.print(_token_table(found))
-    if found.nodes:
-        console.print()
-        console.print(_node_table(found))
-        ended = "" if found.iterations is None else f": {found.iterations} iterations, residual {found.residual:.2g}"
-        console.print(Text(found.settings + ended + (", not converged" if found.status == "not_converged" else ""),
-                           style="dim"))
-    if found.phrases:
-        console.print()
-        console.print(_phrase_table(found))
-    score = "" if found.keyword_score is None else f", score {found.keyword_score:.6g}"
-    console.print(Text(f"\nKeyword: {printable(found.keyword)}", style="bold")
-                  + Text(f" (by {found.keyword_method}{score})"))
-    console.print(Text(printable(found.reason)))
-
-
-def _token_table(found: Explanation) -> Table:
-    shown = Table("", "token", "lemma", "UPOS", "tag", "candidate", title="Tokens", title_justify="left")
-    for place, token in enumerate(found.tokens):
-        node = "" if token.node is None else f"● {printable(found.nodes[token.node].word)}"
-        shown.add_row(str(place), *map(cell, (token.text, token.lemma, token.pos, token.tag)), Text(node),
-                      style=None if token.candidate else "dim")
-    return shown
-
-
-def _node_table(found: Explanation) -> Table:
-    """Return the candidate graph: each word with its score, and its edges with their weights."""
-    beside: dict[int, list[str]] = {place: [] for place in range(len(found.nodes))}
-    for edge in found.edges:
-        for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
-            beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
-    shown = Table("word", title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges",
-                  title_justify="left")
-    shown.add_column("score", justify="right")
-    shown.add_column("kept")
-    shown.add_column("edges to (weight)")
-    for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):
-        node = found.nodes[place]
-        shown.add_row(cell(node.word), f"{node.score:.5f}", "yes" if node.kept else "no",
-                      Text(", ".join(beside[place]) or "none"), style=None if node.kept else "dim")
-    return shown
-
-
-def _phrase_table(found: Explanation) -> Table:
-    shown = Table("rank", "phrase", "keyword", title="Ranked phrases", title_justify="left")
-    shown.add_column("score", justify="right")
-    shown.add_column("mean IDF", justify="right")
-    shown.add_column("tokens", justify="right")
-    for phrase in found.phrases:
-        span = str(phrase.start) if phrase.end == phrase.start + 1 else f"{phrase.start}-{phrase.end - 1}"
-        shown.add_row(str(phrase.rank), cell(phrase.phrase), cell(phrase.keyword), f"{phrase.score:.5f}",
-                      "" if phrase.idf is None else f"{phrase.idf:.3f}", span)
-    return shown
 
 
 def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequency, console: Console) -> None:

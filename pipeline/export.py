@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cells import printable
+from keycontrast.cells import printable
+from keycontrast.errors import InputError, nearest
+from keycontrast.files import atomic_file, atomic_folder
 from pipeline.datasets import dataset_with
 from pipeline.model_card import write_card
 from pipeline.neighbourhood import neighbourhood, node_of
@@ -24,8 +26,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.figures import xml_text
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import Params
-from stages.common.tables import atomic_file, atomic_folder, read_batches
-from stages.run.errors import InputError, nearest
+from stages.common.tables import read_batches
 from stages.tracks.registry import seed_of, track_of_model
 
 FORMATS = ("graphml",)

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.errors import InputError
 from stages.common.columns.words import WORD_VECTORS
 from stages.common.paths import DatasetPaths
 from stages.common.settings import Params, Values
 from stages.common.tables import read_table
-from stages.run.errors import InputError
 from stages.run.log import logger
 from stages.tracks.common.track import Marker
 
 if TYPE_CHECKING:
-    from stages.ranking.selection import InverseFrequency
+    from keycontrast.ranking.selection import InverseFrequency
 
 
 class StageFinding:
@@ -30,7 +30,7 @@ class StageFinding:
 
     def annotated(self, dataset: str) -> Callable[[pa.Table], pa.Table]:
         """Return what gives the tokens of texts, as stage annotate does."""
-        from stages.text.annotation import annotator
+        from keycontrast.text.annotate import annotator
 
         return annotator(self.params.annotate.pipeline, self.params.datasets[dataset].language)
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keycontrast.errors import InputError, unwritten
 from pipeline.dag import Dag, StageNode
 from pipeline.worker import BEGUN, StageCrash, StageFailure, Workers, log_path
-from stages.run.errors import InputError, unwritten
 
 HOME = Path(".keycontrast", "prefect")
 DATABASE, SERVER_LOG = HOME / "prefect.db", HOME / "server.log"

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from keycontrast.errors import InputError
 from stages.common.paths import ARTIFACTS
 from stages.common.tables import read_metadata
-from stages.run.errors import InputError
 
 _HUB, _COMMIT = "hub:", re.compile("@[0-9a-f]{40}$")
 

@@ -16,13 +16,13 @@ from rich.json import JSON
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.cells import print_rows, printable
+from keycontrast.cells import print_rows, printable
+from keycontrast.errors import InputError, nearest
 from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
 from stages.common.parts import is_folder_of_parts, listed, parts_of
 from stages.common.schemas import TableSchema
 from stages.common.tables import METADATA_KEY, read_table, readable, row_count, table_metadata
-from stages.run.errors import InputError, nearest
 
 # Columns that hold ids of texts, in whatever table they stand.
 _TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")

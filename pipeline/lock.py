@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 LOCK = Path("dvc.lock")
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from pipeline.cells import printable
+from keycontrast.cells import printable
 
 _MARKS = re.compile(r"([\\`*_{}\[\]#|~!$])")
 _WIDEST = 400

@@ -14,7 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.cells import cell, printable
+from keycontrast.cells import cell, printable
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_file
+from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
 from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.common.columns.clusters import CLUSTERS
@@ -22,11 +25,9 @@ from stages.common.columns.graph import EDGES, NODES
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.example_texts import examples_schema
-from stages.common.normal_form import normal_form
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
-from stages.common.tables import atomic_file, check_columns, read_table
-from stages.run.errors import InputError
+from stages.common.tables import check_columns, read_table
 
 DRAWINGS = Path(".keycontrast") / "graphs"
 _EXAMPLES = 3

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from keycontrast.errors import InputError
 from pipeline.finding import StageFinding
 from pipeline.remarks import standing, with_remarks
 from stages.common.precision import computing
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params
-from stages.run.errors import InputError
 from stages.run.log import logger
 from stages.tracks.common.track import Asked, Predictor
 from stages.tracks.registry import seed_of, track_of_run

@@ -17,6 +17,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from keycontrast.errors import InputError, nearest
+from keycontrast.files import atomic_file
 from pipeline.dag import open_repo
 from pipeline.lock import LOCK
 from stages.common.paths import (
@@ -34,10 +36,8 @@ from stages.common.paths import (
     old_layout,
 )
 from stages.common.settings import laid_over
-from stages.common.tables import atomic_file
 from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import Params, parse_params, with_what_dvc_reads
-from stages.run.errors import InputError, nearest
 from stages.tracks.common.finished import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
 

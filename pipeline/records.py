@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from keycontrast.files import atomic_file
 from pipeline.dag import open_repo
 from pipeline.lock import LOCK, UnreadableLock, read_lock, stages_of
 from stages.common.paths import ARTIFACTS, METRICS
-from stages.common.tables import atomic_file
 from stages.run.processes import alive
 
 BEFORE = Path(".keycontrast", "lock-before-run")  # a copy while a command runs

@@ -4,8 +4,8 @@ import webbrowser
 
 from rich.console import Console
 
+from keycontrast.errors import InputError
 from stages.common.paths import REPORT_PAGE
-from stages.run.errors import InputError
 
 
 def show_page(console: Console, opened: bool) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from keycontrast.errors import InputError
 from pipeline.estimate import duration
 from pipeline.markdown import escaped, table
 from stages.common.paths import DatasetPaths, ProbePaths
@@ -14,7 +15,6 @@ from stages.results.gather import read_results
 from stages.results.model import Block, Results
 from stages.results.page.labels import settings_text
 from stages.results.tracks import TRACKS
-from stages.run.errors import InputError
 from stages.run.process import RECORDS
 from stages.tracks.registry import all_models, all_runs, track_of_model
 

@@ -1,5 +1,6 @@
 """All tables by name, for documents, inspection and tests; a stage imports the schemas that it reads and writes."""
 
+from keycontrast.errors import InputError, nearest
 from pipeline.judgement.schema import JUDGEMENTS
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODE_VECTORS, NODES, TEXT_VECTORS
@@ -13,7 +14,6 @@ from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
 from stages.common.methods import METHODS
 from stages.common.schemas import TableSchema
 from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
-from stages.run.errors import InputError, nearest
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
     CLASS_PREDICTIONS,

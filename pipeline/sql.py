@@ -30,13 +30,13 @@ import pyarrow.dataset as ds
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.cells import no_formula, print_rows, printable
+from keycontrast.cells import no_formula, print_rows, printable
+from keycontrast.errors import InputError, nearest
+from keycontrast.reading import is_unicode
 from pipeline.datasets import in_force
 from stages.common.parts import is_folder_of_parts
 from stages.common.paths import ARTIFACTS, DATA
 from stages.common.tables import METADATA_KEY, dataset_of
-from stages.ingest.reading.rows import is_unicode
-from stages.run.errors import InputError, nearest
 from stages.run.log import logger
 
 SHOWN = 40

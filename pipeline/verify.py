@@ -9,9 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
+from keycontrast.errors import InputError, plain
 from pipeline.dag import open_repo
 from pipeline.records import machine_lock
-from stages.run.errors import InputError, plain
 
 
 @dataclass(frozen=True)

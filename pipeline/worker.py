@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 
-from stages.run.errors import CRASHED, causes, messages
+from keycontrast.errors import CRASHED, causes, messages
 from stages.run.processes import die_with
 
 LOGS = Path(".keycontrast", "logs")

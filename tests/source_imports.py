@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("pipeline", "stages", "models")
+PACKAGES = ("pipeline", "stages", "models", "keycontrast")
 
 
 @cache

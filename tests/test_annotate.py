@@ -14,15 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 import spacy
 
-from pipeline.schemas import SCHEMAS
-from stages.annotate import annotate
-from stages.annotate.params import Annotate
-from stages.common.tables import Provenance, read_metadata, read_table, write_table
-from stages.run.errors import InputError
-from stages.text import annotation
-from stages.text.annotators import load_annotator
-from stages.text.pipelines import noun_chunks
-from stages.text.tokens import (
+from keycontrast.errors import InputError
+from keycontrast.text import annotation
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.pipelines import noun_chunks
+from keycontrast.text.tokens import (
     annotate_texts,
     doc_columns,
     noun_runs,
@@ -30,6 +26,10 @@ from stages.text.tokens import (
     stream_chunks,
     token_table,
 )
+from pipeline.schemas import SCHEMAS
+from stages.annotate import annotate
+from stages.annotate.params import Annotate
+from stages.common.tables import Provenance, read_metadata, read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = {"dogs": ("NOUN", "NNS", "dog"), "big": ("ADJ", "JJ", "big"), "bark": ("VERB", "VBP", "bark"),
@@ -256,7 +256,7 @@ def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
 HALTING = """
 import os, signal, sys
 from stages.annotate import annotate
-from stages.text import annotation
+from keycontrast.text import annotation
 make, seen = annotate.annotator, []
 
 def halting(*arguments):

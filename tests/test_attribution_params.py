@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
+from keycontrast.errors import InputError
 from stages.attribution.params import Attribution
 from stages.attribution.saliency.scorers import BUGS, settings
 from stages.params import parse_params
-from stages.run.errors import InputError
 
 RELEASED = {"attr_target": "argmax_logit", "argmax_of": "first_row", "embedding": "block_output",
             "token_types": False, "normalisation": "minmax", "method": "gradient"}

@@ -13,6 +13,7 @@ import torch
 import yaml
 from transformers import AutoModel, AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.keywords.attribution import from_characters, siamese_saliency, word_saliency
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
@@ -23,7 +24,6 @@ from stages.common.mapped import MappedTable
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.run.errors import InputError
 
 TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
          "why dog eat cat", "you can run", "cat"]

@@ -23,6 +23,7 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.training import Step
 from models.hcl.baselines.claps import Claps, step_of
@@ -30,7 +31,6 @@ from models.hcl.baselines.simctg import token_contrast
 from models.hcl.baselines.t5 import T5, t5_config
 from stages.common.model_folder import save_notes
 from stages.results.tracks.hcl import HCL
-from stages.run.errors import InputError
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.piece_baselines import Making
 from stages.tracks.hcl.piece_rewriter import PieceRewriter

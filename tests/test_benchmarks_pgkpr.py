@@ -12,7 +12,7 @@ from benchmarks.__main__ import NAMES, main
 from benchmarks.harness import Context, Disagreement
 from benchmarks.pgkpr_parity import Finding, Given, definitions, loaded, module_of, report
 from benchmarks.reporting import as_markdown, machine
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
+from keycontrast.errors import InputError
 from models.common.encoders import embed, load_encoder, special_ids
 from pipeline.recipes import read_recipe
 from stages.common.encoders import resolve_encoder
@@ -13,7 +14,6 @@ from stages.params import parse_params
 from stages.psi import character_encoder
 from stages.psi.character_encoder import run, vocabulary
 from stages.psi.params import CharacterEncoder
-from stages.run.errors import InputError
 
 TEXTS = ["今天天气很好 [SEP] 天气好", "明天天气不好", "iphone 很好用 [SEP] iphone", "我的 iPhone 不好用", "今天不好"]
 VALUES = CharacterEncoder(min_word_count=3, size=16, layers=2, heads=2, feed_forward=32, epochs=2).plain()

@@ -11,10 +11,10 @@ import jieba
 import jieba.posseg
 import pytest
 
-from stages.run.errors import InputError
-from stages.text.annotators import load_annotator
-from stages.text.chinese import STOP_WORDS, UPOS, JiebaAnnotator, universal
-from stages.text.tokens import rebuild_docs, token_table
+from keycontrast.errors import InputError
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.chinese import STOP_WORDS, UPOS, JiebaAnnotator, universal
+from keycontrast.text.tokens import rebuild_docs, token_table
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["我来到北京清华大学。", "他说：“真的吗？”我不知道！！你呢", "my hometown 的 中文 歌词 很 感动",
@@ -141,7 +141,7 @@ def test_words_added_by_others_do_not_count(reader):
 
 def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    program = ("from stages.text.annotators import load_annotator\n"
+    program = ("from keycontrast.text.annotators import load_annotator\n"
                "print(load_annotator('jieba', 'zh').columns([0], ['我来到北京清华大学'])['token'])")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
                           env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONIOENCODING": "utf-8"})

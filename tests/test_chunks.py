@@ -4,18 +4,18 @@ import math
 
 import pyarrow as pa
 import pytest
+from keycontrast.keyphrases import checked, ranked_texts
 from ranking_tables import by_chance, row, table, tagged
 
-from pipeline.keyphrases import checked, ranked_texts
-from pipeline.phrase_choice import Choice
+from keycontrast.choice import Choice
+from keycontrast.errors import InputError
+from keycontrast.ranking import Settings, rank, ranker
+from keycontrast.ranking.chunks import with_chunks
+from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.tokens import token_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank
-from stages.ranking import Settings, rank, ranker
-from stages.ranking.chunks import with_chunks
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
-from stages.text.annotators import load_annotator
-from stages.text.tokens import token_table
 
 
 def chunks(words, spaces=None, kind="adjectives"):

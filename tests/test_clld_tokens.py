@@ -8,12 +8,12 @@ from test_params import with_clld
 from tiny_clld import bert, task, textcnn, texts
 from torch.nn.functional import cosine_similarity
 
+from keycontrast.errors import InputError
 from models.common.losses import supervised_contrast, token_contrast, token_similarity
 from models.common.training import Step
 from stages.common.encoders import resolve_encoder
 from stages.params import parse_params
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.tracks.clld.architectures import architecture_of
 
 TOKENS = {"kind": "tokens", "projection": 7, "tokens": 5}

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pytest
 from distributed import Client, Future, LocalCluster
 
+from keycontrast.errors import InputError
+from keycontrast.text import annotation
 from stages.annotate import annotate
 from stages.annotate.params import Annotate
 from stages.common.chunk_store import ChunkStore
@@ -27,9 +29,7 @@ from stages.common.settings import read_params
 from stages.params import Params
 from stages.run import cluster_map
 from stages.run.cluster_map import Cluster, code_fingerprint, maker_name, work
-from stages.run.errors import InputError
 from stages.run.pool import map_chunks
-from stages.text import annotation
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -295,7 +295,7 @@ def test_a_worker_keeps_few_functions(monkeypatch):
 
 
 def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
-    assert maker_name(annotation.annotator) == "stages.text.annotation:annotator"
+    assert maker_name(annotation.annotator) == "keycontrast.text.annotate:annotator"
     monkeypatch.setattr(adder, "__module__", "__main__")
     monkeypatch.setattr("__main__.__spec__", importlib.util.spec_from_loader("stages.somewhere", None), raising=False)
     assert maker_name(adder) == "stages.somewhere:adder"

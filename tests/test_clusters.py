@@ -10,15 +10,15 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import clusters_of, random_triples, tables
 
+from keycontrast.errors import InputError
+from keycontrast.network import Containment
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graph import clusters, graph, joins
-from stages.graph.containing import Containment
 from stages.graph.joins import JoinLimits
 from stages.graph.params import Graph
-from stages.run.errors import InputError
 
 # Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.
 ALPHABET = ["", " ", "A", "B", "a", "a ", "aa", "b", "é", "ß", "漢", "漢字", "\uffee", "😀", "😀a", "𠜎"]

@@ -13,13 +13,13 @@ from test_gradient_cache import rewriter
 from test_train_hcl import train as train_hcl
 from torch import nn
 
+from keycontrast.errors import InputError
 from models.common.training import Settings, fit
 from models.common.training.loop import layers_of
 from stages.common.encoders import resolve_encoder
 from stages.common.precision import check_compiler, settled_precision
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.tracks.hcl.items import joined_items
 
 SEED = partial(derived_seed, 5, "test")

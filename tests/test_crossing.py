@@ -9,6 +9,7 @@ import pytest
 import tiny_project
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.predict import predict
 from stages.common.example_texts import all_text_ids, read_examples
@@ -16,7 +17,6 @@ from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.common.tables import read_metadata
 from stages.params import load_params
-from stages.run.errors import InputError
 
 PATHS = DatasetPaths("tiny")
 TEXTS = ["A man rides a brown horse along the beach.", "Where can I learn a language?"]

@@ -8,11 +8,11 @@ import yaml
 from huggingface_hub import DatasetCard
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline import dataset_export
 from pipeline.cli import app
 from stages.ingest import ingest
 from stages.ingest.layouts.registry import LAYOUTS
-from stages.run.errors import InputError
 
 PAIRS = [{"source": f"The {n} dogs bark | loudly", "target": f"{n} dogs are loud", "negative": f"{n} cats sleep"}
          for n in range(40)]

@@ -5,9 +5,9 @@ import tiny_training
 import torch
 from torch import distributed as group
 
+from keycontrast.errors import InputError
 from stages.common import device, distributed, training
 from stages.common.distributed import process_group
-from stages.run.errors import InputError
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import yaml
 from documented_commands import PAGES, PLACEHOLDERS, Command, commands_of
 from source_imports import ROOT
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.recipes import read_recipe, recipe_names
-from stages.run.errors import InputError
 
 COMMANDS = [command for page in PAGES for command in commands_of(page)]
 # A recipe that a page writes before it is used.

@@ -6,15 +6,15 @@ import pytest
 from ranking_tables import by_chance, tagged
 from tiny_project import save_encoder
 
+from keycontrast.errors import InputError
+from keycontrast.explain import explain
+from keycontrast.ranking.blocks import TokenBlock
+from keycontrast.ranking.chunks import with_chunks
+from keycontrast.ranking.methods import keyness
+from keycontrast.ranking.selection import InverseFrequency
 from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
 from stages.keywords import embedrank
-from stages.keywords.explanation import explain
 from stages.keywords.params import EmbedRank
-from stages.ranking.blocks import TokenBlock
-from stages.ranking.chunks import with_chunks
-from stages.ranking.methods import keyness
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
 
 IDF = InverseFrequency.over([["graph", "text"], ["text"], ["word"]])
 

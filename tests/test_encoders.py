@@ -14,12 +14,14 @@ import tiny_hcl
 import torch
 from transformers import AutoModel, BertModel
 
+from keycontrast.encoders import BUNDLED_SHA256
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
+from keycontrast.text.batches import fixed_chunks
 from models.common.encoders import FrozenStates, encode, load_encoder
 from stages.common import encoders
 from stages.common.device import choose_device
-from stages.common.encoders import BUNDLED_SHA256, embed_texts, fixed_chunks, resolve_encoder
-from stages.common.fingerprint import sha256_of
-from stages.run.errors import InputError
+from stages.common.encoders import embed_texts, resolve_encoder
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,7 +90,7 @@ def cached(home, tiny, repository="somebody/tiny-bert", commit="a" * 40):
 HUB = """
 import json, sys
 from stages.common.encoders import resolve_encoder
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 try:
     resolved = resolve_encoder(sys.argv[1])
 except InputError as error:

@@ -11,12 +11,12 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss
 from tiny_classes import CLASSES
 from transformers import AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.clld import ClldModel
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.run.errors import InputError
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
 from stages.tracks.clld.evaluate import System, evaluated_items, floor_systems, main, run

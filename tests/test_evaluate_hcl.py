@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
 from stages.metrics.bertscore import BertScores
-from stages.run.errors import InputError
 from stages.tracks.common.evaluation.systems import Resampling, rounded
 from stages.tracks.hcl.evaluate import LEADING, main, run
 

@@ -9,12 +9,12 @@ import tiny_rewriters
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
+from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import rouge
-from stages.run.errors import InputError
 from stages.tracks.common.evaluation.systems import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
 from stages.tracks.pgkpr.normalisation import ReleasedForm, as_text, as_words

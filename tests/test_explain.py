@@ -8,15 +8,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
+from keycontrast.explain import explain
+from keycontrast.ranking import Settings
 from pipeline.cli import app
 from pipeline.explain import drawing_of, stored_text, training_idf
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, write_table
-from stages.keywords.explanation import explain
-from stages.ranking import Settings
-from stages.run.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"
 PROVENANCE = Provenance("keywords@small", "0123")

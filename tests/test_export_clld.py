@@ -16,6 +16,7 @@ from rich.console import Console
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from models.clld import load_exported
 from pipeline.cli import app
 from pipeline.export import export_model
@@ -23,7 +24,6 @@ from pipeline.predict import predict
 from stages.common.paths import RunPaths
 from stages.common.settings import stage_hash
 from stages.params import load_params, parse_params
-from stages.run.errors import InputError
 from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from small_project import dvc, environment, keycontrast, lock, make_project, order
 
+from keycontrast.errors import InputError
 from pipeline.dag import StageNode, read_dag
 from pipeline.flow import Session
 from pipeline.worker import StageCrash, StageFailure, Workers
-from stages.run.errors import InputError
 from stages.run.processes import alive
 
 ALL = ["evaluate_x@m1", "evaluate_x@m2", "ingest@d", "report", "side@d", "train_x@m1", "train_x@m2"]

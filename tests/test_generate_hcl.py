@@ -11,6 +11,7 @@ import yaml
 from test_train_hcl import graph, settings, trained_on
 from transformers import AutoTokenizer
 
+from keycontrast.errors import InputError
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.encoders import resolve_encoder
@@ -20,7 +21,6 @@ from stages.common.precision import computed_in
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params import Params
-from stages.run.errors import InputError
 from stages.tracks.hcl.architectures.hcl import _model
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.generate import main, run

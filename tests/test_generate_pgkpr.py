@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 import tiny_rewriters
 
+from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.run.errors import InputError
 from stages.tracks.pgkpr.generate import main, run
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
 from stages.tracks.pgkpr.keywords import fixed_mask

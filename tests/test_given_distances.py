@@ -5,10 +5,10 @@ import pytest
 import tiny_classes
 from tiny_classes import CLASSES
 
+from keycontrast.errors import InputError
 from models.clld import ClldModel, given_distance
 from stages.common.paths import ModelPaths
 from stages.params import parse_params
-from stages.run.errors import InputError
 from stages.tracks.clld.given_distances import given_distances
 from stages.tracks.clld.train import main
 

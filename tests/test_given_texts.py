@@ -7,9 +7,9 @@ import sys
 
 import pandas as pd
 import pytest
-
 from pipeline.given_texts import texts_from
-from stages.run.errors import InputError
+
+from keycontrast.errors import InputError
 
 TEXTS = ["Who was it?", "Where, and when?", "caf\u00e9"]
 

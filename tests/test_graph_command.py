@@ -8,6 +8,7 @@ import pytest
 from small_artifacts import EDGES, KEYWORDS, PROVENANCE, nodes, write_graph
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
 from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
@@ -15,7 +16,6 @@ from pipeline.schemas import SCHEMAS
 from stages.common.figures import xml_text
 from stages.common.paths import DatasetPaths
 from stages.common.tables import write_table
-from stages.run.errors import InputError
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import named, oracle, random_triples
 
-from stages.common.edges import Edges, strongest
+from keycontrast.errors import InputError
+from keycontrast.network import BLOCK, Dropped, Edges, strongest
 from stages.graph import relations
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
-from stages.graph.relations import BLOCK, Dropped, relate
-from stages.run.errors import InputError
+from stages.graph.relations import relate
 
 MANY_WORDS = [f"w{number:02d}" for number in range(60)]
 

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from source_imports import ROOT
 
-from stages.common.edges import Edges
-from stages.graph.partitions import communities, components
-from stages.graph.statistics import centrality
+from keycontrast.network import Edges, centrality, communities, components
 
 
 def random_edges(seed, nodes=30, edges=90):
@@ -138,8 +136,8 @@ def test_communities_do_not_depend_on_the_hash_seed():
     program = """
 import json, sys
 import numpy as np
-from stages.common.edges import Edges
-from stages.graph.partitions import communities
+from keycontrast.network import Edges
+from keycontrast.network import communities
 edges = Edges.of(*(np.array(column) for column in json.load(sys.stdin)))
 print(json.dumps(communities(300, edges, 1.0).number.tolist()))
 """

@@ -10,13 +10,13 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from keycontrast.errors import InputError
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.tables import read_frame
 from stages.params import load_params
 from stages.results.tracks.hcl import HCL
-from stages.run.errors import InputError
 from stages.tracks.hcl import evaluate, generate, train
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.params import TrainHcl

@@ -12,12 +12,12 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+from keycontrast.errors import InputError
 from models.common.training import Settings
 from pipeline.export import export_model
 from stages.common.paths import ModelPaths
 from stages.common.settings import earlier_model, stages_of_dvc
 from stages.params import load_params, parse_params
-from stages.run.errors import InputError
 from stages.tracks.hcl import generate, train
 
 FROZEN = {"training": {"epochs": 2, "freeze_layers": 2}}

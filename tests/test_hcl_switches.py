@@ -7,10 +7,10 @@ import torch
 import yaml
 from pydantic import ValidationError
 
+from keycontrast.errors import InputError
 from models.hcl import annealing_end, kl_weight, objective
 from stages.graph.params import Graph
 from stages.params import Params, parse_params
-from stages.run.errors import InputError
 from stages.tracks.hcl.params import TrainHcl
 
 # id of the index, or section; dotted switch; default; value under the paper's preset (the default where the text is

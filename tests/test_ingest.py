@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 
+from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
@@ -18,7 +19,6 @@ from stages.ingest.deduplication.taken_rows import take_rows
 from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.ingest.params import Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 

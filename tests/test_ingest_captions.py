@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from ingest_rows import by_key, dataset, ingested
 
+from keycontrast.errors import InputError
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.params import Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.run.errors import InputError
 
 COLUMNS = {"group": "image", "text": "caption"}
 PARAMS = {"neg_source": "none", "validation": 0.1, "test": 0.1}

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested
 
+from keycontrast.errors import InputError
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import join_han, text_key
 from stages.ingest.layouts.dialogue import line_of_turns, line_with_samples
@@ -15,7 +16,6 @@ from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
-from stages.run.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}
 FILE = Path("d.txt")

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
+from keycontrast.errors import InputError
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.negatives.mined import Cosines, frozen
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.rows import RawRow
-from stages.run.errors import InputError
 
 
 def vectors_of(texts):

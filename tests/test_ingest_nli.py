@@ -7,9 +7,9 @@ import json
 import pytest
 from ingest_rows import SHARES, by_key, ingested
 
+from keycontrast.errors import InputError
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
-from stages.run.errors import InputError
 
 TOPICS = ("river", "market", "garden", "engine", "harbour", "violin", "bakery", "library", "glacier", "museum",
           "orchard", "tunnel")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
+from keycontrast.errors import InputError
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.items.items import Items, TextLists, no_further, plain_items
@@ -18,7 +19,6 @@ from stages.ingest.splitting.splits import (
     split_groups,
     split_items,
 )
-from stages.run.errors import InputError
 
 # Components
 

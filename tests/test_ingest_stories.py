@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested, text_file
 
+from keycontrast.errors import InputError
 from stages.ingest import ingest
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.layouts.registry import LAYOUTS
@@ -19,7 +20,6 @@ from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
-from stages.run.errors import InputError
 
 SETTINGS = {"neg_source": "retrieved", "validation": 0.2, "test": 0.2, "max_rejected": 1}
 NAMES = ["Tom", "Ann", "Lee", "Sue", "Max", "Ida"]

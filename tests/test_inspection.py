@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from pipeline.cells import cell, printable
+from keycontrast.cells import cell, printable
+from keycontrast.errors import InputError
 from pipeline.inspection import null_counts, show, texts_beside
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, write_table
 from stages.common.writing import table_writer
-from stages.run.errors import InputError
 
 PROVENANCE = Provenance("ingest@tiny", "0123", counts={"pairs": 2}, fallbacks=["took the [bold]other[/bold] way"])
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from scipy.stats import ttest_rel
 from sklearn.metrics import cohen_kappa_score
 
+from keycontrast.errors import InputError
 from pipeline.judgement import command as judge
 from pipeline.judgement.design import Design, design_of
 from pipeline.judgement.sheets import (
@@ -28,7 +29,6 @@ from pipeline.judgement.statistics import fleiss_kappa, paired_t, pairwise_kappa
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import RunPaths
 from stages.common.tables import Provenance, read_frame, write_table
-from stages.run.errors import InputError
 
 RUNS = ("hcl-secretname", "baseline-secretname")
 ITEMS = 12

@@ -13,20 +13,20 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import spacy
+from keycontrast.keyphrases import ranked_texts
 from source_imports import ROOT
 from wheel import wheel_site
 
 import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
-from pipeline.keyphrases import ranked_texts
-from pipeline.phrase_choice import Choice
-from stages.text.pipelines import load_pipeline
+from keycontrast.choice import Choice
+from keycontrast.text.pipelines import load_pipeline
 
 TEXTS = ["Black money in New York helps nobody.", "The distributed system keeps a copy of each file.", "", "Why not?",
          "A dog chases a red ball in New York."]
 
 
-@pytest.mark.parametrize("module", ["keycontrast", "keycontrast.ranking", "keycontrast.graphs"])
+@pytest.mark.parametrize("module", ["keycontrast", "keycontrast.ranking", "keycontrast.graph"])
 def test_the_examples_of_the_documentation_are_true(module):
     failed, tried = doctest.testmod(import_module(module))
     assert tried and not failed
@@ -163,7 +163,7 @@ def test_the_wheel_works_outside_the_clone(tmp_path):
     program = """
 import json, stages, keycontrast
 from keycontrast import Keywords
-from stages.text.pipelines import EMBEDDED_FOLDER
+from keycontrast.text.pipelines import EMBEDDED_FOLDER
 keycontrast.load_pipeline().add_pipe("keycontrast_textrank")
 print(json.dumps([keycontrast.__file__, stages.__file__, str(EMBEDDED_FOLDER),
                   Keywords().rank("A red ball.")[0][0].text]))

@@ -13,6 +13,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from keycontrast.errors import InputError
+from keycontrast.ranking.blocks import Spans, TokenBlock
+from keycontrast.ranking.selection import InverseFrequency, content_words
 from pipeline.schemas import SCHEMAS
 from stages.common.example_texts import marked_texts
 from stages.common.schemas import NO_KEYWORD
@@ -21,9 +24,6 @@ from stages.keywords import keywords
 from stages.keywords.choice import beside, choose_keywords, ranking_columns
 from stages.keywords.keywords import choose_all
 from stages.keywords.params import Keywords
-from stages.ranking.blocks import Spans, TokenBlock
-from stages.ranking.selection import InverseFrequency, content_words
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 STOPS = {"the", "a", "who"}

@@ -12,8 +12,8 @@ import pytest
 from source_imports import ROOT
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
-from stages.run.errors import InputError
 
 TEXTS = ["The distributed system keeps a copy of each file.", "Black money in New York helps nobody.", "Why not?"]
 

@@ -6,8 +6,8 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from stages.run.errors import InputError
-from stages.text.pipelines import (
+from keycontrast.errors import InputError
+from keycontrast.text.pipelines import (
     EMBEDDED_FOLDER,
     describe_pipeline,
     hash_folder,
@@ -101,6 +101,6 @@ def test_pipeline_without_lemmas_is_refused(tmp_path):
 
 
 def test_missing_embedded_pipeline_says_how_to_make_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("stages.text.pipelines.EMBEDDED_FOLDER", tmp_path)
+    monkeypatch.setattr("keycontrast.text.pipelines.EMBEDDED_FOLDER", tmp_path)
     with pytest.raises(InputError, match=r"python -m tools\.english_pipeline\.train --treebank"):
         load_pipeline("embedded")

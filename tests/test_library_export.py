@@ -7,10 +7,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.hcl.baselines.library import generated
 from stages.common.model_folder import save_notes
-from stages.run.errors import InputError
 from stages.tracks.hcl.library_export import AUTO, export_library_model
 from stages.tracks.hcl.pieces import PieceOrigin
 

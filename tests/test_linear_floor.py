@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from tiny_classes import CLASSES
 
+from keycontrast.errors import InputError
 from models.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import as_table, read_frame
-from stages.run.errors import InputError
 from stages.tracks.clld.evaluate import floor_systems
 from stages.tracks.clld.linear_floor import WORD, frozen_vectors, main, run
 from stages.tracks.clld.lookup import TrainedOn

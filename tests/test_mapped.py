@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from keycontrast.errors import InputError
 from stages.common import mapped as module
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
@@ -13,7 +14,6 @@ from stages.common.mapped import MappedTexts, copied, grouped, mapped
 from stages.common.parts import Layout
 from stages.common.tables import Provenance
 from stages.common.writing import table_writer
-from stages.run.errors import InputError
 
 COLUMNS = ["text_id", "text"]
 

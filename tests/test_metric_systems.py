@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
+from keycontrast.errors import InputError
 from stages.metrics import bleu, derangement, embedding_similarity, keyword_retention, rouge, self_bleu, shows_keyword
 from stages.metrics.systems import WITHOUT_INTERVAL, ScoredItems, score_system
 from stages.metrics.word_tables import WordTable, vectors_from_file, vectors_from_training
-from stages.run.errors import InputError
 
 
 def random_items(seed, items=60):

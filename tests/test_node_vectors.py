@@ -8,15 +8,15 @@ import tiny_bert
 import torch
 import yaml
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from pipeline.schemas import SCHEMAS
-from stages.common.fingerprint import sha256_of
 from stages.common.mapped import MappedTable, mapped_arrays
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
-from stages.run.errors import InputError
 
 VALUES = {"pooling": "mean", "batch_size": 4, "max_length": 32}
 TEXTS = ["dog eat", "cat run fast", "why dog play", "tell me why", "the best school", "find a good school for me",

@@ -14,6 +14,7 @@ import yaml
 from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.common.training import Settings, Step, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from pipeline.schemas import SCHEMAS
@@ -24,7 +25,6 @@ from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, write_table
-from stages.run.errors import InputError
 
 TEXTS = ["how do i learn a new language ?", "what is the best way to learn a language ?", "how do i lose weight fast",
          "what is a good way to lose weight ?", "where can i find a good school", "find a good school for me",

@@ -22,13 +22,13 @@ from test_training_loop import ACCUMULATING, SEED, Regression, assert_same, weig
 from torch import distributed as group
 from torch import nn
 
+from keycontrast.errors import CRASHED, InputError
 from models.common.training import fit, parallel
 from stages.common import distributed, fingerprint, training
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.run import process
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import CRASHED, InputError
 from stages.run.process import RECORDS, SCRATCH, run_stage
 from stages.run.processes import alive
 from stages.tracks.hcl import train as train_hcl

@@ -8,11 +8,11 @@ from typing import get_args
 import pytest
 import yaml
 
+from keycontrast.errors import InputError
 from pipeline.recipes import read_recipe
 from stages.common.params import Block
 from stages.common.settings import declared, laid_over, module_of, read_params, stage_params
 from stages.params import Params, load_params, parse_params, stage_hash, stage_values, with_what_dvc_reads
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))

@@ -10,6 +10,7 @@ import pytest
 import tiny_rewriters
 import yaml
 
+from keycontrast.errors import InputError
 from models.common import special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
@@ -18,7 +19,6 @@ from stages.common import mapped, token_pieces
 from stages.common.parts import is_folder_of_parts
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
-from stages.run.errors import InputError
 from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.params import ParaphraseItems

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from keycontrast.errors import InputError
 from models.common.training import History, Speed, loop
 from stages.common import device, training
 from stages.common.device import choose_device
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 # Imports the stages, then every module of models/ and stages/, in a process where a question to CUDA's driver, which a

@@ -13,6 +13,7 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
+from keycontrast.errors import InputError
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.warm_start import init_from
@@ -21,7 +22,6 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, write_table
 from stages.params import load_params, parse_params
-from stages.run.errors import InputError
 from stages.tracks.pgkpr import generate, train
 
 FIRST = {"first": {"dataset": "tiny"}, "lstm": {"dataset": "tiny", "overrides": {"architecture": "residual_lstm"}}}

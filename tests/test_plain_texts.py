@@ -11,6 +11,10 @@ import pytest
 from ingest_rows import dataset, ingested
 from report_outline import assert_sound, part
 
+from keycontrast.errors import InputError
+from keycontrast.ranking import rank
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.tokens import token_table
 from pipeline.neighbourhood import example_texts
 from pipeline.schemas import SCHEMAS
 from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
@@ -23,12 +27,8 @@ from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
 from stages.params import parse_params
-from stages.ranking import rank
 from stages.results.page.explorer import explorer_data, read_graph
 from stages.results.report import main
-from stages.run.errors import InputError
-from stages.text.annotators import load_annotator
-from stages.text.tokens import token_table
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
          "Old graphs are drawn on paper.", "Why not?"]

@@ -10,12 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from keycontrast.errors import InputError
+from keycontrast.progress import progress_bar
 from stages.common.chunk_store import ChunkStore
 from stages.run import pool
-from stages.run.errors import InputError
 from stages.run.pool import map_chunks
 from stages.run.processes import alive
-from stages.run.progress import advance, progress_bar
+from stages.run.progress import advance
 
 ROOT = Path(__file__).resolve().parents[1]
 PARENT = """

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from transformers import BertModel
 
+from keycontrast.errors import InputError
 from models.common.precision import products
 from models.keywords.attribution import from_encoding, siamese_saliency, word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
@@ -21,7 +22,6 @@ from stages.common.precision import check_precision, computed_in, computing, set
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance
 from stages.metrics.bertscore import bert_score
-from stages.run.errors import InputError
 from stages.tracks.clld.inference import class_probabilities
 
 

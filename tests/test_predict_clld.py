@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import RunPaths
 from stages.common.tables import read_frame
 from stages.params import load_params
-from stages.run.errors import InputError
 
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?", "zebra"]
 

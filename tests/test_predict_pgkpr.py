@@ -11,6 +11,8 @@ import tiny_rewriters
 import torch
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
+from keycontrast.text.annotate import annotator
 from models.common.special import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
 from models.pgkpr.auto import load_rewriter
@@ -23,8 +25,6 @@ from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.psi.tagging.tagger import word_tokenizer
-from stages.run.errors import InputError
-from stages.text.annotation import annotator
 from stages.tracks.pgkpr import new_texts
 from stages.tracks.pgkpr.keywords import fixed_mask
 from stages.tracks.pgkpr.lookup import load_lookup

@@ -10,6 +10,7 @@ import tiny_items
 import torch
 from transformers import AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.common.encoders import load_encoder, special_ids
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from pipeline.schemas import SCHEMAS
@@ -18,7 +19,6 @@ from stages.common.model_folder import save_notes
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics.retention import shows_keyword
-from stages.run.errors import InputError
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.items import joined_items
 from stages.tracks.hcl.lookup import TrainedOn, notes_of

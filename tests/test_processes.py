@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from source_imports import ROOT
 
+from keycontrast.errors import InputError
 from stages.run import processes
-from stages.run.errors import InputError
 from stages.run.processes import ORCHESTRATOR, alive, exclusive
 
 # Notes its process, and then waits as if it imported torch.

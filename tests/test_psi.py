@@ -8,6 +8,7 @@ import pytest
 import yaml
 from scipy.stats import spearmanr
 
+from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.source_pairs import source_pairs
@@ -17,7 +18,6 @@ from stages.psi.importance.psi import centred_ranks, importance
 from stages.psi.importance.texts import Texts, read_texts, split_texts
 from stages.psi.importance.vectors import VectorTable
 from stages.psi.params import Psi
-from stages.run.errors import InputError
 
 # The equations, one number at a time; a text is a list of vectors.
 

@@ -3,10 +3,10 @@
 import pytest
 from ingest_rows import ingested
 
+from keycontrast.errors import InputError
 from stages.common.layouts import structure_of
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.reading.files import read_rows
-from stages.run.errors import InputError
 
 
 def rows_of(folder, layout, **more):

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from stages.keywords.explanation import explain
-from stages.ranking import Settings, rank
-from stages.ranking.package import docs, package_component, rank_with_package
-from stages.text.pipelines import load_pipeline
-from stages.text.tokens import annotate_texts, token_table
+from keycontrast.explain import explain
+from keycontrast.ranking import Settings, rank
+from keycontrast.ranking.package import docs, package_component, rank_with_package
+from keycontrast.text.pipelines import load_pipeline
+from keycontrast.text.tokens import annotate_texts, token_table
 
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ["pytextrank", "positionrank"]
@@ -171,7 +171,7 @@ def test_a_package_that_would_give_up_has_not_converged():
 
 
 def test_ranking_needs_neither_spacy_nor_the_package():
-    program = ("import sys, stages.ranking, stages.keywords.explanation\n"
+    program = ("import sys, keycontrast.ranking, keycontrast.explain\n"
                "import stages.keywords.textrank, stages.keywords.keywords\n"
                "heavy = {'spacy', 'pytextrank', 'torch', 'networkx'} & set(sys.modules)\nassert not heavy, heavy\n")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)

@@ -10,14 +10,13 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
+from keycontrast.errors import InputError
+from keycontrast.explain import explain
+from keycontrast.ranking import Settings, rank, ranker
+from keycontrast.ranking.blocks import blocks, pieces
+from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import as_table
-from stages.common.token_pieces import pieces
-from stages.keywords.explanation import explain
-from stages.ranking import Settings, rank, ranker
-from stages.ranking.blocks import blocks
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
 
 IDF = InverseFrequency(9, Counter({"graph": 7, "word": 2, "fast": 3, "text": 2, "ada": 1, "rank": 2}))
 PRINTED = Settings("mihalcea")
@@ -257,7 +256,7 @@ def test_a_text_ranks_the_same_alone_among_others_and_in_other_blocks(method, mo
     assert pa.concat_tables([rank(tokens.slice(n, 1), **settings) for n in range(tokens.num_rows)]).equals(whole)
     assert rank(tokens.take(pa.array(range(tokens.num_rows - 1, -1, -1))), **settings).equals(whole)
     # The package has a function of the module's name.
-    monkeypatch.setattr(sys.modules["stages.ranking.ranker"], "blocks", lambda table: blocks(table, 50))
+    monkeypatch.setattr(sys.modules["keycontrast.ranking.ranker"], "blocks", lambda table: blocks(table, 50))
     assert rank(tokens, **settings).equals(whole)
 
 

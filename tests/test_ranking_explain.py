@@ -5,11 +5,11 @@ from collections import Counter
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
+from keycontrast.errors import InputError
+from keycontrast.explain import explain
+from keycontrast.ranking import Settings, rank
+from keycontrast.ranking.selection import InverseFrequency
 from stages.keywords.choice import choose_keywords
-from stages.keywords.explanation import explain
-from stages.ranking import Settings, rank
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
 
 IDF = InverseFrequency(10, Counter({"common": 9, "middle": 2, "rare": 1, "odd": 1, "graph": 4, "fast": 2}))
 PRINTED = Settings("mihalcea")

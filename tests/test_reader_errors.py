@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from keycontrast.errors import InputError
+from keycontrast.reading import is_unicode
 from stages.ingest.params import Dataset
 from stages.ingest.reading.files import read_rows
-from stages.ingest.reading.rows import RawRow, is_unicode
-from stages.run.errors import InputError
+from stages.ingest.reading.rows import RawRow
 
 PAIRS = {"source": "q1", "target": "q2", "label": "dup"}
 LABELLED = {"text": "sentence", "label": "class"}

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from keycontrast.errors import InputError
 from pipeline.sources import check_sources
 from stages.common.settings import read_params, stage_params
 from stages.ingest.deduplication.checks import RowCheck
@@ -19,7 +20,6 @@ from stages.ingest.layouts.registry import layout_of
 from stages.ingest.params import Dataset
 from stages.ingest.reading.files import data_files, read_rows
 from stages.params import parse_params
-from stages.run.errors import InputError
 
 STANDARD = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
 PACKED = (*STANDARD, ".zst")

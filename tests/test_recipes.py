@@ -7,6 +7,7 @@ import yaml
 from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
+from keycontrast.errors import InputError
 from pipeline.recipes import _FORMER, _ON_RECORD, Change, apply, params_text, plan, read_recipe, recipe_names
 from stages.common.settings import NOTHING, laid_over
 from stages.common.yaml_files import read_yaml
@@ -14,7 +15,6 @@ from stages.graph.params import Graph
 from stages.params import load_params, parse_params
 from stages.results.published import paper
 from stages.results.tracks.hcl import HCL
-from stages.run.errors import InputError
 from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.registry import all_models
 

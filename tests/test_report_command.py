@@ -5,9 +5,9 @@ import webbrowser
 import pytest
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from stages.common.paths import REPORT_PAGE
-from stages.run.errors import InputError
 
 
 @pytest.fixture

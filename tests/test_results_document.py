@@ -9,6 +9,7 @@ import yaml
 from classifier_artifacts import CLASSIFIERS, seed_of, write_classifiers
 from report_artifacts import over_seeds, write_rewriting
 
+from keycontrast.errors import InputError
 from pipeline import results_document
 from pipeline.markdown import escaped, table
 from pipeline.results_document import begin, end, with_block
@@ -17,7 +18,6 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths, row_name
 from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
-from stages.run.errors import InputError
 from stages.run.process import RECORDS
 
 MODELS = {"hcl": {"seeds": [1, 2]}, "flat": {"overrides": {"graph": {"iterations": 0}}},

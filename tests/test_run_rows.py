@@ -7,8 +7,8 @@ import pytest
 import tiny_training
 from source_imports import ROOT
 
+from keycontrast.errors import InputError
 from stages.common.settings import read_params
-from stages.run.errors import InputError
 from stages.tracks.common.finished import FINISHED
 
 SPEC = importlib.util.spec_from_file_location("run_rows", ROOT / "tools" / "run_rows.py")

@@ -12,10 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from stages.common.fingerprint import hash_files, hash_values
+from keycontrast.errors import InputError, nearest
+from keycontrast.files import hash_values
+from stages.common.fingerprint import hash_files
 from stages.common.seeds import derived_seed, generator
 from stages.run.checkpoints import FolderCheckpoints, write_tensors
-from stages.run.errors import InputError, nearest
 from stages.run.process import run_stage
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,6 +14,7 @@ import yaml
 from memory_store import Memory
 from transformers import AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.common.training import Settings, Step, fit
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
@@ -25,7 +26,6 @@ from stages.psi import s_tagger
 from stages.psi.importance.texts import read_words
 from stages.psi.tagging.sources import labelled_sources, vocabulary
 from stages.psi.tagging.tagger import load_tagger, majority, tag, word_tokenizer
-from stages.run.errors import InputError
 
 VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
           "epochs": 2, "clip": 1.0}

@@ -13,11 +13,11 @@ import tiny_rewriters
 import tiny_training
 import yaml
 
+from keycontrast.errors import InputError
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.common.settings import module_of
 from stages.params import parse_params, stage_hash
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.tracks.common.finished import FINISHED, forget, forget_others
 from stages.tracks.registry import forget_seeds, seed_of
 

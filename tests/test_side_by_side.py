@@ -8,6 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
@@ -24,7 +25,6 @@ from stages.keywords.pos_frequency import (
     pos_plot,
 )
 from stages.keywords.side_by_side import COLUMNS, Agreement, best
-from stages.run.errors import InputError
 from stages.tracks.pgkpr.keywords import fixed_masks
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]

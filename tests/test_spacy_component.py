@@ -7,9 +7,9 @@ from source_imports import ROOT
 from spacy.language import Language
 from spacy.tokens import Span
 
-from keycontrast.components import PowerIterationFailedConvergence
-from stages.ranking.package import pytextrank
-from stages.text.pipelines import load_pipeline
+from keycontrast.ranking.package import pytextrank
+from keycontrast.spacy_component import PowerIterationFailedConvergence
+from keycontrast.text.pipelines import load_pipeline
 
 NAMES = ["textrank", "positionrank"]
 EDGES = ["", "Is it?", "linear constraints over the", "Dogs chase dogs. The dog's dog.", "Rock'n'roll, rock 'n' roll.",
@@ -93,7 +93,7 @@ def test_it_is_added_to_a_pipeline_by_its_name_alone():
 
 
 def test_a_ranking_that_does_not_settle_is_said_as_the_package_says_it(documents, monkeypatch):
-    monkeypatch.setattr("keycontrast.components._ITERATIONS", 1)
+    monkeypatch.setattr("keycontrast.spacy_component._ITERATIONS", 1)
     with pytest.raises(PowerIterationFailedConvergence):
         both("textrank")[0](documents[-1])
 

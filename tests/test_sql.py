@@ -12,9 +12,9 @@ import pytest
 from small_artifacts import write_graph
 from typer.testing import CliRunner
 
+from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.sql import answer, catalog, plain, single_file
-from stages.run.errors import InputError
 
 
 @pytest.fixture

@@ -14,10 +14,11 @@ import pytest
 from rich.console import Console
 from test_annotate import saved_pipeline
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
-from stages.common.fingerprint import sha256_of
 from stages.common.parts import LIST, Layout, parts_of
 from stages.common.tables import (
     Provenance,
@@ -31,7 +32,6 @@ from stages.common.tables import (
 from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
 from stages.keywords import textrank
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = SCHEMAS["texts"]

@@ -8,19 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_file, atomic_folder
 from pipeline.schemas import SCHEMAS
-from stages.common.tables import (
-    Provenance,
-    as_table,
-    atomic_file,
-    atomic_folder,
-    read_frame,
-    read_metadata,
-    read_table,
-    write_json,
-    write_table,
-)
-from stages.run.errors import InputError
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_json, write_table
 
 PROVENANCE = Provenance("ingest@sample", "0123")
 

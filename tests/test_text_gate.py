@@ -5,14 +5,14 @@ import json
 
 import pandas as pd
 import pytest
-
 from pipeline.given_texts import texts_from
+
+from keycontrast.errors import InputError
+from keycontrast.reading import LONGEST_TEXT
 from pipeline.sql import Answer, run, write_csv
 from stages.ingest.deduplication.checks import RowCheck, RowError
 from stages.ingest.params import Dataset
 from stages.ingest.reading.files import read_rows
-from stages.ingest.reading.rows import LONGEST_TEXT
-from stages.run.errors import InputError
 from tests.harness import inputs
 from tests.harness.cases import draw
 

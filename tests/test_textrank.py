@@ -15,16 +15,16 @@ from networkx import PowerIterationFailedConvergence
 from pydantic import ValidationError
 from ranking_tables import by_chance, tagged
 
+from keycontrast.errors import InputError
+from keycontrast.ranking import Settings, rank
+from keycontrast.ranking.package import docs, pytextrank, rank_with_package
+from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.normal_form import normal_form
 from pipeline.schemas import SCHEMAS
 from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
-from stages.common.normal_form import normal_form
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank
-from stages.ranking import Settings, rank
-from stages.ranking.package import docs, pytextrank, rank_with_package
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = Path("artifacts/data/toy")

@@ -16,6 +16,7 @@ from tiny_classes import CLASSES, MODELS
 from tiny_training import DyingStore, Killed
 from transformers import AutoTokenizer, BertConfig, BertModel
 
+from keycontrast.errors import InputError
 from models.clld import ClldConfig, ClldModel
 from pipeline.schemas import SCHEMAS
 from stages.common.encoders import resolve_encoder
@@ -23,7 +24,6 @@ from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.run.process import RECORDS
 from stages.tracks.clld import confusing_pairs
 from stages.tracks.clld.architectures import architecture_of

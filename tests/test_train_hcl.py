@@ -17,6 +17,7 @@ import torch
 from tiny_training import DyingStore, Killed
 
 import stages.tracks.hcl.trained
+from keycontrast.errors import InputError
 from models.common.training import Step
 from models.hcl import HclModel
 from models.hcl.latent import GaussianNetwork, Posterior
@@ -28,7 +29,6 @@ from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.run.process import RECORDS
 from stages.tracks.hcl.architectures.hcl import _model, annealing_steps, keyword_graph, run
 from stages.tracks.hcl.batches import TripleBatches

@@ -13,6 +13,7 @@ from tiny_rewriters import batches_of, run
 from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from keycontrast.errors import InputError
 from models.common.special import BOS, EOS, UNK
 from models.common.training import Step
 from models.pgkpr.auto import load_rewriter, rewriter_of
@@ -23,7 +24,6 @@ from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.errors import InputError
 from stages.run.process import RECORDS
 from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags

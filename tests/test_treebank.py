@@ -13,7 +13,7 @@ import spacy
 from spacy.tokens import Doc
 from spacy.util import load_config
 
-from stages.text.pipelines import EMBEDDED_FOLDER, hash_folder
+from keycontrast.text.pipelines import EMBEDDED_FOLDER, hash_folder
 from tools.english_pipeline import train as training
 from tools.english_pipeline.corpus import (
     POS_OF_TAG,

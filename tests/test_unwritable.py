@@ -16,9 +16,10 @@ import torch
 from safetensors.torch import save_file
 from small_project import environment, keycontrast, make_project
 
+from keycontrast.errors import unwritten
+from keycontrast.files import atomic_file, atomic_folder
 from pipeline.cli import main
-from stages.common.tables import atomic_file, atomic_folder, write_json
-from stages.run.errors import unwritten
+from stages.common.tables import write_json
 from stages.run.process import run_stage
 
 ROOT = Path(__file__).parents[1]

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from pipeline.schemas import SCHEMAS
-from stages.common.fingerprint import sha256_of
 from stages.common.paths import DatasetPaths
 from stages.common.skip_gram import isotropic_vectors, train_skip_gram
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.vector_files import read_vectors
 from stages.psi import word_vectors
 from stages.psi.params import WordVectors
-from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 BODY = "the 0.5 -1 2e-1\nNASA 1 2 3\ncat 4 5 6\nnasa 7 8 9\ncat 0 0 0\n. . . -1 -2 -3\n\u0085 1 1 1\nzebra 3 2 1\n"

@@ -12,19 +12,19 @@ from rich.console import Console
 from test_keywords import examples
 from yake import KeywordExtractor
 
+from keycontrast.errors import InputError
+from keycontrast.explain import explain
+from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import embedrank, keywords
 from stages.keywords import yake as stage
-from stages.keywords.explanation import explain
 from stages.keywords.params import Keywords, Yake
 from stages.params import parse_params
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
-from stages.text.annotators import load_annotator
-from stages.text.tokens import token_table
 
 TEXTS = [
     "The rocket of NASA flies to the red planet.", "Graph methods rank words; words rank graph methods.",

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
+from keycontrast.errors import InputError, plain
 from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import load_params, parse_params
-from stages.run.errors import InputError, plain
 from tests.harness.cases import draw
 from tests.harness.params import ROOT, damaged_params
 

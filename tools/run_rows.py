@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from keycontrast.errors import InputError, nearest
 from stages.common.settings import read_params
-from stages.run.errors import InputError, nearest
 from stages.tracks.common.finished import FINISHED
 from stages.tracks.registry import all_runs, seeds_of_stage, track_of_run
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from stages.run.errors import InputError, nearest
+from keycontrast.errors import InputError, nearest
 
 COLUMNS = ("item", "position", "source", "output")
 _CRITERION = re.compile(r"[a-z][a-z0-9_-]*")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from pipeline.judgement.design import COLUMNS, INSTRUCTIONS, Design
 from pipeline.judgement.sheets import Key, KeyRow, text_digest
 from pipeline.judgement.spreadsheet import read_csv
-from stages.run.errors import InputError
 
 _SHOWN = 40
 _Cells = list[tuple[int, dict[str, str]]]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
 from pipeline.judgement.design import COLUMNS, Design
 from pipeline.judgement.spreadsheet import as_csv, harmless
 from stages.common.seeds import generator
-from stages.run.errors import InputError
 
 REFERENCE = "human reference"   # no run can be called so: their names have no spaces
 NO_OUTPUT = "(no output)"

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 # What opens a formula in some spreadsheet, also in full width as East Asian versions take it.
 _FORMULA = frozenset("=+-@＝＋－＠")

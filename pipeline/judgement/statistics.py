@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import ttest_rel
 
+from keycontrast.errors import InputError, nearest
 from pipeline.judgement.design import Design
-from stages.run.errors import InputError, nearest
 
 Weights = Literal["none", "linear", "quadratic"]
 _WEIGHTS: dict[str, Weights] = {name: name for name in get_args(Weights)}

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from keycontrast.errors import InputError
+from keycontrast.files import hash_values
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.tokens import stream_chunks
+from stages.annotate.annotation import annotated, annotator, annotator_arguments, row_groups
 from stages.common.chunk_store import ChunkStore
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
-from stages.common.fingerprint import hash_code, hash_values
+from stages.common.fingerprint import hash_code
 from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.paths import DatasetPaths
 from stages.common.settings import code_of
 from stages.common.tables import Provenance, read_batches
 from stages.common.writing import table_writer
 from stages.run.cluster_map import Cluster
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
-from stages.text.annotation import annotated, annotator, annotator_arguments, row_groups
-from stages.text.annotators import load_annotator
-from stages.text.tokens import stream_chunks
 
 if TYPE_CHECKING:
     from stages.annotate.params import Annotate

@@ -14,6 +14,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.files import hash_values
+from keycontrast.progress import progress_bar
 from stages.attribution.saliency.blocks import (
     BLOCK_CHUNKS,
     Attributed,
@@ -34,7 +36,7 @@ from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION
 from stages.common.device import choose_device
-from stages.common.fingerprint import hash_code, hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_files
 from stages.common.mapped import MappedTable, mapped
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
@@ -47,7 +49,6 @@ from stages.common.writing import table_writer
 from stages.run.cluster_map import Cluster
 from stages.run.pool import map_chunks
 from stages.run.process import StageProcess, run_stage
-from stages.run.progress import progress_bar
 
 STAGE = "attribution"
 # Tables and the columns of them that are needed.

@@ -14,18 +14,20 @@ import pandas as pd
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_folder
 from models.common.training import Bar, CheckpointStore, Criterion, History, Settings, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier
 from stages.attribution.pair_points import model_card, split_points
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
-from stages.common.encoders import ResolvedEncoder, resolve_encoder
+from stages.common.encoders import resolve_encoder
 from stages.common.mapped import MappedTexts, mapped
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
-from stages.common.tables import atomic_folder, read_frame, write_json
+from stages.common.tables import read_frame, write_json
 from stages.common.training import fit_of_data_set
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from models.keywords.pair_classifier import PairPoint, labelled_points, pair_points
 from stages.common.seeds import generator
-from stages.run.errors import InputError
 
 STAGE = "pair_classifier"
 # Random negatives of each pair of a split, where the released code draws any.

@@ -1,6 +1,6 @@
 """Which device a stage computes on; never part of a promise about bytes."""
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 
 def choose_device(wanted: str) -> str:

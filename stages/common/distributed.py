@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 from stages.run.processes import ORCHESTRATOR
 
 # What gloo says when another process has ended, by a kill for instance.

@@ -1,24 +1,12 @@
-"""Hashes of params, files and code, from which artifacts and checkpoints know whether they still hold."""
+"""Hashes of files and code, from which artifacts and checkpoints know whether they still hold."""
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+
+from keycontrast.files import hash_values, sha256_of
 
 _ROOT = Path(__file__).resolve().parents[2]
-
-
-def hash_values(values: Mapping[str, Any]) -> str:
-    """Return a 16-digit hash of plain values; equal for equal content whatever the order of keys."""
-    text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file as 64 hexadecimal digits."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def hash_files(paths: Iterable[Path]) -> str:

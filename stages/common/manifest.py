@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.common.fingerprint import sha256_of
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from stages.common.paths import manifest_path
 from stages.common.tables import read_metadata, row_count, write_json
-from stages.run.errors import InputError
 from stages.run.process import StageProcess
 
 

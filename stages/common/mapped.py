@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from keycontrast.errors import InputError
 from stages.common.schemas import TableSchema
 from stages.common.tables import read_batches
-from stages.run.errors import InputError
 
 # Makes an array of zeros, given its shape and the type of its values.
 NewArray = Callable[[tuple[int, ...], npt.DTypeLike], np.ndarray]

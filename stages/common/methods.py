@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from stages.ranking.methods import Ranking
-    from stages.ranking.ranker import Ranked
-    from stages.ranking.selection import InverseFrequency
+    from keycontrast.ranking.methods import Ranking
+    from keycontrast.ranking.ranker import Ranked
+    from keycontrast.ranking.selection import InverseFrequency
 
 # What a table holds: ranked phrases of every text; scores of the words of source texts; the same, and which words are
 # primary, the others being no candidates; none, for a method that needs none. Scores of a text paired with itself name

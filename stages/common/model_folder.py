@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-from stages.common.fingerprint import sha256_of
-from stages.common.tables import atomic_file
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_file, sha256_of
 
 Note = TypeVar("Note")
 # Where a model came from, as far as using it depends on that.

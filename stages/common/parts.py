@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 LIST = "_table.json"
 _FORM = "keycontrast-table"

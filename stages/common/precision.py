@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from keycontrast.errors import InputError
 from stages.common.device import choose_device
-from stages.run.errors import InputError
 
 _AMPERE = (8, 0)  # the first compute capability with TF32
 

@@ -21,6 +21,12 @@ class TableSchema:
     fields: tuple[tuple[str, pa.DataType, str], ...]
     unique: bool = True
 
+    @classmethod
+    def of(cls, schema: pa.Schema, name: str, description: str, key: tuple[str, ...]) -> "TableSchema":
+        """Return the table whose columns the library describes."""
+        return cls(name, description, key, tuple((field.name, field.type, field.metadata[b"description"].decode())
+                                                 for field in schema))
+
     def arrow(self) -> pa.Schema:
         """Return the Arrow schema, each field carrying its description as metadata."""
         return pa.schema([pa.field(name, kind, metadata={"description": text})

@@ -11,17 +11,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stages.common.fingerprint import hash_values
-from stages.common.shipped import shipped
+from keycontrast.errors import InputError, nearest
+from keycontrast.files import hash_values
 from stages.common.yaml_files import read_yaml
-from stages.run.errors import InputError, nearest
 
 PARAMS = Path("params.yaml")
 # Begins an entry that names a folder from elsewhere in place of a model, or of an encoder.
 GIVEN = "path:"
 # What an entry names that DVC watches a file or folder by, where there is none.
 NOTHING = "data/start/none"
-_DVC = shipped("dvc.yaml")
+_DVC = Path(__file__).resolve().parents[2] / "dvc.yaml"
 # Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
 _ANYWHERE = ("runtime", "cluster")
 
@@ -163,9 +162,10 @@ def module_of(stage: str) -> str:
 
 def code_of(stage: str) -> list[Path]:
     """Return the files of the folders of code that ``dvc.yaml`` has as deps of ``stage``: what continues under it."""
-    folders = (_DVC.parent / dep for dep in _body(stage)["deps"] if dep.startswith(("stages/", "models/")))
-    return sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()
-                  and "__pycache__" not in path.parts)
+    code = ("stages/", "models/", "keycontrast/")
+    places = [_DVC.parent / dep for dep in _body(stage)["deps"] if dep.startswith(code)]
+    return sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*"))
+                  if path.is_file() and "__pycache__" not in path.parts)
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

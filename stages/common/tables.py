@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import os
 import platform
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import pandas as pd
@@ -19,10 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_file
 from stages.common.parts import listed, parts_of
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.run.durable import flush_below, flush_path
-from stages.run.errors import InputError
 
 METADATA_KEY = b"keycontrast"
 _DIGEST_KEY = b"keycontrast.sha256"
@@ -270,92 +267,8 @@ def readable(path: Path) -> Iterator[None]:
                          f"({' '.join(str(error).split())[:200]}). Remove it and run its stage again.") from error
 
 
-@contextmanager
-def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path`` that takes its name only if the block succeeds."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes private files; an artifact is as readable as any other new file.
-        temporary.chmod(0o666 & ~_umask())
-        flush_path(temporary)
-        temporary.replace(path)
-        flush_path(path.parent)
-    except Exception as error:
-        error.add_note(str(path))
-        raise
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
-    with beside(path) as folder:
-        yield folder
-        take_place(folder, path)
-
-
-@contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Yield a folder beside ``path`` that is gone after the block, unless it took the place of ``path``."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(path)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        yield temporary
-    except Exception as error:
-        error.add_note(str(path))
-        raise
-    finally:
-        if temporary.exists():
-            rmtree(temporary)
-
-
-def take_place(made: Path, path: Path) -> None:
-    """Let a finished file or folder take the name ``path``, and the place of what has it."""
-    path = Path(path)
-    if made.is_dir():
-        made.chmod(0o777 & ~_umask())
-        flush_below(made)
-    else:
-        flush_path(made)
-    if made.is_dir() or path.is_dir():
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-        if path.exists():
-            path.replace(old / "previous")
-        made.replace(path)
-        flush_path(path.parent)
-        rmtree(old)
-    else:
-        made.replace(path)
-        flush_path(path.parent)
-
-
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write ``content`` as indented JSON with sorted keys, whole or not at all."""
     with atomic_file(path) as temporary:
         temporary.write_text(json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n",
                              encoding="utf-8")
-
-
-def _remove_leftovers(path: Path) -> None:
-    """Remove what writers of ``path`` left behind when they were killed; an artifact has one writer at a time."""
-    for ending in ("tmp", "old"):
-        for leftover in path.parent.glob(f".{path.name}.*.{ending}"):
-            if leftover.is_dir():
-                rmtree(leftover)
-            else:
-                leftover.unlink()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import torch
 
+from keycontrast.files import hash_values
 from models.common.training import Bar, History, Settings
 from models.common.training.parallel import gathered
 from stages.common.device import choose_device
 from stages.common.distributed import check_devices
-from stages.common.fingerprint import hash_code, hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_files
 from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import code_of, read_params

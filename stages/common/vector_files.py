@@ -20,7 +20,7 @@ from typing import IO
 
 import numpy as np
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 _LARGEST = float(np.finfo(np.float32).max)
 _TEXT_ONLY = ("Give word vectors as text: word2vec text, GloVe text or fastText .vec, each also as .gz "

@@ -14,18 +14,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.common.fingerprint import sha256_of
+from keycontrast.files import beside, sha256_of, take_place
 from stages.common.parts import LIST, Layout, Listed, Part
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.common.tables import (
-    ROW_GROUP,
-    WRITTEN,
-    Provenance,
-    as_table,
-    beside,
-    stored_metadata,
-    take_place,
-)
+from stages.common.tables import ROW_GROUP, WRITTEN, Provenance, as_table, stored_metadata
 
 
 class TableWriter:

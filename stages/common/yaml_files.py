@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 _LONGEST = 4 * 2**20
 _DEEPEST = 40

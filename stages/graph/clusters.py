@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
+from keycontrast.errors import InputError
+from keycontrast.network import Containment, contained
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import ROW_GROUP, Provenance
 from stages.common.writing import table_writer
-from stages.graph.containing import Containment, contained
 from stages.graph.joins import DEFAULT_LIMITS, TRIPLES, JoinLimits, Rows, joining
-from stages.run.errors import InputError
 from stages.run.process import StageProcess
 
 _NOTHING = pa.table({"text_id": pa.array([], pa.int64()), "keyword": pa.array([], pa.string())})

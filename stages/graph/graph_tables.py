@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.network import Centrality, Communities, Relations, centrality, communities, components
 from stages.common.columns.graph import EDGES, NODES
 from stages.common.paths import DatasetPaths
 from stages.common.tables import ROW_GROUP, Provenance, write_json, write_table
 from stages.common.writing import table_writer
 from stages.graph.joins import NodeTriples
-from stages.graph.partitions import Communities, communities, components
-from stages.graph.relations import Relations
-from stages.graph.statistics import Centrality, centrality, node_table
+from stages.graph.statistics import node_table
 from stages.run.process import StageProcess
 
 

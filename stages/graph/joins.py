@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import InputError
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
@@ -26,7 +27,6 @@ from stages.common.columns.tokens import TOKENS
 from stages.common.parts import parts_of
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import ROW_GROUP, check_columns
-from stages.run.errors import InputError
 from stages.run.process import StageProcess
 
 # A table by its file (never in memory as a whole), or in memory.

@@ -18,12 +18,15 @@ import pyarrow.compute as pc
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from keycontrast.errors import InputError
+from keycontrast.progress import progress
+from keycontrast.text.batches import Chunk
 from models.common.encoders import load_encoder
 from stages.common.columns.graph import NODE_VECTORS, NODES, TEXT_VECTORS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.texts import TEXTS
-from stages.common.encoders import Chunk, Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
+from stages.common.encoders import Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
 from stages.common.mapped import MappedTable, NewArray, TextSequence, mapped, mapped_arrays
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
@@ -32,9 +35,7 @@ from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, read_batches, read_table
 from stages.common.writing import table_writer
 from stages.run.cluster_map import Cluster
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
-from stages.run.progress import progress
 
 STAGE = "node_vectors"
 # In order of preference: which texts of an example stand for a keyword.

@@ -1,59 +1,13 @@
 """Node statistics and the shares that bound what a contrast can do (METHODS A.3)."""
 
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from scipy import sparse
 
+from keycontrast.network import Edges
 from stages.common.columns.graph import NODES
-from stages.common.edges import Edges
 from stages.common.tables import as_table
 from stages.graph.joins import NodeTriples
-
-DAMPING = 0.85
-
-
-@dataclass(frozen=True)
-class Centrality:
-    """PageRank of each node.
-
-    Attributes:
-        scores: (n,) float64, summing to 1.
-        iterations: steps taken.
-        residual: L1 change in the last of them.
-    """
-
-    scores: np.ndarray
-    iterations: int
-    residual: float
-
-
-def centrality(nodes: int, edges: Edges, tolerance: float = 1e-10) -> Centrality:
-    """Return PageRank over the positive edges (Page et al. 1999), by power iteration.
-
-    A node that receives from another votes for it, with the edge's count as weight; a node that receives from none
-    votes for all alike. Iteration stops when the scores change by less than ``tolerance`` in L1, in absolute terms:
-    every step shrinks the change to 0.85 of what it was, so it always ends, after 146 steps at the default.
-
-    Args:
-        nodes: number of nodes n.
-        edges: of the graph; those of negative sign are not looked at.
-        tolerance: absolute L1 change, above the rounding of n sums.
-    """
-    if nodes == 0:
-        return Centrality(np.zeros(0), 0, 0.0)
-    positive = edges.where(edges.sign == 1)
-    given = np.bincount(positive.target, positive.count, minlength=nodes)
-    votes = sparse.csr_array((positive.count / given[positive.target], (positive.source, positive.target)),
-                             shape=(nodes, nodes))
-    silent = given == 0
-    scores, residual, iterations = np.full(nodes, 1 / nodes), np.inf, 0
-    while residual >= tolerance:
-        before = scores
-        scores = DAMPING * (votes @ before + before[silent].sum() / nodes) + (1 - DAMPING) / nodes
-        residual, iterations = float(np.abs(scores - before).sum()), iterations + 1
-    return Centrality(scores, iterations, residual)
 
 
 def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component: np.ndarray,

@@ -12,16 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.network import Containment, contained, relate_by_texts
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.methods import METHOD_TABLES
 from stages.common.example_texts import read_examples
 from stages.common.paths import DatasetPaths
 from stages.common.tables import ROW_GROUP, Provenance, read_table
 from stages.common.writing import table_writer
-from stages.graph.containing import Containment, contained
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, joining
-from stages.graph.relations import relate_by_texts
 from stages.run.process import StageProcess
 
 if TYPE_CHECKING:

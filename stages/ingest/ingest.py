@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from keycontrast.errors import InputError, nearest
 from stages.common.encoders import resolve_encoder
 from stages.common.layouts import is_paired, structure_of
 from stages.common.parts import Layout
@@ -23,7 +24,6 @@ from stages.ingest.negatives.sources import check_source
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
 from stages.ingest.splitting.exclusions import connected
-from stages.run.errors import InputError, nearest
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from keycontrast.errors import nearest
 from stages.common.params import Block
 from stages.common.settings import NOTHING
 from stages.ingest.layouts.registry import LAYOUTS
-from stages.run.errors import nearest
 
 
 def _filled(content: Any) -> Any:

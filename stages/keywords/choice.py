@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import InputError
+from keycontrast.ranking.blocks import Spans, TokenBlock
+from keycontrast.ranking.keyword import choose, content_words, normal_forms, phrase_candidates
+from keycontrast.ranking.selection import InverseFrequency
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.methods import METHOD_TABLES
 from stages.common.methods import METHODS, Holds
-from stages.common.normal_form import normal_form
 from stages.common.schemas import NO_KEYWORD
-from stages.ranking.blocks import Spans, TokenBlock, encode, encode_as
-from stages.ranking.selection import InverseFrequency, best_first
-from stages.run.errors import InputError
 
 STALE = "the tables are of different runs. Run `keycontrast run`."
 # Columns that choosing reads of table ``tokens``, and of a method's table by what it holds.
@@ -78,20 +78,10 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
     """
     block = TokenBlock(tokens)
     found = _READERS[METHODS[method].holds](block, ranking, method)
-    spans, score, keyword = found.spans, found.score, found.keyword
-    best = _best_of_each(spans, score, idf.means(block, spans))
-    words = _content_words(block)
-    words = words.take(~np.isin(words.text, spans.text))
-    values = idf.means(block, words)
-    second = _best_of_each(words, values, values)
-    words, values = words.take(second), values[second]
-    spans = _joined(spans.take(best), words)
-    names = pa.concat_arrays([keyword.take(pa.array(best)), _normal_forms(block, words)])
-    if kw_lemma:
-        names = _lemmatised(block, spans, names)
-    methods = pa.array([method] * len(best) + ["idf"] * len(words), pa.string())
-    return Choices(_table(block, spans.text, names, methods, np.concatenate([score[best], values])),
-                   int((~found.scored).sum()))
+    chosen = choose(block, found.spans, found.score, found.keyword, method, idf, kw_lemma)
+    columns = {**{name: chosen[name] for name in chosen.column_names},
+               "keyword": pc.fill_null(chosen["keyword"], NO_KEYWORD)}
+    return Choices(pa.table(columns, schema=KEYWORDS.arrow()), int((~found.scored).sum()))
 
 
 def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -143,18 +133,13 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     strange = np.setxor1d(named, block.text_ids)
     if len(strange):
         raise InputError(_not_in_both(name, strange))
-    rows = ranking.filter(pc.greater(ranking["score"], 0))  # a text without any phrase has a row without a score
-    text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
-    start, end = (rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
-    lengths = np.diff(block.offsets)
-    late = np.flatnonzero(end > lengths[text])
+    spans, score, keyword = phrase_candidates(block, ranking)
+    late = np.flatnonzero(spans.end > block.offsets[spans.text + 1])
     if len(late):
-        first = text[late[0]]
-        raise InputError(f"{name}.parquet: a phrase of text {block.text_ids[first]} ends after its {lengths[first]} "
-                         f"tokens; {STALE}")
-    begin = block.offsets[text]
-    return Candidates(Spans(text, begin + start, begin + end), rows["score"].to_numpy(),
-                      rows["keyword"].combine_chunks(), np.ones(len(block.text_ids), dtype=bool))
+        first = spans.text[late[0]]
+        raise InputError(f"{name}.parquet: a phrase of text {block.text_ids[first]} ends after its "
+                         f"{np.diff(block.offsets)[first]} tokens; {STALE}")
+    return Candidates(spans, score, keyword, np.ones(len(block.text_ids), dtype=bool))
 
 
 def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
@@ -173,9 +158,9 @@ def _primary(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
 
 
 def _words(block: TokenBlock, scored: np.ndarray, score: np.ndarray, eligible: np.ndarray) -> Candidates:
-    words = _content_words(block)
+    words = content_words(block)
     words = words.take(eligible[words.start] & scored[words.text])
-    return Candidates(words, score[words.start], _normal_forms(block, words), scored)
+    return Candidates(words, score[words.start], normal_forms(block, words), scored)
 
 
 def _word_scores(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, pa.Table]:
@@ -206,53 +191,6 @@ def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Ta
         raise InputError(f"{name}.parquet: text {ids[wrong[0]]} has {given[wrong[0]]} scores for "
                          f"{lengths[wrong[0]]} tokens; {STALE}")
     return rows, text
-
-
-def _content_words(block: TokenBlock) -> Spans:
-    """Return the alphabetic tokens that are no stop words."""
-    codes, known = encode(block.tokens)
-    alphabetic = np.array([word.isalpha() for word in known.to_pylist()], dtype=bool)
-    stop = block.column("is_stop").to_numpy(zero_copy_only=False).astype(bool)
-    places = np.flatnonzero(alphabetic[codes] & ~stop) if len(codes) else np.zeros(0, dtype=np.int64)
-    return Spans(block.text[places], places, places + 1)
-
-
-def _best_of_each(spans: Spans, score: np.ndarray, idf: np.ndarray) -> np.ndarray:
-    order = best_first(spans.text, score, idf, spans.start, spans.end)
-    return order[np.append(True, np.diff(spans.text[order]) != 0)[:len(order)]]
-
-
-def _joined(first: Spans, second: Spans) -> Spans:
-    return Spans(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("text", "start", "end")))
-
-
-def _normal_forms(block: TokenBlock, words: Spans) -> pa.Array:
-    codes, forms = encode_as(block.tokens.take(pa.array(words.start)), normal_form)
-    return pa.array(forms, pa.string()).take(pa.array(codes))
-
-
-def _lemmatised(block: TokenBlock, spans: Spans, keywords: pa.Array) -> pa.Array:
-    """Put the lemma of each span's last token in its place, where the keyword ends with that token as written."""
-    heads = pa.array(spans.end - 1)
-    columns = (keywords, block.tokens.take(heads), block.column("lemma").take(heads))
-    return pa.array([_with_lemma(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)],
-                    pa.string())
-
-
-def _with_lemma(keyword: str, word: str, lemma: str) -> str:
-    word, lemma = normal_form(word), normal_form(lemma)
-    return keyword[:len(keyword) - len(word)] + lemma if lemma and word and keyword.endswith(word) else keyword
-
-
-def _table(block: TokenBlock, text: np.ndarray, keyword: pa.Array, method: pa.Array, score: np.ndarray) -> pa.Table:
-    """Return table ``keywords``; texts that are not in ``text`` have none."""
-    without = np.setdiff1d(np.arange(len(block.text_ids)), text)
-    order = pa.array(np.argsort(np.concatenate([text, without])))
-    columns = {"text_id": pa.array(block.text_ids[np.concatenate([text, without])]),
-               "keyword": pa.concat_arrays([keyword, pa.array([NO_KEYWORD] * len(without), pa.string())]),
-               "method": pa.concat_arrays([method, pa.array(["none"] * len(without), pa.string())]),
-               "score": pa.concat_arrays([pa.array(score), pa.nulls(len(without), pa.float64())])}
-    return pa.table(columns, schema=KEYWORDS.arrow()).take(order)
 
 
 def _not_in_both(name: str, ids: np.ndarray) -> str:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.errors import InputError
+from keycontrast.ranking.blocks import pieces
+from keycontrast.ranking.selection import InverseFrequency
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.methods import METHOD_TABLES
 from stages.common.columns.tokens import TOKENS
@@ -23,12 +26,9 @@ from stages.common.example_texts import (
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_batches, read_metadata, write_json
-from stages.common.token_pieces import pieces
 from stages.common.writing import table_writer
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
 from stages.keywords.tally import Tally
-from stages.ranking.selection import InverseFrequency
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:

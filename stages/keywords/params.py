@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from keycontrast.errors import nearest
 from stages.common.methods import FOR_ANY_TEXT, NAMING
 from stages.common.params import Block, Datasets
 from stages.common.settings import NOTHING
-from stages.run.errors import nearest
 
 
 class TextRank(Block):

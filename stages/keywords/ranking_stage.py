@@ -5,18 +5,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from keycontrast.ranking import Report
+from keycontrast.ranking.blocks import pieces
+from keycontrast.ranking.ranker import Ranked
+from keycontrast.ranking.selection import InverseFrequency
 from stages.common.columns.phrases import PHRASES, ranked_by
 from stages.common.columns.tokens import TOKENS
 from stages.common.methods import METHODS
 from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, check_columns, read_metadata, write_table
-from stages.common.token_pieces import pieces
 from stages.common.writing import table_writer
-from stages.ranking import Report
-from stages.ranking.frequency import training_frequency
-from stages.ranking.ranker import Ranked
-from stages.ranking.selection import InverseFrequency
+from stages.keywords.frequency import training_frequency
 from stages.run.cluster_map import Cluster
 from stages.run.pool import map_chunks
 from stages.run.process import StageProcess

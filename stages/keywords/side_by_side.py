@@ -16,23 +16,23 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_folder
+from keycontrast.ranking.blocks import TokenBlock, pieces
+from keycontrast.ranking.selection import InverseFrequency, content_words
+from keycontrast.text.normal_form import normal_form
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.methods import METHOD_TABLES
 from stages.common.columns.side_by_side import SIDE_BY_SIDE
 from stages.common.columns.tokens import TOKENS
 from stages.common.example_texts import marked_texts, training_text_ids
 from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS
-from stages.common.normal_form import normal_form
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, atomic_folder, read_batches, read_metadata, read_table, write_json
-from stages.common.token_pieces import pieces
+from stages.common.tables import Provenance, read_batches, read_metadata, read_table, write_json
 from stages.common.writing import table_writer
 from stages.keywords.choice import Following, scored_alone
 from stages.keywords.pos_frequency import COUNTED, Counted, counted_rows, frequency_table, pos_counts, pos_plot
-from stages.ranking.blocks import TokenBlock
-from stages.ranking.selection import InverseFrequency, content_words
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 # Rows read at a time: few, since a text may be a whole document.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from keycontrast.ranking import Settings, ranker
+from keycontrast.ranking.ranker import Ranked
+from keycontrast.ranking.selection import InverseFrequency
 from stages.keywords.ranking_stage import rank_data_set, ranked_tokens
-from stages.ranking import Settings, ranker
-from stages.ranking.ranker import Ranked
-from stages.ranking.selection import InverseFrequency
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def ranker_of(params: "TextRank", language: str,
     chosen = ranking(params, language)
     if chosen.engine == "ours":
         return ranker(chosen, params.phrases, idf)
-    from stages.ranking.package import package_ranker  # and with it spaCy, which takes seconds to import
+    from keycontrast.ranking.package import package_ranker  # and with it spaCy, which takes seconds to import
 
     return package_ranker(chosen, params.phrases)
 

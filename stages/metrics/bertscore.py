@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.common.encoders import Chunk, WorkerEncoder, fixed_chunks
+from keycontrast.text.batches import Chunk, fixed_chunks
+from stages.common.encoders import WorkerEncoder
 from stages.common.settings import Values
 from stages.metrics.bleu import check_items
 from stages.run.cluster_map import Cluster

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from keycontrast.errors import nearest
 from stages.metrics.tokens import Text, joined, reference_lists, token_lists
-from stages.run.errors import nearest
 
 ORDERS = 4
 STYLES = ("individual_m7", "cumulative_m7", "corpus", "sacrebleu")

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keycontrast.errors import nearest
 from stages.metrics.tokens import CHINESE, Text, joined, stem
-from stages.run.errors import nearest
 
 CONVENTIONS = ("rouge_score", "py_rouge")
 MEASURES = ("rouge_1", "rouge_2", "rouge_l")

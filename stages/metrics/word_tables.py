@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from stages.common.fingerprint import sha256_of
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from stages.common.skip_gram import train_skip_gram, training_description
 from stages.common.vector_files import read_vectors
 from stages.metrics.tokens import Text, basic_tokens, joined
-from stages.run.errors import InputError
 
 # As wide as the Twitter vectors of DialogWAE; the rest are gensim's own defaults, with more passes over small data.
 TRAINING: dict[str, Any] = {"size": 200, "window": 5, "min_count": 2, "epochs": 10}

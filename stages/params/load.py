@@ -6,13 +6,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from keycontrast.errors import InputError
 from stages.common import settings
 from stages.common.settings import PARAMS, laid_over
 from stages.common.yaml_files import read_yaml
 from stages.params.dvc import Place, left_out
 from stages.params.problems import problem_lines
 from stages.params.root import Params
-from stages.run.errors import InputError
 
 _LONGEST = 200   # characters of a value that a message repeats
 

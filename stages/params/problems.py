@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from keycontrast.errors import nearest
 from stages.ingest.params import KIND_OF_NAME, Ingest
-from stages.run.errors import nearest
 from stages.tracks.clld.params import TrainClld
 from stages.tracks.hcl.params import GenerateHcl, TrainHcl
 from stages.tracks.pgkpr.params import GeneratePgkpr, TrainPgkpr

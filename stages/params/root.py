@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
+from keycontrast.errors import nearest
 from stages.annotate.params import Annotate
 from stages.attribution.params import Attribution, PairClassifier
 from stages.common.layouts import is_paired, structure_of
@@ -21,7 +22,6 @@ from stages.params.problems import problem_lines
 from stages.params.tracks import CHECKS, TrackChecks, earlier_model
 from stages.psi.params import CharacterEncoder, Psi, STagger, WordVectors
 from stages.results.params import Compare, Report
-from stages.run.errors import nearest
 from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
 from stages.tracks.common.params import Evaluation
 from stages.tracks.hcl.params import GenerateHcl, HclModel, HclRun, Probe, ProbeHcl, TrainHcl

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from keycontrast.errors import nearest
 from stages.common.paths import CONFUSED, DatasetPaths
 from stages.common.settings import NOTHING, earlier_model, laid_over
-from stages.run.errors import nearest
 
 if TYPE_CHECKING:
     from stages.params.root import Params

@@ -20,13 +20,14 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from transformers import BertConfig, BertModel, BertTokenizer
 
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_folder
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.skip_gram import train_skip_gram, training_description
-from stages.common.tables import atomic_folder, read_frame, write_json
-from stages.run.errors import InputError
+from stages.common.tables import read_frame, write_json
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "character_encoder"

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.progress import progress
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import PSI, WORD_VECTORS
@@ -26,7 +27,6 @@ from stages.psi.importance.psi import importance
 from stages.psi.importance.texts import Texts, read_texts
 from stages.psi.importance.vectors import VectorTable
 from stages.run.process import StageProcess, run_stage
-from stages.run.progress import progress
 
 if TYPE_CHECKING:
     from stages.psi.params import Psi

@@ -15,18 +15,17 @@ import pandas as pd
 import pyarrow as pa
 from torch import nn
 
+from keycontrast.files import atomic_folder, sha256_of
 from models.common.precision import products
 from models.common.training import Bar, CheckpointStore, Criterion, Settings, fit
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import S_TAGS
-from stages.common.fingerprint import sha256_of
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.tables import (
     Provenance,
-    atomic_folder,
     read_batches,
     read_frame,
     read_metadata,

@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import WORD_VECTORS
-from stages.common.fingerprint import sha256_of
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.skip_gram import train_skip_gram, training_description
 from stages.common.tables import Provenance, read_batches, read_frame, write_json, write_table
 from stages.psi.importance.vocabulary import Vocabulary, found_form, read_vocabulary, vectors_of_tokens
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:

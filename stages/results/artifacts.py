@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow.compute as pc
 
+from keycontrast.errors import InputError
 from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.common.schemas import TableSchema
 from stages.common.settings import Params
@@ -18,7 +19,6 @@ from stages.common.tables import read_frame, read_table
 from stages.results.comparison import EvaluatedRun
 from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
 from stages.results.track import TrackResults
-from stages.run.errors import InputError
 from stages.tracks.common.track import Track
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.paths import ModelPaths, RunPaths
 from stages.results.artifacts import model_table, run_table, wrong_predictions
 from stages.results.model import Block, Difference, System
 from stages.results.track import TrackResults
 from stages.results.tracks.clld import encoder_name
-from stages.run.errors import InputError
 from stages.tracks.clld.rows import TWO_VIEWS
 from stages.tracks.clld.schemas.evaluated import CALIBRATION, CLASSES, CONFUSION
 from stages.tracks.clld.schemas.trained import LABEL_DISTANCE

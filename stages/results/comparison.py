@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.metrics.resampling import Statistic, difference, interval, resampled
 from stages.metrics.seeds import Members, over_seeds
 from stages.results.track import TrackResults
-from stages.run.errors import InputError
 from stages.tracks.common.evaluation.strata import STRATA
 
 _DECIMALS = 6

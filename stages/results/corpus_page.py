@@ -3,8 +3,8 @@
 import sys
 from dataclasses import replace
 
+from keycontrast.files import atomic_file
 from stages.common.paths import corpus_page
-from stages.common.tables import atomic_file
 from stages.results.page.context import build
 from stages.results.page.material import gather_first
 from stages.results.page.rendering import html

@@ -14,8 +14,9 @@ from typing import Any
 
 import pandas as pd
 
+from keycontrast.files import atomic_folder
 from stages.common.paths import HeadlinePaths, RunPaths
-from stages.common.tables import atomic_folder, write_json
+from stages.common.tables import write_json
 from stages.results.artifacts import (
     model_history,
     require_trained,

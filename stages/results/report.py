@@ -3,8 +3,8 @@
 import sys
 from typing import TYPE_CHECKING
 
+from keycontrast.files import atomic_folder
 from stages.common.paths import REPORT
-from stages.common.tables import atomic_folder
 from stages.results.page.context import build
 from stages.results.page.material import Material, gather
 from stages.results.page.rendering import rendered

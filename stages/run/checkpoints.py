@@ -13,9 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from stages.common.fingerprint import sha256_of
-from stages.run.durable import flush, flush_path
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
+from keycontrast.files import flush, flush_path, sha256_of
 from stages.run.log import logger
 
 _WEIGHTS, _OPTIMISER, _VALUES, _RECORD = "weights.safetensors", "optimiser.safetensors", "state.json", "whole.json"

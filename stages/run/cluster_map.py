@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, TypeVar
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 from stages.run.log import logger
 
 Answer = TypeVar("Answer")

@@ -17,11 +17,12 @@ from itertools import chain, islice
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
+from keycontrast.errors import InputError
+from keycontrast.progress import progress_bar
 from stages.common.chunk_store import Store
 from stages.run.cluster_map import Cluster, cluster_jobs
-from stages.run.errors import InputError
 from stages.run.processes import die_with
-from stages.run.progress import advance, progress_bar
+from stages.run.progress import advance
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")

@@ -12,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from keycontrast.errors import CRASHED, InputError, unwritten
 from stages.common.distributed import PeerLost, is_first, launched, launcher, speaks, start_processes
 from stages.common.settings import Params, read_params, stage_hash, stage_params, stage_values
-from stages.run.errors import CRASHED, InputError, unwritten
 from stages.run.log import configure, logger
 from stages.run.processes import die_with, exclusive, usage
 

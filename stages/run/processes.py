@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from stages.run.errors import CRASHED, InputError
+from keycontrast.errors import CRASHED, InputError
 
 # The environment's variable that names the process whose death ends this one; stages/run.sh sets it to DVC's.
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"

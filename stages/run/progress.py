@@ -1,41 +1,14 @@
-"""A progress bar with rate and estimate; plain lines where no terminal is attached."""
+"""The progress of a training, and of work of which an earlier run has finished a part."""
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tqdm import tqdm
 
-Item = TypeVar("Item")
-# Seconds until a bar is shown; the Python interface sets more, in its own copy of this module.
-DELAY = 0.0
-
-
-def progress(items: Iterable[Item], what: str, total: int | None = None, unit: str = "it",
-             done: int = 0) -> Iterator[Item]:
-    """Yield ``items`` while showing how many are done, how fast, and how long the rest will take.
-
-    Args:
-        items: what to go through.
-        what: a short name, such as ``train_hcl``.
-        total: number of items, if ``items`` has no length.
-        unit: name of one item.
-        done: items finished by an earlier, interrupted run.
-    """
-    bar = progress_bar(what, total if total is not None else _length(items), unit, done)
-    with bar:
-        for item in items:
-            yield item
-            bar.update()
-
-
-def progress_bar(what: str, total: int | None, unit: str = "it", done: int = 0) -> tqdm:
-    """Return a bar to be updated by hand (same settings as :func:`progress`)."""
-    interval = 0.5 if sys.stderr.isatty() else 30.0
-    return tqdm(total=total, desc=what, unit=unit, initial=done, mininterval=interval, file=sys.stderr,
-                dynamic_ncols=True, leave=False, delay=DELAY)
+from keycontrast.progress import progress_bar
 
 
 class TrainingBar:
@@ -85,7 +58,3 @@ def advance(bar: tqdm, amount: int, restored: bool = False) -> None:
     bar.initial += amount
     bar.n += amount
     bar.last_print_n += amount
-
-
-def _length(items: object) -> int | None:
-    return len(items) if hasattr(items, "__len__") else None

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from keycontrast.errors import InputError, nearest
 from stages.common.settings import Params
-from stages.run.errors import InputError, nearest
 from stages.tracks.clld.track import CLLD
 from stages.tracks.common.finished import forget
 from stages.tracks.common.track import Track

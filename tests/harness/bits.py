@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from keycontrast.errors import InputError
 from stages.common.schemas import TableSchema
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
-from stages.run.errors import InputError
 from tests.harness.cases import Verdict
 from tests.harness.params import bad_message
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import yaml
 
+from keycontrast.errors import InputError
 from pipeline import recipes
 from stages.common.settings import read_params, stage_hash, stage_params
 from stages.common.yaml_files import read_yaml
 from stages.params import load_params, parse_params, with_what_dvc_reads
-from stages.run.errors import InputError
 from tests.harness.cases import Verdict
 from tests.harness.damage import TOKENS, damaged_bytes, damaged_value
 

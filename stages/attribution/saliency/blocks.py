@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.text.batches import fixed_chunks, piece_counts
 from stages.attribution.saliency.scorers import Pairs, Scorer, WorkerScorer
 from stages.common.chunk_store import ChunkStore
 from stages.common.columns.words import ATTRIBUTION
 from stages.common.device import choose_device
-from stages.common.encoders import fixed_chunks, piece_counts
 from stages.common.precision import computing
 from stages.common.seeds import seed_everything
 from stages.common.settings import Values

@@ -10,12 +10,13 @@ import numpy as np
 from torch import nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
+from keycontrast.text.batches import encode_texts
 from models.common.encoders import load_encoder
 from models.keywords.attribution import SaliencyBatch, from_characters, from_encoding, siamese_saliency, word_saliency
 from models.keywords.pair_classifier import encode_pairs
-from stages.common.encoders import encode_texts, folder_of, resolve_encoder, same_weights
-from stages.common.fingerprint import sha256_of
-from stages.run.errors import InputError
+from stages.common.encoders import folder_of, resolve_encoder, same_weights
 
 # Values of the params that are bugs of the released code; they are named in the table's metadata.
 BUGS = {"argmax_of": "first_row", "embedding": "block_output", "token_types": False}

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from keycontrast.reading import text_fault
 from stages.common.layouts import structure_of
 from stages.ingest.deduplication.text_keys import join_han, text_key
 from stages.ingest.layouts.dialogue import dialogue_texts
 from stages.ingest.layouts.registry import roles_of
 from stages.ingest.layouts.stories import story_sentences, story_texts
-from stages.ingest.reading.rows import RawRow, text_fault
+from stages.ingest.reading.rows import RawRow
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset

@@ -10,6 +10,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.errors import InputError
+from keycontrast.progress import progress
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
 from stages.ingest.deduplication.checks import TEXT_ROLES, RowCheck, RowError
@@ -17,8 +19,6 @@ from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.items.items import TextLists, text_lists
 from stages.ingest.layouts.registry import reasons_in_order
 from stages.ingest.reading.rows import RawRow
-from stages.run.errors import InputError
-from stages.run.progress import progress
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset

@@ -4,12 +4,12 @@ from array import array
 
 import numpy as np
 
+from keycontrast.progress import progress
 from stages.common.seeds import derived_seed
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.taken_rows import Taken
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.items.items import NO_TEXT, Items, TextLists, components, grouped, no_further
-from stages.run.progress import progress
 
 
 def caption_groups(taken: Taken, n_groups: int) -> TextLists:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keycontrast.errors import InputError
 from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.schemas import SPLITS, TableSchema
@@ -28,7 +29,6 @@ from stages.ingest.splitting.by_hash import component_marks, inside_part, split_
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_report
 from stages.ingest.splitting.splits import TRAIN, sample_items, split_classes, split_groups, split_items
-from stages.run.errors import InputError
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset, Ingest

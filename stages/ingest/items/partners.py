@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from keycontrast.progress import progress
 from stages.common.schemas import SPLITS
 from stages.common.seeds import derived_seed
 from stages.ingest.deduplication.on_disk import TextFile
@@ -16,7 +17,6 @@ from stages.ingest.deduplication.taken_rows import CONTINUATIONS, Taken
 from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.ingest.items.continuations import continuation_components
 from stages.ingest.items.items import NO_TEXT, Items, TextLists, components, grouped, joined, plain_items
-from stages.run.progress import progress
 
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
+from keycontrast.errors import InputError
+from keycontrast.reading import text_lines
 from stages.ingest.layouts.layout import Column, Layout
 from stages.ingest.reading.lines import line_row
-from stages.ingest.reading.rows import RawRow, RowMaker
-from stages.ingest.reading.text import text_lines
-from stages.run.errors import InputError
+from stages.ingest.reading.rows import WORDS, RawRow, RowMaker
 
 _CORPUS = "corpus"
 
@@ -23,7 +23,8 @@ def _read_indexed(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow
         InputError: there is no corpus, the two differ in their number of lines, or are not text of the encoding.
     """
     corpus, rows = _corpus_of(path), 0
-    for number, (entry, text) in enumerate(zip_longest(text_lines(path, encoding), text_lines(corpus, encoding)), 1):
+    for number, (entry, text) in enumerate(zip_longest(text_lines(path, encoding, WORDS),
+                                                       text_lines(corpus, encoding, WORDS)), 1):
         if not (entry or "").strip() and not (text or "").strip():
             continue
         if entry is None or text is None or not entry.strip():

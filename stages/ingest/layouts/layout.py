@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import pyarrow as pa
+
+from keycontrast.errors import InputError, nearest
+from keycontrast.reading import TABLES, Quoting
 from stages.common.layouts import structure_of
-from stages.run.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from stages.ingest.reading.rows import RawRow, RowMaker
 
-# Files with named columns, in the order in which those of a folder are read if `files` names none.
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 SPLIT = "split"
-Quoting = Literal["standard", "none"]
+# In words, by the kind of values of a column.
+_WANTED = {"text": "text", "name": "text or whole numbers", "truth": "text or whole numbers",
+           "text or texts": "text or lists of texts", "texts": "lists of texts", "numbers": "lists of numbers"}
 
 
 @dataclass(frozen=True)
@@ -177,3 +180,35 @@ def _advice(role: str, names: Sequence[str], layout: BoundLayout, first_row: str
         return f" The first line is {first_row!r}: if that is a row of data, put a line with the columns' names above."
     column = layout.layout.columns.get(role)
     return f" {column.missing}" if column and column.missing else ""
+
+
+def check_types(path: Path, schema: pa.Schema, layout: BoundLayout) -> None:
+    """Make sure that texts are text, and labels and groups single values.
+
+    Raises:
+        InputError: a column is of a type that cannot be used.
+    """
+    for role, column in layout.columns.items():
+        found, values = schema.field(column).type, layout.values(role)
+        if not _fits(found.value_type if pa.types.is_dictionary(found) else found, values):
+            raise InputError(f"{path}: column {column!r} ({role}) is of type {found}, but must be {_WANTED[values]}. "
+                             f"Name another column, or write this one anew as {_WANTED[values]}.")
+
+
+def _fits(kind: pa.DataType, values: str) -> bool:
+    """Say whether a column of type ``kind`` may hold ``values``."""
+    if pa.types.is_null(kind):  # nothing but gaps; its rows say what is missing
+        return True
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        inner = kind.value_type
+        if values == "numbers":
+            return pa.types.is_floating(inner) or pa.types.is_integer(inner) or pa.types.is_null(inner)
+        return values in ("texts", "text or texts") and (_is_text(inner) or pa.types.is_null(inner))
+    if values in ("name", "truth") and (pa.types.is_integer(kind) or pa.types.is_floating(kind)
+                                        or pa.types.is_boolean(kind)):
+        return True
+    return values in ("text", "name", "truth", "text or texts") and _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

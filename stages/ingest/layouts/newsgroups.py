@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from keycontrast.errors import InputError
 from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.layouts.layout import Column, Layout
 from stages.ingest.reading.rows import RawRow, RowMaker
-from stages.run.errors import InputError
 
 _FALLBACK = "latin-1"
 

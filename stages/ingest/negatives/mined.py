@@ -9,6 +9,8 @@ from typing import Any, overload
 
 import numpy as np
 
+from keycontrast.errors import InputError
+from keycontrast.progress import progress
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.layouts import TURN
 from stages.common.schemas import SPLITS
@@ -16,8 +18,6 @@ from stages.common.seeds import seed_everything
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.items.items import NO_TEXT, Items
 from stages.ingest.negatives.word_counts import in_key_order
-from stages.run.errors import InputError
-from stages.run.progress import progress
 
 # Yields places of texts and their unit vectors (n, d), chunk by chunk, until all have been.
 Embed = Callable[[Sequence[str]], Iterable[tuple[np.ndarray, np.ndarray]]]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from keycontrast.progress import progress
 from stages.common.seeds import derived_seed, generator
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.text_keys import text_key
@@ -13,7 +14,6 @@ from stages.ingest.negatives.mined import Cosines, Vectors
 from stages.ingest.negatives.overlapping import Scores
 from stages.ingest.negatives.word_counts import in_key_order
 from stages.ingest.splitting.splits import TRAIN
-from stages.run.progress import progress
 
 _CELLS = 4_000_000
 

@@ -4,11 +4,11 @@ from typing import Protocol
 
 import numpy as np
 
+from keycontrast.progress import progress
 from stages.ingest.deduplication.on_disk import TextFile
 from stages.ingest.deduplication.text_keys import overlap_tokens
 from stages.ingest.items.items import NO_TEXT, grouped
 from stages.ingest.negatives.word_counts import word_counts
-from stages.run.progress import progress
 
 # A word held by half of all texts would have half of them counted one by one for each query that has it; the 64 most
 # frequent words become bits of one integer per text instead, and their overlap is a population count.

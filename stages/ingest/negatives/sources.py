@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from keycontrast.errors import InputError
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
@@ -19,7 +20,6 @@ from stages.ingest.negatives.overlapping import Overlap, Scores, retrieve
 from stages.ingest.negatives.word_counts import in_key_order
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.splits import TRAIN
-from stages.run.errors import InputError
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset, Ingest

@@ -6,15 +6,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stages.ingest.layouts.layout import Layout
+import pyarrow as pa
+
+from keycontrast.errors import InputError, nearest
+from keycontrast.reading import COMPRESSIONS, TableForm, file_format, read_table
+from stages.ingest.layouts.layout import Layout, check_columns, check_types
 from stages.ingest.layouts.registry import LAYOUTS, layout_of
-from stages.ingest.reading.delimited import read_delimited
-from stages.ingest.reading.json_files import read_captions, read_jsonl
-from stages.ingest.reading.lines import read_lines
-from stages.ingest.reading.parquet import read_parquet
-from stages.ingest.reading.rows import RawRow, RowMaker
-from stages.ingest.reading.text import COMPRESSIONS
-from stages.run.errors import InputError, nearest
+from stages.ingest.reading.lines import read_captions, read_lines
+from stages.ingest.reading.rows import WORDS, RawRow, RowMaker
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset
@@ -45,16 +44,25 @@ def _rows(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
         return read_lines(path, encoding, maker)
     if form == _DOCUMENT:
         return read_captions(path, encoding, maker)
-    return read_table(path, form, encoding, maker)
+    layout = maker.layout
+    return _of_table(path, TableForm(form, encoding, layout.quoting, layout.separator, WORDS), maker)
 
 
-def read_table(path: Path, form: str, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
-    """Yield the rows of a table of format ``form``."""
-    if form == ".parquet":
-        return read_parquet(path, maker)
-    if form == ".jsonl":
-        return read_jsonl(path, encoding, maker)
-    return read_delimited(path, form, encoding, maker)
+def _of_table(path: Path, form: TableForm, maker: RowMaker) -> Iterator[RawRow]:
+    layout = maker.layout
+
+    def check(names: list[str], first: str, schema: pa.Schema | None) -> None:
+        check_columns(path, names, layout, first)
+        if schema is not None:
+            check_types(path, schema, layout)
+
+    columns = tuple(layout.columns.items())
+    for record in read_table(path, form, check):
+        if (values := record.values) is None:
+            yield maker.broken(record.number, record.line, record.problem)
+        else:
+            yield maker.row(record.number, {role: values.get(column) for role, column in columns}, values,
+                            values.values())
 
 
 def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
@@ -119,11 +127,6 @@ def _forms(dataset: "Dataset") -> dict[str, Any]:
 
 def _pattern(entry: Any) -> str:
     return entry if isinstance(entry, str) else str(entry.name)
-
-
-def file_format(path: Path) -> str:
-    """Return the ending that says how a file is laid out, without that of its compression."""
-    return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
 
 
 def _check_file(path: Path, layout: Layout, source: Path) -> None:

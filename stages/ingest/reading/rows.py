@@ -4,12 +4,13 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from keycontrast.reading import Words, is_unicode
 from stages.ingest.layouts.layout import SPLIT, BoundLayout
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
-# Characters; what is longer is no text but a file in a cell, and language pipelines read no more at a time.
-LONGEST_TEXT = 1_000_000
+# How messages of the readers call settings.
+WORDS = Words("the data set's `encoding`", "the data set's `quoting: none`", "the data set's `separator`")
 
 
 class RawRow(NamedTuple):
@@ -113,29 +114,3 @@ def _published(value: Any) -> str:
     if split is None:
         raise ValueError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
     return split
-
-
-def text_fault(text: str, name: str) -> str:
-    """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
-
-    Args:
-        text: of a row.
-        name: what it is called there, for the detail.
-    """
-    if "\0" in text:
-        return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
-    if len(text) > LONGEST_TEXT:
-        return (f"too long: {name} has {len(text):,} characters, and a text at most {LONGEST_TEXT:,}; split it into "
-                f"paragraphs, or leave it out")
-    return "" if is_unicode(text) else f"encoding: {name} holds half a surrogate pair"
-
-
-def is_unicode(text: str) -> bool:
-    """Say whether ``text`` can be written as UTF-8, that is, holds no lone surrogate."""
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from keycontrast.errors import InputError
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
-from stages.run.errors import InputError
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 

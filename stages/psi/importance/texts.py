@@ -8,8 +8,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import InputError
 from stages.common.schemas import SPLITS
-from stages.run.errors import InputError
 
 STALE = "The tables were made from different texts: run the stages ingest and annotate again."
 

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from keycontrast.errors import InputError
 from stages.common.vector_files import FileVectors, read_vectors
 from stages.psi.importance.texts import WordTexts, read_words, split_texts
 from stages.psi.importance.vectors import forms
-from stages.run.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import InputError
 from stages.common.columns.items import EXAMPLES
 from stages.common.example_texts import reference_pairs
 from stages.psi.importance.texts import STALE, WordTexts
-from stages.run.errors import InputError
 
 _PAIRS = pa.schema([EXAMPLES.arrow().field(name) for name in ("source_id", "reference_ids")])
 SPECIAL = ("[PAD]", "[UNK]")  # by id; words follow, the most frequent first

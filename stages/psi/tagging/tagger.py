@@ -14,11 +14,11 @@ from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from keycontrast.errors import InputError
+from keycontrast.text.batches import fixed_chunks
 from models.common.training import History
 from models.keywords.s_tagger import LABELS, STagger, TagTask, primary_scores
-from stages.common.encoders import fixed_chunks
 from stages.psi.tagging.sources import SPECIAL
-from stages.run.errors import InputError
 
 
 @dataclass(frozen=True)

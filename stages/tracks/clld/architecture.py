@@ -11,15 +11,15 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
 from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts, balanced_weights
 from models.common.encoders import encoder_pass
 from models.common.precision import products
 from models.common.training import CheckpointStore, Criterion, Settings, fit
-from stages.common.encoders import ResolvedEncoder
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.run.errors import InputError
 from stages.tracks.clld.given_distances import Matrix
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.pairs import Pairs

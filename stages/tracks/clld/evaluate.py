@@ -16,6 +16,8 @@ import pandas as pd
 from torch import nn
 from transformers import AutoTokenizer
 
+from keycontrast.errors import InputError
+from keycontrast.progress import progress
 from models.clld import ClldModel
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.precision import computed_in, computing
@@ -23,9 +25,7 @@ from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.metrics.resampling import Statistic, interval, resampled
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
-from stages.run.progress import progress
 from stages.tracks.clld.confusion import class_table, confusion_table, counted
 from stages.tracks.clld.floors import linear_probabilities, majority_class
 from stages.tracks.clld.inference import class_probabilities

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel
 
+from keycontrast.errors import InputError
 from models.clld import ClldModel, export_classifier, load_exported
 from models.clld.texts import LabelledTexts
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.run.errors import InputError
 from stages.tracks.clld.lookup import LoadedClassifier, load_classifier
 from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD

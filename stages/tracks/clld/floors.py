@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 
 def majority_class(texts: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 
 Matrix = Sequence[Sequence[float]]
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
 from models.clld import ClldModel
-from stages.common.encoders import Chunk, encode_texts, fixed_chunks
 
 
 def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int,

@@ -19,15 +19,16 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from stages.common.encoders import Chunk, embed_texts, resolve_encoder
+from keycontrast.errors import InputError
+from keycontrast.progress import progress
+from keycontrast.text.batches import Chunk
+from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computing
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
-from stages.run.progress import progress
 from stages.tracks.clld.schemas.evaluated import LINEAR_FLOOR
 from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from models.clld import pairs_within
-from stages.run.errors import InputError
 
 Pairs = list[tuple[int, int]]
 _SHOWN = 12

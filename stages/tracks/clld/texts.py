@@ -2,11 +2,11 @@
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.columns.texts import TEXTS
 from stages.common.example_texts import read_examples
 from stages.common.paths import DatasetPaths
 from stages.common.tables import read_frame
-from stages.run.errors import InputError
 
 COLUMNS = ["example_id", "text_id", "split", "text", "label"]
 

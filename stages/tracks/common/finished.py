@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stages.common.fingerprint import sha256_of
-from stages.common.tables import atomic_folder, write_json
+from keycontrast.files import atomic_folder, sha256_of
+from stages.common.tables import write_json
 from stages.run.process import StageProcess
 
 FINISHED = Path(".keycontrast") / "finished"

@@ -11,15 +11,15 @@ from typing import Any
 
 import pandas as pd
 
-from stages.common.fingerprint import sha256_of
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
+from keycontrast.progress import progress
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params
 from stages.common.tables import Provenance, write_table
-from stages.run.errors import InputError
 from stages.run.process import StageProcess
-from stages.run.progress import progress
 from stages.tracks.common.schemas.predictions import PREDICTIONS
 from stages.tracks.common.seeds import for_each_seed
 

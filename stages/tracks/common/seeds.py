@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from stages.common.fingerprint import hash_code, hash_files, hash_values
+from keycontrast.files import hash_values
+from stages.common.fingerprint import hash_code, hash_files
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.settings import code_of
 from stages.run.process import StageProcess

@@ -11,11 +11,12 @@ import pandas as pd
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from keycontrast.files import atomic_file, atomic_folder
 from models.common.training import History
 from stages.common.model_folder import save_notes, seal, write_history
 from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema
-from stages.common.tables import Provenance, atomic_file, atomic_folder, write_json, write_table
+from stages.common.tables import Provenance, write_json, write_table
 from stages.common.training import selection
 
 

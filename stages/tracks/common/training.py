@@ -14,11 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from transformers import PreTrainedModel
 
+from keycontrast.errors import InputError
+from keycontrast.files import hash_values
 from models.common.training import Bar, CheckpointStore, History
 from models.common.training.parallel import from_first, gathered, place
 from stages.common.device import choose_device
 from stages.common.distributed import process_group
-from stages.common.fingerprint import hash_code, hash_files, hash_values
+from stages.common.fingerprint import hash_code, hash_files
 from stages.common.paths import ModelPaths
 from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
@@ -30,7 +32,6 @@ from stages.common.training import (
     training_record,
     warn_of_idle_processes,
 )
-from stages.run.errors import InputError
 from stages.run.process import StageProcess
 from stages.tracks.common.finished import Finished
 from stages.tracks.common.trained import ModelFolder, write_model

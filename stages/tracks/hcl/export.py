@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from keycontrast.errors import InputError
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
-from stages.run.errors import InputError
 from stages.tracks.hcl.library_export import AUTO, export_library_model
 from stages.tracks.hcl.starts import write_start
 

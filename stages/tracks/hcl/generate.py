@@ -9,10 +9,10 @@ from typing import Any
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.common.schemas.items import ITEMS

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from keycontrast.errors import InputError, nearest
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import generator
-from stages.run.errors import InputError, nearest
 
 _GIVEN = "given:"
 
@@ -49,7 +49,7 @@ def given_keyword(setting: str) -> str | None:
     if not setting.startswith(_GIVEN):
         return None
     # Its package brings scipy along, which a machine that only trains may lack.
-    from stages.common.normal_form import normal_form
+    from keycontrast.text.normal_form import normal_form
 
     word = normal_form(setting.removeprefix(_GIVEN))
     if not word:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from stages.common.edges import strongest
+from keycontrast.network import strongest
 
 # Terms of edges that are looked at together, and numbers of vectors added up together: these bound memory alone.
 BLOCK = 4_000_000

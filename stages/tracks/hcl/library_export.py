@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.hcl.baselines.auto import load_pieces
-from stages.run.errors import InputError
 from stages.tracks.hcl.pieces import PieceOrigin
 
 _CAUSAL, _TWO = ("AutoModelForCausalLM", AutoModelForCausalLM), ("AutoModelForSeq2SeqLM", AutoModelForSeq2SeqLM)

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from keycontrast.errors import InputError
 from models.common.encoders import Pooling, load_encoder
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
-from stages.run.errors import InputError
 from stages.tracks.hcl.batches import Keep
 
 KEYWORDS_FILE = "keywords.json"

@@ -4,9 +4,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from keycontrast.errors import nearest
 from stages.common.params import SEEDS, Block, Presets, Seeds, Switches
 from stages.common.settings import NOTHING
-from stages.run.errors import nearest
 from stages.tracks.common.params import BEGINNING, Sizes
 
 

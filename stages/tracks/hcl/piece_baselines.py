@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.common.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
 from models.hcl.baselines.auto import load_pieces
 from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig
 from stages.common.encoders import resolve_encoder
-from stages.common.fingerprint import sha256_of
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.run.errors import InputError
 from stages.tracks.common.starts import GivenStart
 from stages.tracks.common.trained import ModelFolder, best_values, model_card
 from stages.tracks.common.training import OpenBar, Training

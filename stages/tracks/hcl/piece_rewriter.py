@@ -8,10 +8,10 @@ import pandas as pd
 from torch import nn
 from transformers import AutoTokenizer
 
+from keycontrast.errors import InputError
 from models.common.decoding import Rules, contrastive_search
 from models.hcl.baselines.auto import load_pieces
 from models.hcl.baselines.base import PieceModel
-from stages.run.errors import InputError
 from stages.tracks.hcl.batches import word_pieces
 from stages.tracks.hcl.pieces import PieceOrigin
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from keycontrast.errors import InputError
 from stages.common.encoders import resolve_encoder
-from stages.run.errors import InputError
 from stages.tracks.hcl.architecture import HclRow
 from stages.tracks.hcl.batches import Marks
 from stages.tracks.hcl.piece_baselines import Making, Start, of_encoder

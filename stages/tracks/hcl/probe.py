@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_folder, sha256_of
 from stages.common.figures import Plot
-from stages.common.fingerprint import sha256_of
 from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.tables import Provenance, atomic_folder, read_frame, write_json, write_table
-from stages.run.errors import InputError
+from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.hcl.decoding import Paraphraser

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from models.hcl import HclConfig
-from stages.run.errors import InputError
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.piece_rewriter import PieceRewriter
 

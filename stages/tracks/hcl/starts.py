@@ -8,13 +8,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from models.hcl import HclConfig, HclModel
 from models.hcl.warm_start import untrained_modules
-from stages.common.encoders import ResolvedEncoder, resolve_encoder
-from stages.common.fingerprint import sha256_of
+from stages.common.encoders import resolve_encoder
 from stages.common.tables import write_json
-from stages.run.errors import InputError
 from stages.tracks.common.starts import GivenStart
 from stages.tracks.hcl.lookup import load_lookup
 

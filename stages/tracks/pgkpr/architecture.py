@@ -10,12 +10,12 @@ import pandas as pd
 import torch
 from torch import nn
 
+from keycontrast.errors import InputError
 from models.common.training import CheckpointStore, fit
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.run.errors import InputError
 from stages.tracks.common.starts import Start
 from stages.tracks.common.training import OpenBar, Training
 from stages.tracks.pgkpr.batches import PairBatches

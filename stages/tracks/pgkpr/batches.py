@@ -8,8 +8,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from keycontrast.errors import InputError
 from models.common.special import BOS, EOS, UNK
-from stages.run.errors import InputError
 from stages.tracks.pgkpr.keywords import first_places
 from stages.tracks.pgkpr.vocabulary import Vocabulary
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
@@ -23,7 +24,6 @@ from stages.metrics.corpus_statistics import corpus_bleu_statistic
 from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.evaluating import Evaluated, evaluate
 from stages.tracks.common.evaluation.floors import FLOORS, floor_outputs

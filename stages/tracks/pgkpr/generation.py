@@ -9,10 +9,10 @@ import pandas as pd
 import torch
 from torch import nn
 
+from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.common.special import EOS, PAD
 from models.pgkpr.auto import load_rewriter
-from stages.run.errors import InputError
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks
 from stages.tracks.pgkpr.lookup import load_lookup

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import Faults, InputError
+from keycontrast.ranking.blocks import pieces
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.methods import METHOD_TABLES
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
 from stages.common.mapped import MappedGroups, MappedTable, columns_of, copied, grouped
-from stages.common.token_pieces import pieces
-from stages.run.errors import Faults, InputError
 from stages.tracks.pgkpr.phrases import check_ends, ranked
 from stages.tracks.pgkpr.words import WORD_ROWS, list_lengths, positions, words_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 from stages.run.log import logger
 from stages.tracks.common.readable import forms_of, readable
 from stages.tracks.common.track import Asked, Finding

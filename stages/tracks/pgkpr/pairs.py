@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.run.errors import Faults, InputError
+from keycontrast.errors import Faults, InputError
 from stages.tracks.pgkpr.inputs import SCORES, Inputs
 from stages.tracks.pgkpr.words import STALE, list_lengths, positions, within
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from keycontrast.errors import InputError
 from stages.common.mapped import MappedTable
 from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.settings import NOTHING
 from stages.common.tables import Provenance, check_columns, read_batches, read_metadata, write_json, write_table
 from stages.common.writing import table_writer
-from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.pgkpr.inputs import READ, SCORES, Batches, Inputs, opened_inputs
 from stages.tracks.pgkpr.item_counts import ItemCounts, count_vocabulary, sums_of

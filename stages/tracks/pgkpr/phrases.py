@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.run.errors import InputError
+from keycontrast.errors import InputError
 from stages.tracks.pgkpr.words import STALE, TextWords, positions, within
 
 

@@ -7,12 +7,12 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.pgkpr.auto import load_rewriter
 from models.pgkpr.base import Rewriter
 from models.pgkpr.warm_start import init_from
-from stages.common.fingerprint import sha256_of
 from stages.common.model_folder import save_notes, seal
-from stages.run.errors import InputError
 from stages.tracks.common.starts import GivenStart, Start
 from stages.tracks.pgkpr.lookup import load_lookup, notes_of
 from stages.tracks.pgkpr.vocabulary import Vocabulary

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import InputError
 from models.common.special import EOS, PAD, UNK
-from stages.run.errors import InputError
 
 # By id; models.common.special names the ids.
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")

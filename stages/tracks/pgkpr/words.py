@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import Faults, InputError
 from stages.common.schemas import STRINGS
-from stages.run.errors import Faults, InputError
 
 # Texts as words in a table, for those that are read and put aside piece by piece: see TextWords.of_rows.
 WORD_ROWS = pa.schema([("text_id", pa.int64()), ("words", STRINGS), ("tags", STRINGS), ("kept", pa.list_(pa.bool_()))])

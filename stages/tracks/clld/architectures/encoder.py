@@ -5,10 +5,11 @@ from typing import Any
 
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
 from models.clld import ClldConfig, ClldModel, load_text_encoder, plain_config
 from models.common.encoders import freeze_lower_layers
-from stages.common.encoders import ResolvedEncoder, resolve_encoder
-from stages.run.errors import InputError
+from stages.common.encoders import resolve_encoder
 from stages.tracks.clld.architecture import Built, ClassifierArchitecture
 
 

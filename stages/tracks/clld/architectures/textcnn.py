@@ -5,8 +5,8 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
+from keycontrast.encoders import ResolvedEncoder
 from models.clld import ClldConfig, ClldModel, word_tokenizer
-from stages.common.encoders import ResolvedEncoder
 from stages.tracks.clld.architecture import Built, ClassifierArchitecture
 from stages.tracks.clld.rows import TEXTCNN
 

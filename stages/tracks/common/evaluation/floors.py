@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.seeds import derived_seed
 from stages.metrics import derangement, nearest_neighbours
 from stages.metrics.systems import ScoredItems
 from stages.metrics.tokens import Text
-from stages.run.errors import InputError
 
 # Names the draw of references for all tracks, which so agree on the same examples.
 SEEDED_AS = "evaluate_hcl"

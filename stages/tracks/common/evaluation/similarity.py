@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
 from models.common.encoders import load_encoder
-from stages.common.encoders import ResolvedEncoder, resolve_encoder
+from stages.common.encoders import resolve_encoder
 from stages.common.fingerprint import hash_files
 from stages.common.seeds import derived_seed
 from stages.common.settings import Params
@@ -17,7 +19,6 @@ from stages.metrics.bertscore import BertScorer, Elsewhere, package_baseline, pa
 from stages.metrics.tokens import Text
 from stages.metrics.word_tables import vectors_from_file, vectors_from_training
 from stages.run.cluster_map import Cluster
-from stages.run.errors import InputError
 from stages.tracks.common.evaluation.floors import SEEDED_AS
 
 if TYPE_CHECKING:

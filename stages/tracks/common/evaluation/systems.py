@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed
@@ -22,7 +23,6 @@ from stages.metrics.bertscore import BertScorer, rescaled
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
-from stages.run.errors import InputError
 from stages.tracks.common.evaluation.floors import SEEDED_AS
 
 _DECIMALS = 6

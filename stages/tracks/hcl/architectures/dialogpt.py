@@ -4,8 +4,8 @@ from functools import partial
 
 from transformers import AutoConfig, GPT2Config, PretrainedConfig
 
+from keycontrast.errors import InputError
 from models.hcl.baselines.dialogpt import DialoGpt
-from stages.run.errors import InputError
 from stages.tracks.hcl.piece_baselines import Making, of_pieces
 from stages.tracks.hcl.pretrained import start_of, weighted
 

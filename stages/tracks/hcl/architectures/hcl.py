@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.training import CheckpointStore, fit
 from models.hcl import HclConfig, HclModel, KeywordGraph
@@ -20,12 +23,10 @@ from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
-from stages.common.encoders import ResolvedEncoder, resolve_encoder
-from stages.common.fingerprint import sha256_of
+from stages.common.encoders import resolve_encoder
 from stages.common.seeds import derived_seed
 from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings
-from stages.run.errors import InputError
 from stages.tracks.common.starts import GivenStart, Start
 from stages.tracks.common.trained import ModelFolder
 from stages.tracks.common.training import OpenBar, Training

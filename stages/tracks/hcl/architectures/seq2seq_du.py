@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder
 from models.hcl.baselines.seq2seq_du import Seq2SeqDu
 from stages.common.encoders import resolve_encoder
 from stages.common.schemas import NO_KEYWORD
-from stages.run.errors import InputError
 from stages.tracks.hcl.architecture import HclRow
 from stages.tracks.hcl.piece_baselines import Making, Start, of_encoder, of_pieces
 

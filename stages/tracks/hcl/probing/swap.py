@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import torch
 
+from keycontrast.errors import InputError, nearest
+from keycontrast.text.normal_form import normal_form
 from models.hcl.keyword_graph import KeywordGraph
-from stages.common.normal_form import normal_form
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import generator
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
-from stages.run.errors import InputError, nearest
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.probing.measures import mean_interval
 

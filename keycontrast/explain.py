@@ -1,0 +1,308 @@
+"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, in one dataclass.
+
+    explanation = explain(tokens.slice(0, 1), idf=idf)
+    explanation.keyword, explanation.reason
+
+The scores are the engine's own: :func:`explain` runs the same steps as ``keycontrast.ranking.ranker`` on one text.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from keycontrast.cells import cell, printable
+from keycontrast.ranking.blocks import TokenBlock
+from keycontrast.ranking.keyword import choose, phrase_candidates
+from keycontrast.ranking.methods import Ranking, Settings, Solved
+from keycontrast.ranking.phrases import Phrases
+from keycontrast.ranking.ranker import STATUSES, ranker, statuses
+from keycontrast.ranking.selection import DIGITS, Choice, InverseFrequency
+
+DEFAULT = Settings()
+
+
+@dataclass(frozen=True)
+class ExplainedToken:
+    """A token of the text.
+
+    Attributes:
+        text: as written.
+        lemma: its lemma.
+        pos: universal part of speech (UPOS).
+        tag: fine part of speech.
+        candidate: whether it passes the method's filter, and so belongs to a node.
+        node: place of that node in ``Explanation.nodes``; None for other tokens.
+        space_after: whether the text has a space behind it.
+    """
+
+    text: str
+    lemma: str
+    pos: str
+    tag: str
+    candidate: bool
+    node: int | None
+    space_after: bool
+
+
+@dataclass(frozen=True)
+class ExplainedNode:
+    """A node of the text's graph: a word, or a lemma with its part of speech.
+
+    Attributes:
+        word: the node's name.
+        score: its score.
+        kept: whether phrases may be built from it (mihalcea keeps a third; other methods keep all).
+        tokens: places of its tokens in the text.
+    """
+
+    word: str
+    score: float
+    kept: bool
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ExplainedEdge:
+    """An undirected edge between two nodes (places in ``Explanation.nodes``, the smaller first) and its weight."""
+
+    first: int
+    second: int
+    weight: float
+
+
+@dataclass(frozen=True)
+class ExplainedPhrase:
+    """A ranked phrase.
+
+    Attributes:
+        rank: 1 for the best.
+        phrase: as written at its first occurrence.
+        keyword: its normal form.
+        score: its score.
+        idf: mean inverse document frequency of its tokens; None where no IDF was given.
+        start: first token of the first occurrence.
+        end: token after its last.
+    """
+
+    rank: int
+    phrase: str
+    keyword: str
+    score: float
+    idf: float | None
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that led to a text's keyword.
+
+    Attributes:
+        text_id: the text.
+        method: name of the ranking, such as ``mihalcea``.
+        settings: name and settings of the ranking, for a person.
+        status: ``ok``, ``empty_text``, ``no_candidate`` or ``not_converged``.
+        tokens: of the text, in order.
+        nodes: of the graph, in order of first appearance.
+        edges: of the graph, sorted.
+        iterations: how many the scores took; None for scores that no iteration leads to.
+        residual: largest change that one more step of the method's formula would make to a score.
+        phrases: all of them, best first.
+        keyword: the keyword chosen; ``<nokw>`` where the text has none.
+        keyword_method: the keyword method, ``idf`` (fall-back) or ``none``.
+        keyword_score: its score under that method.
+        reason: one sentence that says why it won.
+    """
+
+    text_id: int
+    method: str
+    settings: str
+    status: str
+    tokens: tuple[ExplainedToken, ...]
+    nodes: tuple[ExplainedNode, ...]
+    edges: tuple[ExplainedEdge, ...]
+    iterations: int | None
+    residual: float
+    phrases: tuple[ExplainedPhrase, ...]
+    keyword: str
+    keyword_method: str
+    keyword_score: float | None
+    reason: str
+
+
+def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, method: str = "textrank",
+            idf: InverseFrequency | None = None, kw_lemma: bool = False) -> Explanation:
+    """Explain the keyword of the one text in ``tokens``.
+
+    Args:
+        tokens: one row of table ``tokens``.
+        ranking: of the phrases, with its settings. Under ``engine: package`` the ranking is that of the pytextrank
+            package, computed by our engine.
+        phrases: the keyword is chosen among so many; all are listed.
+        method: keyword method whose ranking it is.
+        idf: IDF over training texts; without one, ties fall to the position.
+        kw_lemma: as in the params of the stage ``keywords``.
+
+    Raises:
+        ValueError: ``tokens`` has not exactly one row.
+    """
+    if tokens.num_rows != 1:
+        raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
+    block = TokenBlock(tokens)
+    solved = ranking.solve(block, idf)
+    ranked = ranking.phrases(block, solved, idf, None)
+    listed = _phrases(block, ranked, idf)
+    # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
+    candidates = phrase_candidates(block, ranker(ranking, phrases, idf)(tokens).table)
+    row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
+                 kw_lemma).to_pylist()[0]
+    choice = Choice(row["keyword"] or "<nokw>", row["method"], row["score"])
+    return Explanation(
+        text_id=int(block.text_ids[0]), method=ranking.method, settings=ranking.described,
+        status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
+        nodes=_nodes(block, solved, ranking.method), edges=_edges(solved),
+        iterations=int(solved.scores.iterations[0]) if solved.iterated else None,
+        residual=float(solved.scores.residual[0]), phrases=listed, keyword=choice.keyword,
+        keyword_method=choice.method, keyword_score=choice.score, reason=_reason(choice, listed[:phrases], idf))
+
+
+def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
+    columns = [block.column(name).to_pylist() for name in ("token", "lemma", "pos", "tag")]
+    nodes = [node if node >= 0 else None for node in solved.graphs.node_of.tolist()]
+    rows = zip(*columns, nodes, block.space_after.tolist(), strict=True)
+    return tuple(ExplainedToken(word, lemma, pos, tag, node is not None, node, space)
+                 for word, lemma, pos, tag, node, space in rows)
+
+
+def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNode, ...]:
+    node_of = solved.graphs.node_of
+    names = _names(block, solved, method)
+    places = np.argsort(node_of, kind="stable")
+    # Tokens without a node, numbered -1, come first.
+    cuts = np.searchsorted(node_of[places], np.arange(len(names) + 1))
+    tokens = [tuple(places[begin:end].tolist()) for begin, end in pairwise(cuts.tolist())]
+    rows = zip(names, solved.scores.score.tolist(), solved.kept.tolist(), tokens, strict=True)
+    return tuple(ExplainedNode(*row) for row in rows)
+
+
+def _names(block: TokenBlock, solved: Solved, method: str) -> list[str]:
+    """Name nodes: words in lower case, others by lemma and part of speech."""
+    first = pa.array(solved.graphs.first_token)
+    if method not in ("pytextrank", "positionrank"):
+        return [word.lower() for word in block.tokens.take(first).to_pylist()]
+    columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]
+    return [" ".join(row) for row in zip(*columns, strict=True)]
+
+
+def _edges(solved: Solved) -> tuple[ExplainedEdge, ...]:
+    graphs = solved.graphs
+    return tuple(ExplainedEdge(*row) for row in zip(graphs.first.tolist(), graphs.second.tolist(),
+                                                    graphs.weight.tolist(), strict=True))
+
+
+def _phrases(block: TokenBlock, ranked: Phrases, idf: InverseFrequency | None) -> tuple[ExplainedPhrase, ...]:
+    means = [None] * len(ranked.score) if idf is None else idf.means(block, ranked.spans).tolist()
+    rows = zip(ranked.rank.tolist(), ranked.phrase.to_pylist(), ranked.keyword.to_pylist(), ranked.score.tolist(),
+               means, ranked.spans.start.tolist(), ranked.spans.end.tolist(), strict=True)
+    return tuple(ExplainedPhrase(*row) for row in rows)
+
+
+def _reason(choice: Choice, phrases: tuple[ExplainedPhrase, ...], idf: InverseFrequency | None) -> str:
+    """Say why ``choice`` won among ``phrases``."""
+    if choice.score is None:
+        return "The text has neither a ranked phrase nor a content word, so it has no keyword."
+    if choice.method == "idf":
+        which = "the first" if idf is None else "the one of highest inverse document frequency"
+        return f"No phrase was ranked, so of the content words {which} was taken: {choice.keyword!r}."
+    score = round(choice.score, DIGITS)
+    tied = [one for one in phrases if round(one.score, DIGITS) == score]
+    lower = [one.score for one in phrases if 0 < round(one.score, DIGITS) < score]
+    if len(tied) == 1 and not lower:
+        return f"{choice.keyword!r} is the only phrase."
+    if len(tied) == 1:
+        return f"{choice.keyword!r} has the highest score, {choice.score:.6g}; the next has {max(lower):.6g}."
+    winner = next(one for one in tied if (one.start, one.end) == min((one.start, one.end) for one in _rarest(tied)))
+    begin = f"{choice.keyword!r} shares the highest score, {choice.score:.6g}, with {_others(tied, winner)}"
+    rarest = _rarest(tied)
+    if len(rarest) == 1:
+        return f"{begin}; of these it has the highest inverse document frequency, {winner.idf:.6g}."
+    if idf is None or len(rarest) == len(tied):
+        return f"{begin}; of these it comes first in the text."
+    return f"{begin}; it has the highest inverse document frequency, {winner.idf:.6g}, as has " \
+           f"{_others(rarest, winner)}, and comes first in the text."
+
+
+def _rarest(phrases: list[ExplainedPhrase]) -> list[ExplainedPhrase]:
+    """Return those of the highest IDF; all where there is none."""
+    values = [0.0 if one.idf is None else round(one.idf, DIGITS) for one in phrases]
+    return [one for one, value in zip(phrases, values, strict=True) if value == max(values)]
+
+
+def _others(phrases: list[ExplainedPhrase], winner: ExplainedPhrase) -> str:
+    *names, last = [repr(one.keyword) for one in phrases if one is not winner]
+    return f"{', '.join(names)} and {last}" if names else last
+
+
+def print_explanation(found: Explanation, console: Console) -> None:
+    """Print tokens, graph, phrases and the choice."""
+    if found.tokens:
+        console.print()
+        console.print(_token_table(found))
+    if found.nodes:
+        console.print()
+        console.print(_node_table(found))
+        ended = "" if found.iterations is None else f": {found.iterations} iterations, residual {found.residual:.2g}"
+        console.print(Text(found.settings + ended + (", not converged" if found.status == "not_converged" else ""),
+                           style="dim"))
+    if found.phrases:
+        console.print()
+        console.print(_phrase_table(found))
+    score = "" if found.keyword_score is None else f", score {found.keyword_score:.6g}"
+    console.print(Text(f"\nKeyword: {printable(found.keyword)}", style="bold")
+                  + Text(f" (by {found.keyword_method}{score})"))
+    console.print(Text(printable(found.reason)))
+
+
+def _token_table(found: Explanation) -> Table:
+    shown = Table("", "token", "lemma", "UPOS", "tag", "candidate", title="Tokens", title_justify="left")
+    for place, token in enumerate(found.tokens):
+        node = "" if token.node is None else f"● {printable(found.nodes[token.node].word)}"
+        shown.add_row(str(place), *map(cell, (token.text, token.lemma, token.pos, token.tag)), Text(node),
+                      style=None if token.candidate else "dim")
+    return shown
+
+
+def _node_table(found: Explanation) -> Table:
+    """Return the candidate graph: each word with its score, and its edges with their weights."""
+    beside: dict[int, list[str]] = {place: [] for place in range(len(found.nodes))}
+    for edge in found.edges:
+        for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
+            beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
+    shown = Table("word", title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges",
+                  title_justify="left")
+    shown.add_column("score", justify="right")
+    shown.add_column("kept")
+    shown.add_column("edges to (weight)")
+    for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):
+        node = found.nodes[place]
+        shown.add_row(cell(node.word), f"{node.score:.5f}", "yes" if node.kept else "no",
+                      Text(", ".join(beside[place]) or "none"), style=None if node.kept else "dim")
+    return shown
+
+
+def _phrase_table(found: Explanation) -> Table:
+    shown = Table("rank", "phrase", "keyword", title="Ranked phrases", title_justify="left")
+    shown.add_column("score", justify="right")
+    shown.add_column("mean IDF", justify="right")
+    shown.add_column("tokens", justify="right")
+    for phrase in found.phrases:
+        span = str(phrase.start) if phrase.end == phrase.start + 1 else f"{phrase.start}-{phrase.end - 1}"
+        shown.add_row(str(phrase.rank), cell(phrase.phrase), cell(phrase.keyword), f"{phrase.score:.5f}",
+                      "" if phrase.idf is None else f"{phrase.idf:.3f}", span)
+    return shown

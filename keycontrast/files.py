@@ -1,0 +1,130 @@
+"""Files and folders that appear whole or not at all, and are on the disk before anything relies on them; hashes."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from typing import IO, Any
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` that takes its name only if the block succeeds."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; an artifact is as readable as any other new file.
+        temporary.chmod(0o666 & ~_umask())
+        flush_path(temporary)
+        temporary.replace(path)
+        flush_path(path.parent)
+    except Exception as error:
+        error.add_note(str(path))
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
+    with beside(path) as folder:
+        yield folder
+        take_place(folder, path)
+
+
+@contextmanager
+def beside(path: Path) -> Iterator[Path]:
+    """Yield a folder beside ``path`` that is gone after the block, unless it took the place of ``path``."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
+    try:
+        yield temporary
+    except Exception as error:
+        error.add_note(str(path))
+        raise
+    finally:
+        if temporary.exists():
+            rmtree(temporary)
+
+
+def take_place(made: Path, path: Path) -> None:
+    """Let a finished file or folder take the name ``path``, and the place of what has it."""
+    path = Path(path)
+    if made.is_dir():
+        made.chmod(0o777 & ~_umask())
+        flush_below(made)
+    else:
+        flush_path(made)
+    if made.is_dir() or path.is_dir():
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+        if path.exists():
+            path.replace(old / "previous")
+        made.replace(path)
+        flush_path(path.parent)
+        rmtree(old)
+    else:
+        made.replace(path)
+        flush_path(path.parent)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what writers of ``path`` left behind when they were killed; an artifact has one writer at a time."""
+    for ending in ("tmp", "old"):
+        for leftover in path.parent.glob(f".{path.name}.*.{ending}"):
+            if leftover.is_dir():
+                rmtree(leftover)
+            else:
+                leftover.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def flush(file: IO[Any]) -> None:
+    """Wait until the disk has what was written into an open file."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def flush_path(path: Path) -> None:
+    """Likewise for a file that is closed, or for the names in a folder; Windows can do neither."""
+    if os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def flush_below(folder: Path) -> None:
+    """Likewise for all that lies below a folder."""
+    for path in [*sorted(folder.rglob("*")), folder]:
+        flush_path(path)
+
+
+def hash_values(values: Mapping[str, Any]) -> str:
+    """Return a 16-digit hash of plain values; equal for equal content whatever the order of keys."""
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file as 64 hexadecimal digits."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,112 @@
+"""The keyword graph of a list of texts.
+
+    >>> graph = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "A dog barks at a window."])
+    >>> graph
+    <keyword graph: 4 nodes, 5 edges, 1 component>
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keycontrast.files import atomic_file
+from keycontrast.keywords import Keywords, Texts, listed
+from keycontrast.network import Containment, centrality, communities, components, contained, relate_by_texts
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+_PAIR = ["keyword", "text_id"]
+
+
+@dataclass(frozen=True, repr=False)
+class KeywordGraph:
+    """Phrases, joined where they share a text.
+
+    Attributes:
+        nodes: Arrow table: ``node_id``, ``keyword``, ``texts`` that hold it, ``degree``, ``centrality`` (PageRank),
+            ``component``, ``community``.
+        edges: Arrow table: ``source`` and ``target`` (node ids, the smaller first) and ``weight``, the texts that hold
+            both.
+    """
+
+    nodes: pa.Table
+    edges: pa.Table
+
+    def __repr__(self) -> str:
+        parts = len(pc.unique(self.nodes["component"]))
+        return (f"<keyword graph: {self.nodes.num_rows} node{'s' * (self.nodes.num_rows != 1)}, {self.edges.num_rows} "
+                f"edge{'s' * (self.edges.num_rows != 1)}, {parts} component{'s' * (parts != 1)}>")
+
+    def networkx(self) -> nx.Graph:
+        """Return the graph for networkx: nodes by keyword, other columns as attributes, edges with ``weight``."""
+        import networkx as nx
+
+        graph = nx.Graph()
+        names = self.nodes["keyword"].to_pylist()
+        for row in self.nodes.drop_columns("node_id").to_pylist():
+            graph.add_node(row.pop("keyword"), **row)
+        graph.add_edges_from((names[source], names[target], {"weight": weight}) for source, target, weight in zip(
+            *(self.edges[name].to_pylist() for name in ("source", "target", "weight")), strict=True))
+        return graph
+
+    def graphml(self, path: str | Path) -> None:
+        """Write the graph as GraphML, whole or not at all."""
+        import networkx as nx
+
+        with atomic_file(Path(path)) as temporary:
+            nx.write_graphml(self.networkx(), temporary)
+
+
+def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = None,
+                  neighbours: int = 64) -> KeywordGraph:
+    """Return the graph of the phrases of ``texts``, joined where they share a text (METHODS A.3 without signs).
+
+    Args:
+        texts: texts as :meth:`Keywords.rank` takes them.
+        top: phrases of each text that become nodes; a text counts for all nodes that it contains.
+        keywords: what ranks; by default ``Keywords()``.
+        neighbours: an edge stays if it is among so many strongest of one of its ends.
+
+    Raises:
+        InputError: as :meth:`Keywords.rank`.
+    """
+    given = list(listed(texts))
+    ranking = keywords or Keywords()
+    tokens = ranking.tokens(given)
+    ranked = ranking.ranked(tokens, top)
+    named = ranked.filter(pc.greater(ranked["score"], 0)).select(_PAIR)
+    whole = tokens.append_column("text", pa.array([str(given[row]) for row in tokens["text_id"].to_pylist()],
+                                                  pa.string()))
+    holding = contained([whole], Containment(named["keyword"].unique().to_pylist(), lemmas=False))
+    return phrase_graph(pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]), neighbours)
+
+
+def phrase_graph(pairs: pa.Table, neighbours: int | None = 64, resolution: float = 1.0) -> KeywordGraph:
+    """Return the graph of keywords that share texts.
+
+    Args:
+        pairs: ``keyword`` and ``text_id`` of each keyword of each text; a pair may stand more than once.
+        neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
+        resolution: of the communities.
+    """
+    held = pairs.group_by(_PAIR).aggregate([]).sort_by([(name, "ascending") for name in _PAIR])
+    encoded = held["keyword"].combine_chunks().dictionary_encode()  # by first appearance, so in their order
+    keyword, names = encoded.indices.to_numpy().astype(np.int32), encoded.dictionary
+    text = np.unique(held["text_id"].to_numpy(), return_inverse=True)[1]
+    edges = relate_by_texts(keyword, text, len(names), neighbours).edges
+    source, target = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
+    links, first = np.unique(np.stack([source, target]), axis=1, return_index=True)
+    nodes = {"node_id": pa.array(np.arange(len(names)), pa.int32()), "keyword": names,
+             "texts": np.bincount(keyword, minlength=len(names)),
+             "degree": np.bincount(links.ravel(), minlength=len(names)).astype(np.int32),
+             "centrality": centrality(len(names), edges).scores, "component": components(len(names), edges),
+             "community": communities(len(names), edges, resolution).number}
+    return KeywordGraph(pa.table(nodes), pa.table({"source": links[0], "target": links[1],
+                                                   "weight": edges.count[first]}))

@@ -1,0 +1,356 @@
+"""Ranked phrases of texts: ``Keywords().rank(texts, top=10)``.
+
+    >>> found = Keywords().rank(["Dogs chase a red ball.", "A ball game in the park."], top=3)
+    >>> [[phrase.keyword for phrase in phrases] for phrases in found]
+    [['red ball', 'dogs'], ['ball game', 'park']]
+    >>> found[1][0].text, found[1][0].start, found[1][0].end
+    ('ball game', 2, 11)
+    >>> found.to_pandas()[["row", "rank", "keyword"]].values.tolist()
+    [[0, 1, 'red ball'], [0, 2, 'dogs'], [1, 1, 'ball game'], [1, 2, 'park']]
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from itertools import chain, groupby, islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keycontrast.choice import Choice
+from keycontrast.errors import InputError, nearest
+from keycontrast.ranking import Settings, ranker
+from keycontrast.ranking.methods import Ranking
+from keycontrast.ranking.selection import InverseFrequency
+from keycontrast.reading import is_unicode
+from keycontrast.text.schemas import TOKENS
+from keycontrast.text.tokens import document_columns, token_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from spacy.tokens import Doc
+
+    Texts: TypeAlias = str | Iterable[str] | Iterable[Doc] | pd.Series | pa.Array | pa.ChunkedArray | Doc
+else:
+    Texts = Any
+
+Method = Literal["tfidf", "pytextrank", "positionrank", "mihalcea", "yake", "embedrank"]
+METHODS: tuple[str, ...] = get_args(Method)
+LANGUAGES = ("en", "zh")
+_CHUNK = 1024
+_COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
+            "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
+_NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()})
+_END = object()
+
+
+class _Part(NamedTuple):
+    """The number of the first of some texts, how many they are, and the token rows of those that are not skipped."""
+
+    first: int
+    texts: int
+    tokens: pa.Table
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A phrase of a text.
+
+    Attributes:
+        text: as it is written at its first occurrence.
+        keyword: its normal form, under which it is the same in all texts.
+        score: the method's.
+        rank: 1 for the text's best.
+        start: first character in the text.
+        end: character after the last.
+    """
+
+    text: str
+    keyword: str
+    score: float
+    rank: int
+    start: int
+    end: int
+
+
+class Phrases(Sequence[list[Phrase]]):
+    """The phrases of one text or of many: item n is those of the n-th text, best first, none if it has none.
+
+    Attributes:
+        table: Arrow table, a row per phrase: ``row`` (number of the text, from 0), ``rank``, ``phrase``, ``keyword``,
+            ``score``, ``start``, ``end`` (characters).
+        skipped: texts that were null and left out.
+    """
+
+    def __init__(self, table: pa.Table, texts: int, first: int = 0, skipped: int = 0) -> None:
+        self.table, self.skipped = table, skipped
+        self._texts, self._first = texts, first
+        self._lists: list[list[Phrase]] | None = None
+
+    def __len__(self) -> int:
+        return self._texts
+
+    @overload
+    def __getitem__(self, place: int) -> list[Phrase]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[list[Phrase]]: ...
+
+    def __getitem__(self, place: int | slice) -> list[Phrase] | list[list[Phrase]]:
+        if self._lists is None:
+            self._lists = [[] for _ in range(self._texts)]
+            for number, rank, phrase, keyword, score, start, end in zip(
+                    *(self.table[name].to_pylist() for name in _COLUMNS), strict=True):
+                self._lists[number - self._first].append(Phrase(phrase, keyword, score, rank, start, end))
+        return self._lists[place]
+
+    def __repr__(self) -> str:
+        return f"<{self.table.num_rows} phrases of {self._texts} text{'s' * (self._texts != 1)}>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table as a data frame."""
+        return self.table.to_pandas()
+
+
+class Keywords:
+    """Ranks the phrases of texts.
+
+    Args:
+        method: one of :attr:`methods`; ``embedrank`` is best and slow.
+        language: of the texts, ``en`` or ``zh``.
+        pipeline: what reads English texts: ``embedded``, an installed spaCy package, or a folder with a slash in it.
+        workers: processes that read texts. With more than one, a script must do its work below
+            ``if __name__ == "__main__":``, as with all worker processes.
+        diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
+            marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
+        min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
+        ngram_range: fewest and most words of a phrase; None takes all.
+        on_null: ``error``, or ``skip`` to leave out texts that are null (None, NaN), which keep their places.
+
+    Raises:
+        InputError: no ranking has that name (the message names the nearest), or a value is not one of those allowed.
+    """
+
+    methods = METHODS
+
+    def __init__(self, method: Method | str = "tfidf", language: str = "en", *, pipeline: str = "embedded",
+                 workers: int = 1, diversity: float = 0.0, min_count: int = 1,
+                 ngram_range: tuple[int, int] | None = None, on_null: Literal["error", "skip"] = "error") -> None:
+        if method not in METHODS:
+            raise InputError(f"method: no ranking is called {method!r}; {nearest(str(method), METHODS)}")
+        if language not in LANGUAGES and pipeline == "embedded":
+            raise InputError(f"language: {language!r} is none of {' and '.join(map(repr, LANGUAGES))}, which are read "
+                             f"without a pipeline of yours; for another, name a spaCy pipeline with pipeline=")
+        if on_null not in ("error", "skip"):
+            raise InputError(f"on_null: found {on_null!r}; {nearest(str(on_null), ('error', 'skip'))}")
+        self._skips = on_null == "skip"
+        self._method, self._language, self._pipeline, self._workers = method, language, pipeline, workers
+        self._choice = Choice(10, diversity, min_count, ngram_range)
+        self._idf: InverseFrequency | None = None
+        self._counts: Counter[str] | None = None
+
+    def fit(self, texts: Texts) -> Keywords:
+        """Take inverse document frequencies from these texts, for all rankings from now on; return itself.
+
+        Texts are read a part at a time: an iterator of any length will do.
+        """
+        tokens, counts = (part.tokens for part in self._parts(texts)), None
+        if self._choice.min_count > 1:
+            counts = Counter[str]()
+            tokens = self._counting(tokens, counts)
+        self._idf = InverseFrequency.over_tables(tokens)
+        self._counts = counts
+        return self
+
+    def _counting(self, tokens: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
+        """Yield ``tokens``, and count on the way the texts that hold each phrase."""
+        rank = self._ranker(self._choice, None)
+        for part in tokens:
+            counts.update(self._choice.counted([rank(part)]) or {})
+            yield part
+
+    def rank(self, texts: Texts, top: int = 10) -> Phrases:
+        """Return the phrases of one text or many, at most ``top`` of each.
+
+        Inverse document frequencies, which order phrases by ``tfidf`` and break the ties of other rankings, are those
+        of :meth:`fit`, or else of these texts alone.
+
+        Args:
+            texts: a text, texts in any iterable, a pandas or Arrow column, or documents of spaCy, which are taken as
+                the caller's pipeline left them.
+            top: phrases per text at most, from 1.
+
+        Raises:
+            InputError: ``top`` is less than 1, a text is none, or a document has no parts of speech.
+        """
+        choice = replace(self._choice, top=top)
+        parts = list(self._parts(texts))
+        tokens = [part.tokens for part in parts]
+        found = list(map(self._ranker(choice, self._frequency(tokens)), tokens))
+        counts = choice.counted(found) if self._idf is None else self._counts
+        made = [self._chosen(choice, ranked, part, counts) for ranked, part in zip(found, tokens, strict=True)]
+        total = sum(part.texts for part in parts)
+        return Phrases(pa.concat_tables([_NOTHING, *made]), total, skipped=total - sum(map(len, tokens)))
+
+    def stream(self, texts: Texts, top: int = 10) -> Iterator[list[Phrase]]:
+        """Yield the phrases of each text, in order, with a thousand texts in memory at a time.
+
+        Raises:
+            InputError: as :meth:`rank`; or :meth:`fit` has not been called, so that a text's phrases would depend on
+                which others happen to be in memory.
+        """
+        if self._idf is None:
+            raise InputError("stream: call fit(texts) before, with these or other texts, for the inverse document "
+                             "frequencies; rank(texts) counts them itself.")
+        choice = replace(self._choice, top=top)
+        rank = self._ranker(choice, self._idf)
+        for part in self._parts(texts):
+            chosen = self._chosen(choice, rank(part.tokens), part.tokens, self._counts)
+            yield from Phrases(chosen, part.texts, part.first)
+
+    def ranked(self, tokens: pa.Table, top: int) -> pa.Table:
+        """Return the rows of table ``phrases`` for token rows, by the frequencies of :meth:`fit`, or else of these."""
+        choice = replace(self._choice, top=top)
+        ranked = self._ranker(choice, self._frequency([tokens]))(tokens)
+        counts = choice.counted([ranked]) if self._idf is None else self._counts
+        return choice.chosen(ranked, counts, self._vectors())
+
+    def tokens(self, texts: Texts) -> pa.Table:
+        """Return the token rows of texts or documents, numbered from 0, without those that are skipped."""
+        return pa.concat_tables([TOKENS.empty_table(), *(part.tokens for part in self._parts(texts))]).combine_chunks()
+
+    def _parts(self, texts: Texts) -> Iterator[_Part]:
+        """Yield the token rows of texts or documents, a thousand at a time."""
+        total = len(texts) if isinstance(texts, Sized) and not isinstance(texts, str) and not _is_doc(texts) else None
+        given = listed(texts)
+        first = next(given, _END)
+        rest = given if first is _END else chain([first], given)
+        if _is_doc(first):
+            yield from _documents(rest)
+            return
+        from keycontrast.text.annotate import annotated  # brings spaCy, which takes seconds to import
+
+        taken: deque[tuple[int, int]] = deque()
+        for tokens in annotated(self._chunks(rest, taken), self._pipeline, self._language, total, self._workers):
+            yield _Part(*taken.popleft(), tokens)
+
+    def _chunks(self, texts: Iterator[Any], taken: deque[tuple[int, int]]) -> Iterator[pa.Table]:
+        """Yield texts with their numbers, a thousand at a time; ``taken`` gets the first number and count of each."""
+        start = 0
+        while part := list(islice(texts, _CHUNK)):
+            ids = [place for place, text in enumerate(part, start) if not (self._skips and _is_null(text))]
+            for place in ids:
+                _check(part[place - start], place)
+            taken.append((start, len(part)))
+            yield pa.table({"text_id": pa.array(ids, pa.int64()),
+                            "text": pa.array([part[place - start] for place in ids], pa.string())})
+            start += len(part)
+
+    def _frequency(self, tokens: Iterable[pa.Table]) -> InverseFrequency:
+        return self._idf or InverseFrequency.over_tables(tokens)
+
+    def _ranker(self, choice: Choice, idf: InverseFrequency | None) -> Callable[[pa.Table], pa.Table]:
+        rank = ranker(ranking_of(self._method, self._language, choice.drawn), choice.drawn, idf)
+        return lambda tokens: rank(tokens).table
+
+    def _vectors(self) -> Callable[[Sequence[str]], Any] | None:
+        """Return the vectors by which a choice compares phrases: those of the method's encoder, if it has one."""
+        if self._method != "embedrank":
+            return None
+        from keycontrast.ranking.embedrank import phrase_vectors
+
+        return phrase_vectors
+
+    def _chosen(self, choice: Choice, ranked: pa.Table, tokens: pa.Table, counts: Counter[str] | None) -> pa.Table:
+        return _table(choice.chosen(ranked, counts, self._vectors()), tokens)
+
+
+def ranking_of(method: str, language: str, phrases: int) -> Ranking:
+    """Return a ranking by its name, with the settings that the library takes for best.
+
+    Args:
+        method: one of :data:`METHODS`.
+        language: of the texts.
+        phrases: that are wanted of a text.
+
+    Raises:
+        InputError: the method does not read the language, or needs a package that is not installed.
+    """
+    if method == "yake":
+        from keycontrast.ranking.yake import YakeRanking
+
+        return YakeRanking(language, top=phrases)
+    if method == "embedrank":
+        from keycontrast.ranking.embedrank import EmbedRanking
+
+        return EmbedRanking(language=language)
+    return Settings(method, language=language)
+
+
+def listed(texts: Any) -> Iterator[Any]:
+    """Return the texts or documents in whatever holds them.
+
+    Raises:
+        InputError: it holds none, or is a table, of which a column is meant.
+    """
+    if isinstance(texts, str) or _is_doc(texts):
+        return iter((texts,))
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
+        return (value.as_py() for value in texts)
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise InputError("texts: this is a table. Give the column that holds the texts, such as table['text'].")
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise InputError(f"texts: a text, or texts in a list, an iterator or a column are needed, found "
+                         f"{type(texts).__name__}.")
+    return iter(texts)
+
+
+def _is_doc(value: Any) -> bool:
+    return hasattr(value, "noun_chunks") and hasattr(value, "to_array")
+
+
+def _is_null(text: Any) -> bool:
+    return text is None or type(text).__name__ == "NAType" or (isinstance(text, float) and text != text)
+
+
+def _check(text: Any, place: int) -> None:
+    if not isinstance(text, str):
+        advice = "; give on_null='skip' to leave out such texts" if _is_null(text) else ""
+        raise InputError(f"text {place} (counted from 0) is no text but of type {type(text).__name__}{advice}")
+    if not is_unicode(text):
+        raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
+
+
+def _documents(docs: Iterator[Any]) -> Iterator[_Part]:
+    start = 0
+    while part := list(islice(docs, _CHUNK)):
+        for place, doc in enumerate(part, start):
+            if not _is_doc(doc):
+                raise InputError(f"text {place} (counted from 0) is no document of spaCy, as those before it, but of "
+                                 f"type {type(doc).__name__}")
+            if len(doc) and not doc.has_annotation("POS"):
+                raise InputError(f"document {place} (counted from 0) has no parts of speech; its pipeline needs a "
+                                 f"tagger, or give texts in place of documents")
+        first, tables = start, []
+        for _, same in groupby(part, lambda doc: id(doc.vocab)):
+            group = list(same)
+            ids = pa.array(range(start, start + len(group)), pa.int64())
+            tables.append(token_table({"text_id": ids, **document_columns(group, group[0].vocab)}))
+            start += len(group)
+        yield _Part(first, len(part), pa.concat_tables(tables).combine_chunks())
+
+
+def _table(rows: pa.Table, tokens: pa.Table) -> pa.Table:
+    """Return the phrases of a part: characters in place of tokens."""
+    rows = rows.filter(pc.greater(rows["rank"], 0))
+    place = pc.index_in(rows["text_id"], value_set=tokens["text_id"].combine_chunks())
+    lengths = pc.list_value_length(tokens["start"].combine_chunks())
+    before = pc.subtract(pc.cumulative_sum(lengths), lengths).take(place)
+    starts, ends = (pc.list_flatten(tokens[name].combine_chunks()) for name in ("start", "end"))
+    begin = starts.take(pc.add(before, rows["start"]))
+    end = ends.take(pc.subtract(pc.add(before, rows["end"]), 1))
+    columns = (rows["text_id"], rows["rank"], rows["phrase"], rows["keyword"], rows["score"], begin, end)
+    return pa.table({name: pc.cast(column, kind)
+                     for (name, kind), column in zip(_COLUMNS.items(), columns, strict=True)})

@@ -1,0 +1,38 @@
+"""A progress bar with rate and estimate; plain lines where no terminal is attached."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from tqdm import tqdm
+
+Item = TypeVar("Item")
+
+
+def progress(items: Iterable[Item], what: str, total: int | None = None, unit: str = "it",
+             done: int = 0) -> Iterator[Item]:
+    """Yield ``items`` while showing how many are done, how fast, and how long the rest will take.
+
+    Args:
+        items: what to go through.
+        what: a short name, such as ``train_hcl``.
+        total: number of items, if ``items`` has no length.
+        unit: name of one item.
+        done: items finished by an earlier, interrupted run.
+    """
+    bar = progress_bar(what, total if total is not None else _length(items), unit, done)
+    with bar:
+        for item in items:
+            yield item
+            bar.update()
+
+
+def progress_bar(what: str, total: int | None, unit: str = "it", done: int = 0, delay: float = 0.0) -> tqdm:
+    """Return a bar to be updated by hand; as :func:`progress`, shown after ``delay`` seconds."""
+    interval = 0.5 if sys.stderr.isatty() else 30.0
+    return tqdm(total=total, desc=what, unit=unit, initial=done, mininterval=interval, file=sys.stderr,
+                dynamic_ncols=True, leave=False, delay=delay)
+
+
+def _length(items: object) -> int | None:
+    return len(items) if hasattr(items, "__len__") else None

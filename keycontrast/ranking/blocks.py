@@ -1,0 +1,193 @@
+"""Token tables as flat arrays: all tokens of many texts side by side, so that steps run over a block at once.
+
+A block holds whole texts. How texts fall into blocks bounds memory and changes no result: every step sums within
+one text at a time, in the order of its tokens.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keycontrast.errors import InputError
+
+# Tokens of a block; a longer text is a block of its own. About 100 MiB of working arrays.
+BLOCK = 1 << 17
+# Texts of a piece that a worker ranks at a time, if they are short.
+PIECE = 1 << 12
+
+
+@dataclass(frozen=True)
+class TokenBlock:
+    """Whole texts of a token table, flattened. Attributes are computed when first asked for.
+
+    Attributes:
+        table: rows of table ``tokens``.
+    """
+
+    table: pa.Table
+
+    @cached_property
+    def text_ids(self) -> np.ndarray:
+        """Text ids, (texts,)."""
+        return self.table["text_id"].to_numpy()
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Place of each text's first token, and the number of tokens at the end, (texts + 1,)."""
+        return _offsets(self.table["token"])
+
+    @cached_property
+    def text(self) -> np.ndarray:
+        """Row of the text that each token belongs to, (tokens,)."""
+        return np.repeat(np.arange(self.table.num_rows), np.diff(self.offsets))
+
+    def column(self, name: str) -> pa.Array:
+        """Return a list column flattened, (tokens,).
+
+        Raises:
+            InputError: its lists are not as long as those of the tokens.
+        """
+        if not np.array_equal(_offsets(self.table[name]), self.offsets):
+            raise InputError(f"tokens.parquet: the lists of column {name!r} are not as long as those of 'token'; "
+                             f"run the stage annotate again.")
+        return _flat(self.table[name])
+
+    @cached_property
+    def tokens(self) -> pa.Array:
+        """Tokens as written, (tokens,)."""
+        return self.column("token")
+
+    @cached_property
+    def sentence(self) -> np.ndarray:
+        """Number of the sentence that each token is in, over the block; no sentence spans two texts, (tokens,)."""
+        opens = self.column("sentence_start").to_numpy(zero_copy_only=False).astype(bool)
+        opens[self.offsets[:-1][np.diff(self.offsets) > 0]] = True
+        return np.cumsum(opens)
+
+    @cached_property
+    def space_after(self) -> np.ndarray:
+        """Whether the text has a space between the token and the next one, (tokens,)."""
+        start, end = (self.column(name).to_numpy() for name in ("start", "end"))
+        gap = np.zeros(len(start), dtype=bool)
+        gap[:-1] = (start[1:] > end[:-1]) & (self.text[1:] == self.text[:-1])
+        return gap
+
+    @cached_property
+    def chunks(self) -> "Spans":
+        """Noun chunks, in the order of the table."""
+        offsets = _offsets(self.table["chunk_start"])
+        text = np.repeat(np.arange(self.table.num_rows), np.diff(offsets))
+        start, end = (_flat(self.table[name]).to_numpy().astype(np.int64) for name in ("chunk_start", "chunk_end"))
+        if len(start) != len(end) or (end > np.diff(self.offsets)[text]).any() or (start > end).any():
+            raise InputError("tokens.parquet: noun chunks lie outside their texts; run the stage annotate again.")
+        return Spans(text, start + self.offsets[text], end + self.offsets[text])
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Runs of tokens in a block.
+
+    Attributes:
+        text: row of the text, (spans,).
+        start: place of the first token in the block, (spans,).
+        end: place after the last, (spans,).
+    """
+
+    text: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def take(self, places: np.ndarray) -> "Spans":
+        """Return the spans at ``places`` (numbers or a mask)."""
+        return Spans(self.text[places], self.start[places], self.end[places])
+
+    def members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the span of each member token and its place in the block, span by span."""
+        lengths = self.end - self.start
+        span = np.repeat(np.arange(len(self)), lengths)
+        first = np.cumsum(lengths) - lengths
+        return span, np.arange(len(span)) - first[span] + self.start[span]
+
+
+def blocks(tokens: pa.Table, size: int = BLOCK) -> Iterator[TokenBlock]:
+    """Cut a token table into blocks of at most ``size`` tokens, or of one text that is longer than that."""
+    lengths = np.diff(_offsets(tokens["token"]))
+    start, held = 0, 0
+    for row, length in enumerate(lengths.tolist()):
+        if row > start and held + length > size:
+            yield TokenBlock(tokens.slice(start, row - start))
+            start, held = row, 0
+        held += length
+    if start < tokens.num_rows:
+        yield TokenBlock(tokens.slice(start))
+
+
+def encode(strings: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Return the number of each string in the dictionary of distinct strings, and that dictionary."""
+    encoded = strings.dictionary_encode()
+    return encoded.indices.to_numpy(), encoded.dictionary
+
+
+def encode_as(strings: pa.Array, form: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
+    """Return ``strings`` brought to a form and numbered by the distinct forms, and those forms.
+
+    ``form`` is called once per distinct string.
+    """
+    codes, known = encode(strings)
+    numbers: dict[str, int] = {}
+    of_known = np.array([numbers.setdefault(form(word), len(numbers)) for word in known.to_pylist()], dtype=np.int64)
+    return (of_known[codes] if len(codes) else codes.astype(np.int64)), list(numbers)
+
+
+def among(strings: pa.Array, values: frozenset[str]) -> np.ndarray:
+    """Return whether each string is one of ``values``."""
+    codes, known = encode(strings)
+    return np.array([word in values for word in known.to_pylist()], dtype=bool)[codes] if len(codes) \
+        else np.zeros(0, dtype=bool)
+
+
+def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    """Return the sum of the values of each group, added one after another in their order, (groups,)."""
+    # Of no values at all, bincount makes integers.
+    return np.bincount(group, weights=values, minlength=groups).astype(np.float64, copy=False)
+
+
+def segment_ranks(segment: np.ndarray) -> np.ndarray:
+    """Return 0, 1, 2 … within each run of equal values of a sorted ``segment``."""
+    if not len(segment):
+        return np.zeros(0, dtype=np.int64)
+    opens = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]]))
+    return np.arange(len(segment)) - np.repeat(opens, np.diff(np.append(opens, len(segment))))
+
+
+def _offsets(column: pa.ChunkedArray) -> np.ndarray:
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pc.list_flatten(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+
+
+def pieces(batches: Iterable[pa.Table], texts: int = PIECE, size: int = BLOCK) -> Iterator[pa.Table]:
+    """Join small ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens.
+
+    Pieces are cut by what they hold and by nothing else, so that they are the same whoever works on them.
+    """
+    held: list[pa.Table] = []
+    rows = tokens = 0
+    for batch in batches:
+        held.append(batch)
+        rows, tokens = rows + batch.num_rows, tokens + (pc.sum(pc.list_value_length(batch["token"])).as_py() or 0)
+        if rows >= texts or tokens >= size:
+            yield pa.concat_tables(held).combine_chunks()
+            held, rows, tokens = [], 0, 0
+    if held:
+        yield pa.concat_tables(held).combine_chunks()

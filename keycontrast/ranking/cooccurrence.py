@@ -1,0 +1,168 @@
+"""Co-occurrence graphs of many texts at once, as one block-diagonal system.
+
+Two graphs are built here. Mihalcea and Tarau's (2004, section 3): nodes are lower-cased candidate words, an edge
+joins two different words that occur within a window of N tokens of the text, its weight counts how often. And that
+of the pytextrank package: nodes are (lemma, part of speech), an edge joins kept words of a sentence up to three
+*kept words* apart.
+"""
+
+import unicodedata
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from scipy.sparse import coo_array, csr_array
+
+from keycontrast.ranking.blocks import TokenBlock, among, encode, encode_as
+
+NOUNS_AND_ADJECTIVES = frozenset({"NOUN", "PROPN", "ADJ"})
+# Of jieba's own TextRank: place names, nouns, verbal nouns and verbs, of at least two characters.
+JIEBA_FLAGS = frozenset({"ns", "n", "vn", "v"})
+JIEBA_SHORTEST = 2
+PYTEXTRANK_POS = frozenset({"ADJ", "NOUN", "PROPN", "VERB"})
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Weighted undirected graphs of the texts of a block; nodes are numbered through, text by text.
+
+    Attributes:
+        offsets: number of each text's first node, and of all nodes at the end, (texts + 1,).
+        node_of: node of each token, -1 for a token without one, (tokens,).
+        first: smaller node of each edge, (edges,); edges are distinct and sorted.
+        second: greater node of each edge; equal to ``first`` for a self-loop.
+        weight: weight of each edge.
+    """
+
+    offsets: np.ndarray
+    node_of: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    weight: np.ndarray
+
+    @cached_property
+    def text(self) -> np.ndarray:
+        """Row of the text that each node belongs to, (nodes,)."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    @cached_property
+    def matrix(self) -> csr_array:
+        """Symmetric weights; columns ascend within a row, which fixes the order of every sum over neighbours."""
+        apart = self.first != self.second
+        rows = np.concatenate([self.first, self.second[apart]])
+        columns = np.concatenate([self.second, self.first[apart]])
+        size = int(self.offsets[-1])
+        matrix = coo_array((np.concatenate([self.weight, self.weight[apart]]), (rows, columns)), (size, size)).tocsr()
+        matrix.sort_indices()
+        return matrix
+
+    @cached_property
+    def first_token(self) -> np.ndarray:
+        """Place of each node's first token in the block, (nodes,)."""
+        places = np.flatnonzero(self.node_of >= 0)
+        found = np.empty(int(self.offsets[-1]), dtype=np.int64)
+        found[self.node_of[places[::-1]]] = places[::-1]
+        return found
+
+
+def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
+    """Return the graphs of Mihalcea and Tarau.
+
+    The window counts the text's tokens, punctuation included and white space left out, and runs on across
+    sentences: the paper and jieba read a text as one sequence, and a guessed sentence start would move keywords.
+    A word within the window of its own repetition makes no edge.
+
+    Args:
+        block: texts.
+        window: tokens that a window spans; 2 joins neighbours.
+        language: ``zh`` takes the candidates of jieba's TextRank; others take nouns and adjectives.
+    """
+    places, place_in_text = _candidates(block, language)
+    text = block.text[places]
+    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    nodes, offsets = number_nodes(text, codes, len(words), block.table.num_rows)
+    pairs = []
+    for apart in range(1, window):
+        near = (text[apart:] == text[:-apart]) & (place_in_text[apart:] - place_in_text[:-apart] < window)
+        near &= nodes[apart:] != nodes[:-apart]
+        pairs.append((nodes[:-apart][near], nodes[apart:][near]))
+    node_of = np.full(len(block.text), -1, dtype=np.int64)
+    node_of[places] = nodes
+    return Graphs(offsets, node_of, *_counted(pairs, int(offsets[-1])))
+
+
+def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Graphs:
+    """Return the graphs of the pytextrank package.
+
+    Args:
+        block: texts.
+        lookback: how many kept words of the same sentence back a word is joined to.
+        last_direction: the package counts (a, b) and (b, a) apart, and the one that it first met later takes the
+            edge for itself. True does so; False adds the two.
+    """
+    places = np.flatnonzero(among(block.column("pos"), PYTEXTRANK_POS))
+    text, sentence = block.text[places], block.sentence[places]
+    lemma, lemmas = encode(block.column("lemma").take(pa.array(places)))
+    pos, tags = encode(block.column("pos").take(pa.array(places)))
+    nodes, offsets = number_nodes(text, lemma.astype(np.int64) * len(tags) + pos, len(lemmas) * len(tags),
+                             block.table.num_rows)
+    pairs, orders = [], []
+    for hop in range(1, lookback + 1):
+        near = np.flatnonzero(sentence[hop:] == sentence[:-hop])
+        pairs.append((nodes[near], nodes[near + hop]))
+        orders.append((sentence[near] * (lookback + 1) + hop) * (len(nodes) + 1) + near)
+    node_of = np.full(len(block.text), -1, dtype=np.int64)
+    node_of[places] = nodes
+    count = _counted_last(pairs, orders, int(offsets[-1])) if last_direction else _counted(pairs, int(offsets[-1]))
+    return Graphs(offsets, node_of, *count)
+
+
+def _candidates(block: TokenBlock, language: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the places of the candidates, and each one's place among the tokens that are no white space."""
+    codes, known = encode(block.tokens)
+    listed = known.to_pylist()
+    if not listed:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    shortest = JIEBA_SHORTEST if language == "zh" else 1
+    fits = among(block.column("tag"), JIEBA_FLAGS) if language == "zh" \
+        else among(block.column("pos"), NOUNS_AND_ADJECTIVES)
+    worded = np.array([len(word) >= shortest and _names_something(word) for word in listed])
+    visible = np.array([bool(word.strip()) for word in listed])[codes]
+    places = np.flatnonzero(fits & worded[codes])
+    return places, np.cumsum(visible)[places]
+
+
+def _names_something(word: str) -> bool:
+    """Whether a word has a letter, a digit or a symbol (emoji are symbols): punctuation is never a keyword."""
+    return word.isalnum() or any(char.isalnum() or unicodedata.category(char)[0] == "S" for char in word)
+
+
+def number_nodes(text: np.ndarray, codes: np.ndarray, kinds: int, texts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Number the distinct (text, code) by first appearance; return each one's number and the texts' offsets."""
+    _, first, inverse = np.unique(text * max(kinds, 1) + codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), dtype=np.int64)
+    number[order] = np.arange(len(order))
+    sizes = np.bincount(text[first], minlength=texts)
+    return number[inverse], np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _counted(pairs: list[tuple[np.ndarray, np.ndarray]], size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count co-occurrences in either order."""
+    left, right = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+    keys, counts = np.unique(np.minimum(left, right) * size + np.maximum(left, right), return_counts=True)
+    return *np.divmod(keys, max(size, 1)), counts.astype(np.float64)
+
+
+def _counted_last(pairs: list[tuple[np.ndarray, np.ndarray]], orders: list[np.ndarray],
+                  size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Count ordered pairs; of two directions, the one whose first occurrence comes later gives the weight."""
+    left, right = (np.concatenate([pair[side] for pair in pairs]) for side in (0, 1))
+    met = np.argsort(np.concatenate(orders))
+    keys, first, counts = np.unique((left * size + right)[met], return_index=True, return_counts=True)
+    a, b = np.divmod(keys, max(size, 1))
+    edge = np.minimum(a, b) * size + np.maximum(a, b)
+    order = np.lexsort((first, edge))
+    last = order[np.append(edge[order][1:] != edge[order][:-1], True)] if len(order) else order
+    return *np.divmod(edge[last], max(size, 1)), counts[last].astype(np.float64)

@@ -1,0 +1,95 @@
+"""The keyword of every text of a block at once: best candidate, else best content word, else none (METHODS A.2)."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as
+from keycontrast.ranking.selection import InverseFrequency, best_first
+from keycontrast.text.normal_form import normal_form
+
+
+def choose(block: TokenBlock, spans: Spans, score: np.ndarray, keyword: pa.Array, method: str, idf: InverseFrequency,
+           kw_lemma: bool = False) -> pa.Table:
+    """Return columns ``text_id``, ``keyword``, ``method`` and ``score``: a row per text, by text id.
+
+    The highest score wins; ties go to the higher IDF over training texts, then to the earliest position. If there is no
+    candidate, the content word (alphabetic, no stop word) with the highest IDF is taken (method ``idf``), and without
+    any the keyword is null (method ``none``).
+
+    Args:
+        block: the texts.
+        spans: of the candidates.
+        score: of each candidate.
+        keyword: of each candidate, in normal form.
+        method: that made them.
+        idf: IDF over training texts.
+        kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
+    """
+    best = _best_of_each(spans, score, idf.means(block, spans))
+    words = content_words(block)
+    words = words.take(~np.isin(words.text, spans.text))
+    values = idf.means(block, words)
+    second = _best_of_each(words, values, values)
+    words, values = words.take(second), values[second]
+    chosen = _joined(spans.take(best), words)
+    names = pa.concat_arrays([keyword.take(pa.array(best)), normal_forms(block, words)])
+    if kw_lemma:
+        names = _lemmatised(block, chosen, names)
+    without = np.setdiff1d(np.arange(len(block.text_ids)), chosen.text)
+    order = pa.array(np.argsort(np.concatenate([chosen.text, without])))
+    methods = [method] * len(best) + ["idf"] * len(words) + ["none"] * len(without)
+    columns = {"text_id": pa.array(block.text_ids[np.concatenate([chosen.text, without])]),
+               "keyword": pa.concat_arrays([names, pa.nulls(len(without), pa.string())]),
+               "method": pa.array(methods, pa.string()),
+               "score": pa.concat_arrays([pa.array(np.concatenate([score[best], values])),
+                                          pa.nulls(len(without), pa.float64())])}
+    return pa.table(columns).take(order)
+
+
+def phrase_candidates(block: TokenBlock, rows: pa.Table) -> tuple[Spans, np.ndarray, pa.Array]:
+    """Return spans, scores and keywords of the rows of a table of phrases that may become keywords.
+
+    Phrases without a positive score are no candidates: no node of the ranking stands behind them.
+    """
+    rows = rows.filter(pc.greater(rows["score"], 0))  # a text without any phrase has a row without a score
+    text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
+    start, end = (block.offsets[text] + rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
+    return Spans(text, start, end), rows["score"].to_numpy(), rows["keyword"].combine_chunks()
+
+
+def content_words(block: TokenBlock) -> Spans:
+    """Return the alphabetic tokens that are no stop words."""
+    codes, known = encode(block.tokens)
+    alphabetic = np.array([word.isalpha() for word in known.to_pylist()], dtype=bool)
+    stop = block.column("is_stop").to_numpy(zero_copy_only=False).astype(bool)
+    places = np.flatnonzero(alphabetic[codes] & ~stop) if len(codes) else np.zeros(0, dtype=np.int64)
+    return Spans(block.text[places], places, places + 1)
+
+
+def _best_of_each(spans: Spans, score: np.ndarray, idf: np.ndarray) -> np.ndarray:
+    order = best_first(spans.text, score, idf, spans.start, spans.end)
+    return order[np.append(True, np.diff(spans.text[order]) != 0)[:len(order)]]
+
+
+def _joined(first: Spans, second: Spans) -> Spans:
+    return Spans(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("text", "start", "end")))
+
+
+def normal_forms(block: TokenBlock, words: Spans) -> pa.Array:
+    """Return the normal forms of spans of one token."""
+    codes, forms = encode_as(block.tokens.take(pa.array(words.start)), normal_form)
+    return pa.array(forms, pa.string()).take(pa.array(codes))
+
+
+def _lemmatised(block: TokenBlock, spans: Spans, keywords: pa.Array) -> pa.Array:
+    """Put the lemma of each span's last token in its place, where the keyword ends with that token as written."""
+    heads = pa.array(spans.end - 1)
+    columns = (keywords, block.tokens.take(heads), block.column("lemma").take(heads))
+    return pa.array([_with_lemma(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)],
+                    pa.string())
+
+
+def _with_lemma(keyword: str, word: str, lemma: str) -> str:
+    word, lemma = normal_form(word), normal_form(lemma)
+    return keyword[:len(keyword) - len(word)] + lemma if lemma and word and keyword.endswith(word) else keyword

@@ -1,0 +1,343 @@
+"""The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
+
+``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (its TextRank, and the default) and
+``positionrank`` (Florescu and Caragea 2017) are those of the pytextrank package. They are computed rightly
+(``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
+position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
+``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi, Pérez-Rosas and Mihalcea 2020) are
+computed by that package alone (``engine: package``, :mod:`keycontrast.ranking.package`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from keycontrast.errors import InputError, nearest
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as, sum_by
+from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
+from keycontrast.ranking.cooccurrence import Graphs, lemma_graphs, number_nodes, word_graphs
+from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
+from keycontrast.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank, span_text
+from keycontrast.ranking.selection import InverseFrequency, best_first
+from keycontrast.text.normal_form import normal_form
+
+# Below the nine digits to which scores are compared, so that equal scores are seen to be equal.
+TOLERANCE = 1e-11
+COMPAT = ("none", "pytextrank")
+ENGINES = ("ours", "package")
+_PACKAGE_DAMPING, _PACKAGE_ITERATIONS = 0.85, 100  # of networkx, which the package does not let one set
+_WINDOWS = {"mihalcea": {"zh": 5, "": 2}}
+_LOOKBACK = 3
+# Of `tfidf`: tokens added to a place, so that the first words of a text do not win by that alone. This and the roots
+# were chosen on Inspec's validation part and SemEval-2017; between neighbouring values F1 differs by less than a point.
+_HEAD = 10
+PACKAGE_ALONE = ("topicrank", "biasedtextrank")
+_OF_PACKAGE = ("pytextrank", "positionrank", *PACKAGE_ALONE)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to rank; the params of ``textrank`` and the language of the texts, as plain values.
+
+    Attributes:
+        method: a name in :data:`METHODS`, or with ``engine: package`` in :data:`PACKAGE_ALONE`.
+        compat: ``none``, or ``pytextrank`` to agree with that package.
+        language: ISO 639-1; Chinese has candidates and a window of its own under ``mihalcea``.
+        damping: a of the formula.
+        tolerance: absolute; iteration stops when no score of a text changes by more. Under ``compat: pytextrank``
+            it is the package's: summed changes below 1e-6 per node.
+        max_iterations: after which a text has not converged.
+        window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
+        focus: ``biasedtextrank``: words between spaces, to which alone the random walk returns.
+        engine: ``package`` runs the pytextrank package itself, text by text.
+        chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
+            (:mod:`keycontrast.ranking.chunks`), or ``auto``, these but in Chinese and wherever the package is followed.
+            ``mihalcea`` has none.
+        whole: ``mihalcea``: a phrase is the whole run of candidates around a kept word ("black money"), where the
+            paper joins kept words alone ("black", if money is not in the best third).
+    """
+
+    method: str = "pytextrank"
+    compat: str = "none"
+    language: str = "en"
+    damping: float = 0.85
+    tolerance: float = TOLERANCE
+    max_iterations: int = 100
+    window: int | None = None
+    focus: str = ""
+    engine: str = "ours"
+    chunks: Chunks = "auto"
+    whole: bool = False
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS and self.method not in PACKAGE_ALONE:
+            raise InputError(f"textrank.method: no ranking is called {self.method!r}; {nearest(self.method, METHODS)}")
+        if self.method in PACKAGE_ALONE and self.engine != "package":
+            raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
+                             f"textrank.engine to package, or choose another method")
+        if self.compat not in COMPAT:
+            raise InputError(f"textrank.compat: found {self.compat!r}; {nearest(self.compat, COMPAT)}")
+        if self.engine not in ENGINES:
+            raise InputError(f"textrank.engine: found {self.engine!r}; {nearest(self.engine, ENGINES)}")
+        if self.chunks not in CHUNKS:
+            raise InputError(f"textrank.chunks: found {self.chunks!r}; {nearest(self.chunks, CHUNKS)}")
+        if self.compat == "pytextrank" and self.method not in _OF_PACKAGE:
+            raise InputError(f"textrank.compat: pytextrank has no method {self.method}; choose another method, or "
+                             f"none")
+        if self.engine == "package" and self.method not in _OF_PACKAGE:
+            raise InputError(f"textrank.engine: the pytextrank package has no method {self.method}; choose another "
+                             f"method, or engine ours")
+        if self.engine == "package" and (self.damping, self.max_iterations) != (_PACKAGE_DAMPING, _PACKAGE_ITERATIONS):
+            raise InputError(f"textrank.engine: the pytextrank package has a damping of {_PACKAGE_DAMPING} and "
+                             f"{_PACKAGE_ITERATIONS} iterations, found {self.damping} and {self.max_iterations}; set "
+                             f"them so, or engine to ours")
+        if self.method == "biasedtextrank" and not self.focus.strip():
+            raise InputError("textrank.focus: biasedtextrank needs the words that it leans to")
+        if not (0 < self.damping < 1 and self.tolerance > 0 and self.max_iterations >= 1):
+            raise InputError(f"textrank: damping must lie between 0 and 1, tolerance above 0 and max_iterations be at "
+                             f"least 1; found {self.damping}, {self.tolerance} and {self.max_iterations}")
+        if self.window is not None and self.window < 2:
+            raise InputError(f"textrank.window: must be at least 2, found {self.window}")
+
+    @property
+    def as_package(self) -> bool:
+        """Whether rankings are those of the pytextrank package, whoever computes them."""
+        return self.compat == "pytextrank" or self.engine == "package"
+
+    @property
+    def span(self) -> int:
+        """The window that is used."""
+        own = _WINDOWS.get(self.method, {"": _LOOKBACK})
+        return own.get(self.language, own[""]) if self.window is None else self.window
+
+    @property
+    def described(self) -> str:
+        """Name and settings, for a person."""
+        if self.method == "tfidf":
+            return "tfidf: IDF of its words summed, by the root of its occurrences, less the later it first occurs"
+        compat = f" (compat {self.compat})" if self.compat != "none" else ""
+        return f"{self.method}{compat}, window {self.span}, damping {self.damping:g}, tolerance {self.tolerance:g}"
+
+    def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> "Solved":
+        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone.
+
+        Raises:
+            InputError: the method is one of :data:`PACKAGE_ALONE`.
+        """
+        if self.method not in METHODS:
+            raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package, which shows no "
+                             f"graph; choose another method to explain a text")
+        tokens = self.chunked(block.table)
+        return METHODS[self.method](block if tokens is block.table else TokenBlock(tokens), self, idf)
+
+    def chunked(self, tokens: pa.Table) -> pa.Table:
+        """Return ``tokens`` with the noun chunks that are its phrases."""
+        if self.method == "mihalcea" or (self.as_package and self.chunks == "auto"):
+            return tokens
+        return with_chunks(tokens, self.chunks, self.language)
+
+    def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
+        """Rank the phrases that were scored; ``limit`` per text, or all."""
+        if self.as_package:
+            return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit)
+        return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=self.method != "mihalcea")
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Graphs of a block, scores of their nodes, and the spans that these give.
+
+    Attributes:
+        graphs: of the texts.
+        scores: of the nodes.
+        kept: nodes that phrases are built from, (nodes,).
+        spans: occurrences of phrases.
+        score: of each span.
+        iterated: whether the nodes' scores are those of an iteration.
+    """
+
+    graphs: Graphs
+    scores: Scores
+    kept: np.ndarray
+    spans: Spans
+    score: np.ndarray
+    iterated: bool = True
+
+
+class Ranking(Protocol):
+    """A way to rank the phrases of a text, with its settings."""
+
+    @property
+    def method(self) -> str:
+        """Its name."""
+
+    @property
+    def described(self) -> str:
+        """Name and settings, for a person."""
+
+    def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
+        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
+
+    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
+        """Rank the phrases that were scored; ``limit`` per text, or all."""
+
+
+def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
+    graphs = word_graphs(block, settings.span, settings.language)
+    restart = np.full(int(graphs.offsets[-1]), 1 - settings.damping)
+    scores = solve(graphs, restart, settings.damping, settings.tolerance, settings.max_iterations)
+    kept = _best_third(block, graphs, scores.score, idf)
+    spans, runs, nodes = _runs(block, graphs, np.ones(len(kept), dtype=bool) if settings.whole else kept)
+    score = sum_by(runs, scores.score[nodes], len(spans))
+    if settings.whole:
+        held = np.bincount(runs, kept[nodes], len(spans)) > 0
+        spans, score = spans.take(held), score[held]
+    return Solved(graphs, scores, kept, spans, score)
+
+
+def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
+    """Keep ``max(1, ceil(n / 3))`` of each text's n words; ties fall as those of phrases do."""
+    first = graphs.first_token
+    words = Spans(graphs.text, first, first + 1)
+    means = np.zeros(len(first)) if idf is None else idf.means(block, words)
+    order = best_first(graphs.text, score, means, first, first + 1)
+    sizes = np.diff(graphs.offsets)[graphs.text]
+    kept = np.zeros(len(first), dtype=bool)
+    # Sorting keeps texts where they are, so a place in the order tells the rank within the text.
+    kept[order] = np.arange(len(order)) - graphs.offsets[graphs.text] < -(-sizes // 3)
+    return kept
+
+
+def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, np.ndarray, np.ndarray]:
+    """Merge kept words that are neighbours in the text; return the runs, and run and node of each member token.
+
+    White space between two tokens does not part them. Only tokens that passed the filter count: a kept noun's
+    use as a verb joins nothing.
+    """
+    codes, known = encode(block.tokens)
+    visible = np.flatnonzero(np.array([bool(word.strip()) for word in known.to_pylist()], dtype=bool)[codes]) \
+        if len(codes) else np.zeros(0, dtype=np.int64)
+    node = graphs.node_of[visible]
+    inside = np.flatnonzero((node >= 0) & np.append(kept, False)[node])
+    places, text = visible[inside], block.text[visible[inside]]
+    joined = (np.diff(inside) == 1) & (np.diff(text) == 0)
+    opens = np.append(True, ~joined)[:len(inside)]
+    closes = np.append(~joined, True)[:len(inside)]
+    return Spans(text[opens], places[opens], places[closes] + 1), np.cumsum(opens) - 1, node[inside]
+
+
+def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None,
+             personalise: Callable[[TokenBlock, Graphs], np.ndarray]) -> Solved:
+    graphs = lemma_graphs(block, settings.span, settings.as_package)
+    scores = _pagerank(graphs, personalise(block, graphs), settings)
+    chunks = block.chunks
+    chunks = chunks.take(chunks.end > chunks.start)
+    return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), chunks,
+                  _discounted(chunks, graphs, scores.score))
+
+
+def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -> Scores:
+    """PageRank summing to 1 over each text.
+
+    What isolated nodes hold returns by the personalisation, as everything does with probability ``1 - a``. So the
+    scores are those of the system without that return, scaled to sum to 1 (Langville and Meyer 2004).
+    """
+    if settings.as_package:
+        return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
+    found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
+                  settings.max_iterations)
+    total = sum_by(graphs.text, found.score, len(graphs.offsets) - 1)
+    share = np.divide(1.0, total, out=np.ones_like(total), where=total > 0)
+    return Scores(found.score * share[graphs.text], found.iterations, found.residual * share, found.converged)
+
+
+def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
+    """Score spans as the package does: ``sqrt(sum / (n + m)) * n / (n + 2 m + 1)``, m of n tokens being no nodes."""
+    span, places = spans.members()
+    node = graphs.node_of[places]
+    inside = node >= 0
+    total = sum_by(span[inside], score[node[inside]], len(spans))
+    length = (spans.end - spans.start).astype(np.float64)
+    others = np.bincount(span[~inside], minlength=len(spans))
+    return np.sqrt(total / (length + others)) * (length / (length + (2.0 * others) + 1.0))
+
+
+def _uniform(block: TokenBlock, graphs: Graphs) -> np.ndarray:
+    return 1 / np.diff(graphs.offsets)[graphs.text]
+
+
+def _by_position(block: TokenBlock, graphs: Graphs) -> np.ndarray:
+    """Weigh each lemma by the sum of 1 / position over its kept tokens; its nodes share the weight without halving it.
+
+    Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
+    """
+    places = np.flatnonzero(graphs.node_of >= 0)
+    text = block.text[places]
+    codes, known = encode(block.column("lemma").take(pa.array(places)))
+    key, lemma = np.unique(text * max(len(known), 1) + codes, return_inverse=True)
+    begin = np.searchsorted(text, np.arange(len(graphs.offsets) - 1))
+    weight = sum_by(lemma, 1 / (np.arange(len(places)) - begin[text] + 1), len(key))
+    of_text = key // max(len(known), 1)
+    # The package sums in ascending order.
+    order = np.lexsort((weight, of_text))
+    total = sum_by(of_text[order], weight[order], len(graphs.offsets) - 1)
+    by_node = np.empty(int(graphs.offsets[-1]))
+    by_node[graphs.node_of[places]] = (weight / total[of_text])[lemma]
+    return by_node / sum_by(graphs.text, by_node, len(graphs.offsets) - 1)[graphs.text]
+
+
+def _tfidf(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
+    chunks = block.chunks
+    chunks = chunks.take(chunks.end > chunks.start)
+    return without_graph(block, chunks, keyness(block, chunks, idf))
+
+
+def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np.ndarray:
+    """Score occurrences of phrases: ``sqrt(tf) * sum of IDF / (10 + first place) ** (1 / 4)``, (spans,).
+
+    The sum is over the words of the phrase (1 each without an IDF); tf counts its occurrences in the text, and the
+    place is that of the first token of the first of them.
+    """
+    if not len(spans):
+        return np.zeros(0)
+    span, places = spans.members()
+    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    worded = np.array([any(map(str.isalnum, word)) for word in words])
+    value = np.where(worded, 1.0 if idf is None else idf.values(words), 0.0)
+    total = sum_by(span, value[codes], len(spans))
+    form, forms = encode_as(span_text(block, spans), normal_form)
+    _, first, same, count = np.unique(spans.text * max(len(forms), 1) + form, return_index=True, return_inverse=True,
+                                      return_counts=True)
+    place = (spans.start - block.offsets[spans.text])[first][same]
+    # Roots, not powers: a vectorised power may differ in the last bit, by the place of a value in its array.
+    return total * np.sqrt(count[same]) / np.sqrt(np.sqrt(_HEAD + place))
+
+
+def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
+    """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
+    span, places = spans.members()
+    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    order = np.argsort(places, kind="stable")
+    span, places, codes = span[order], places[order], codes[order]
+    nodes, offsets = number_nodes(block.text[places], codes, len(words), block.table.num_rows)
+    node_of = np.full(len(block.text), -1, dtype=np.int64)
+    node_of[places] = nodes
+    best = np.zeros(int(offsets[-1]))
+    np.maximum.at(best, nodes, score[span])
+    none, texts = np.zeros(0, dtype=np.int64), np.zeros(len(offsets) - 1)
+    scores = Scores(best, texts.astype(np.int64), texts, np.ones(len(texts), dtype=bool))
+    return Solved(Graphs(offsets, node_of, none, none, none.astype(np.float64)), scores,
+                  np.ones(len(best), dtype=bool), spans, score, iterated=False)
+
+
+Method = Callable[[TokenBlock, Settings, InverseFrequency | None], Solved]
+METHODS: dict[str, Method] = {
+    "mihalcea": _mihalcea,
+    "pytextrank": partial(_package, personalise=_uniform),
+    "positionrank": partial(_package, personalise=_by_position),
+    "tfidf": _tfidf,
+}

@@ -1,0 +1,568 @@
+"""Rows of tables as people have them: CSV, TSV, JSON lines and Parquet, packed or not; and lines of text files.
+
+    for record in read_table(Path("questions.csv"), TableForm(".csv"), check=lambda names, first, schema: None):
+        record.problem or record.values["question"]
+
+What is wrong with a row is said in its record, and what is wrong with a file in an error; nothing is guessed away.
+"""
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import json
+import lzma
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO, Literal, NamedTuple, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from keycontrast.errors import InputError
+
+MARK = "\ufeff"
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+# Characters; what is longer is no text but a file in a cell, and language pipelines read no more at a time.
+LONGEST_TEXT = 1_000_000
+Quoting = Literal["standard", "none"]
+# Receives the names of a table's columns, its first line as text (of a CSV file) and its Arrow schema (of Parquet);
+# raises an InputError if a column is missing.
+Check = Callable[[list[str], str, pa.Schema | None], None]
+
+_BUFFER = 1 << 17
+_BATCH = 16_384
+# Characters of a field; more are a sign of a quotation mark that is not closed.
+_LONGEST = 1 << 24
+_SHOWN = 80
+# The longer marks first: that of UTF-32 begins like that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32", "utf-32", ("utf-32", "utf-32-le")),
+    (codecs.BOM_UTF32_BE, "UTF-32", "utf-32", ("utf-32", "utf-32-be")),
+    (codecs.BOM_UTF8, "UTF-8", "utf-8-sig", ("utf-8", "utf-8-sig")),
+    (codecs.BOM_UTF16_LE, "UTF-16", "utf-16", ("utf-16", "utf-16-le")),
+    (codecs.BOM_UTF16_BE, "UTF-16", "utf-16", ("utf-16", "utf-16-be")),
+)
+_UNDECODED = re.compile("[\udc80-\udcff]")
+_UNSOUND = re.compile("[\0\ud800-\udfff]")
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_ALONE = "a carriage return (\\r) without a line feed"
+
+
+class Words(NamedTuple):
+    """How messages call what a person may set: the encoding, no quoting, and the separator."""
+
+    encoding: str = "--encoding"
+    unquoted: str = "--quoting none"
+    separator: str = "--separator"
+
+
+OPTIONS = Words()
+
+
+@dataclass(frozen=True)
+class TableForm:
+    """How a file is laid out.
+
+    Attributes:
+        ending: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``.
+        encoding: of text files.
+        quoting: of CSV and TSV: ``standard`` as in RFC 4180; ``none`` if quotation marks are ordinary characters.
+        separator: of the columns of CSV and TSV; empty: as the ending says.
+        words: what messages call these.
+    """
+
+    ending: str
+    encoding: str = "utf-8"
+    quoting: Quoting = "standard"
+    separator: str = ""
+    words: Words = OPTIONS
+
+    @property
+    def delimiter(self) -> str:
+        """What stands between two columns."""
+        return self.separator or _DELIMITERS[self.ending]
+
+
+class Record(NamedTuple):
+    """One row as it was found.
+
+    Attributes:
+        number: from 1; the header of a CSV or TSV file is not counted, empty lines are.
+        values: by column; None where the row cannot be read.
+        line: what stands there, in that case.
+        problem: why it cannot be read, ``category: detail``.
+    """
+
+    number: int
+    values: Mapping[str, Any] | None
+    line: str = ""
+    problem: str = ""
+
+
+def read_table(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
+    """Yield the rows of a table.
+
+    Raises:
+        InputError: the file is empty, damaged, cannot be read as a whole, or lacks a column that ``check`` asks for.
+    """
+    if form.ending == ".parquet":
+        return _parquet(path, check)
+    return _json_lines(path, form, check) if form.ending == ".jsonl" else _delimited(path, form, check)
+
+
+# Bytes and text
+
+
+class _Archive(io.RawIOBase):
+    """What comes out of an archive; whatever is wrong with it becomes an error that names it."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self._stream, self._path = stream, path
+
+    def readable(self) -> bool:
+        """Say that bytes can be read."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill ``buffer`` as far as there is something, return how many bytes that are."""
+        try:
+            data = self._stream.read(len(buffer))
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            early = isinstance(error, EOFError) or "truncated" in str(error).lower()
+            raise InputError(f"{self._path}: the archive {'ends too early' if early else f'is damaged ({error})'}. "
+                             f"Fetch it again.") from error
+        buffer[:len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the archive too."""
+        self._stream.close()
+        super().close()
+
+
+def _open_zstd(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
+
+
+# By the ending of a name, with the bytes that such a file begins with.
+_PACKED: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
+    ".gz": (b"\x1f\x8b", gzip.GzipFile), ".bz2": (b"BZh", bz2.BZ2File), ".xz": (b"\xfd7zXZ\0", lzma.LZMAFile),
+    ".zst": (b"\x28\xb5\x2f\xfd", _open_zstd)}
+COMPRESSIONS = tuple(_PACKED)
+
+
+def file_format(path: Path) -> str:
+    """Return the ending that says how a file is laid out, without that of its compression."""
+    return Path(path.stem if path.suffix.lower() in COMPRESSIONS else path.name).suffix.lower()
+
+
+def packed(path: Path) -> str | None:
+    """Return the ending that a packed file has or should have, by its first bytes; None if it is not packed.
+
+    Raises:
+        InputError: its name says that it is packed, and its bytes do not.
+    """
+    with path.open("rb") as file:
+        head = file.read(6)
+    found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
+    if found is None and head and path.suffix.lower() in COMPRESSIONS:
+        raise InputError(f"{path}: the archive is damaged, or is no {path.suffix} at all. Fetch it again, or name it "
+                         f"without {path.suffix}.")
+    return found
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open ``path`` for reading; what is packed, by its first bytes, is unpacked on the way, in constant memory.
+
+    Raises:
+        InputError: (also while reading) an archive is damaged or ends too early.
+    """
+    ending = packed(path)
+    return path.open("rb") if ending is None else io.BufferedReader(_Archive(_PACKED[ending][1](path), path), _BUFFER)
+
+
+@contextmanager
+def seekable(path: Path) -> Iterator[BinaryIO]:
+    """Open ``path`` for reading at any place; an archive is unpacked into a temporary file first."""
+    with ExitStack() as stack:
+        handle = stack.enter_context(open_bytes(path))
+        if packed(path) is None:
+            yield handle
+            return
+        unpacked = stack.enter_context(tempfile.TemporaryFile())
+        shutil.copyfileobj(handle, unpacked, _BUFFER)
+        unpacked.seek(0)
+        yield cast(BinaryIO, unpacked)
+
+
+def open_text(path: Path, encoding: str, words: Words = OPTIONS) -> io.TextIOWrapper:
+    r"""Open ``path`` as text; lines end with \n alone, and a mark at the beginning is left out.
+
+    Bytes that are not of the encoding become lone surrogates, so that one bad row does not hide the others.
+
+    Raises:
+        InputError: the file begins with the mark of another encoding, or has none where one is needed.
+    """
+    stream = open_bytes(path)
+    try:
+        codec = _codec(path, stream.peek(4), encoding, words)
+    except InputError:
+        stream.close()
+        raise
+    return io.TextIOWrapper(stream, codec, "surrogateescape", newline="\n")
+
+
+def _codec(path: Path, head: bytes, encoding: str, words: Words) -> str:
+    """Return the codec for a file that begins with ``head``, so that a mark is left out."""
+    name = codecs.lookup(encoding).name
+    for mark, shown, codec, fitting in _MARKS:
+        if head.startswith(mark):
+            if name not in fitting:
+                raise InputError(f"{path}: the file begins with the mark of {shown}, but {words.encoding} is "
+                                 f"{encoding}. Set it to {fitting[0]}, or save the file anew.")
+            return codec
+    if name in ("utf-16", "utf-32"):
+        raise InputError(f"{path}: the file does not begin with the mark that tells the order of bytes in {name}. "
+                         f"Set {words.encoding} to {name}-le or {name}-be.")
+    return name
+
+
+def text_lines(path: Path, encoding: str, words: Words = OPTIONS) -> Iterator[str]:
+    r"""Yield the lines of ``path``, each with its \n.
+
+    Raises:
+        InputError: as ``open_text``; or bytes that cannot even be passed over, as in broken UTF-16.
+    """
+    with open_text(path, encoding, words) as handle:
+        try:
+            yield from handle
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not valid {encoding} ({error.reason}). {_remedy(words)}") from error
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether ``text`` can be written as UTF-8, that is, holds no lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_decoded(text: str) -> bool:
+    """Say whether all bytes of ``text`` could be decoded, and none is NUL."""
+    return "\0" not in text and is_unicode(text)
+
+
+def is_sound(text: str) -> bool:
+    """Say whether a line is decoded as a whole, and no mark stands at its beginning."""
+    return is_decoded(text) and not text.startswith(MARK)
+
+
+def text_fault(text: str, name: str) -> str:
+    """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
+
+    Args:
+        text: of a row.
+        name: what it is called there, for the detail.
+    """
+    if "\0" in text:
+        return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
+    if len(text) > LONGEST_TEXT:
+        return (f"too long: {name} has {len(text):,} characters, and a text at most {LONGEST_TEXT:,}; split it into "
+                f"paragraphs, or leave it out")
+    return "" if is_unicode(text) else f"encoding: {name} holds half a surrogate pair"
+
+
+def character_problem(text: str, encoding: str, line: int, column: str = "", words: Words = OPTIONS) -> str:
+    """Return what is wrong with a ``text`` that is not sound, ``category: detail``.
+
+    Args:
+        text: one or more lines as they were read.
+        encoding: by which they were.
+        line: 1-based number of the first of them.
+        column: where the character stands, if that is known.
+        words: what messages call the encoding.
+    """
+    if text.startswith(MARK):
+        return (f"byte order mark: line {line} begins with one, as where files were put one behind the other. Remove "
+                f"it, and any header that follows it.")
+    found = _UNSOUND.search(text)
+    place = found.start() if found else 0
+    where = f"in line {line + text.count(chr(10), 0, place)}" + (f", column {column!r}" if column else "")
+    if text[place] != "\0":
+        return undecoded_problem(text[place], encoding, where, words)
+    return f"NUL byte: {where}. Text holds none; if the file is UTF-16, name it as {words.encoding}."
+
+
+def undecodable(text: str) -> bool:
+    """Say whether ``text`` holds a byte that is not of the encoding by which it was read."""
+    return not text.isascii() and _UNDECODED.search(text) is not None
+
+
+def undecoded_problem(text: str, encoding: str, where: str, words: Words = OPTIONS) -> str:
+    """Name the first undecodable byte of ``text``, which stands at ``where``, and the remedy."""
+    found = _UNDECODED.search(text)
+    what = f"byte 0x{ord(found[0]) - 0xdc00:02x}" if found else "half a surrogate pair"
+    return f"encoding: not valid {encoding.upper()}: {what} {where}. {_remedy(words)}"
+
+
+def _remedy(words: Words) -> str:
+    return (f"If the file has another encoding, name it as {words.encoding} (latin-1, cp1252, utf-16, gb18030, ...).")
+
+
+def escaped(text: str) -> str:
+    """Return ``text`` with undecodable bytes, and whatever else cannot be written as UTF-8, spelt out."""
+    spelt = _UNDECODED.sub(lambda found: f"\\x{ord(found[0]) - 0xdc00:02x}", text)
+    return spelt.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+# CSV and TSV
+
+# A record that is not an empty line: its number (0 for the header), the number of its first line, what stands
+# there, its fields, and what is wrong with it.
+_Fields = tuple[int, int, str, list[str], str]
+
+
+def _delimited(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
+    r"""Yield the rows of a ``.csv`` or ``.tsv`` file, which must begin with a header.
+
+    Lines may end with \n or \r\n, also mixed. With ``quoting: none`` every line is a row; otherwise fields that hold
+    delimiters, marks or line ends must be in quotation marks, and marks inside them doubled.
+    """
+    lines = text_lines(path, form.encoding, form.words)
+    records = _unquoted(lines, form.delimiter) if form.quoting == "none" else _quoted(path, lines, form)
+    header = _header(path, next(records, None), form, check)
+    width, strict, number = len(header), form.quoting == "standard", 0
+    for number, line, text, fields, problem in records:
+        if not problem and len(fields) != width:
+            problem = _width_problem(len(fields), width, line, form)
+        if not problem and not is_sound(text):
+            column = next((name for name, value in zip(header, fields, strict=True) if not is_decoded(value)), "")
+            problem = character_problem(text, form.encoding, line, column, form.words)
+        if not problem and strict and '"' in text and '"' in "".join(fields):
+            problem = _stray_mark(text, line, header, form)
+        yield (Record(number, None, escaped(text.rstrip("\r\n")), problem) if problem
+               else Record(number, dict(zip(header, fields, strict=True))))
+    if number == 0:
+        raise InputError(f"{path}: the file has a header but no rows.")
+
+
+def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -> list[str]:
+    """Return the names of the columns, once they are known to hold what is needed."""
+    if record is None:
+        raise InputError(f"{path}: the file is empty. Fetch it again, or leave it out.")
+    _, _, text, fields, problem = record
+    if "\0" in text:
+        raise InputError(f"{path}: the header holds NUL bytes. If the file is UTF-16 without a mark, set "
+                         f"{form.words.encoding} to utf-16-le or utf-16-be.")
+    if problem:
+        old = " Convert the line ends of an old Macintosh file to \\n." if _ALONE in problem else ""
+        raise InputError(f"{path}: the header cannot be read ({problem}).{old}")
+    if len(fields) == 1:
+        for other, what in _SEPARATORS.items():
+            if other != form.delimiter and other in text:
+                raise InputError(f"{path}: only one column was found, and its name holds {what}. If {what} separate "
+                                 f"the columns of this file, set {form.words.separator} to {other!r}.")
+    shown = escaped(text.rstrip("\r\n"))
+    check(fields, shown[:_SHOWN] + "..." if len(shown) > _SHOWN else shown, None)
+    return fields
+
+
+def _unquoted(lines: Iterator[str], delimiter: str) -> Iterator[_Fields]:
+    number = -1
+    for place, line in enumerate(lines, start=1):
+        text = line.removesuffix("\n").removesuffix("\r")
+        if text or number >= 0:
+            number += 1
+        if text:
+            yield number, place, text, text.split(delimiter), _line_end(place) if "\r" in text else ""
+
+
+def _quoted(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fields]:
+    """Yield the records of a quoted file.
+
+    A broken record over several lines is an error of the file: an unclosed quotation mark may have swallowed any number
+    of good rows.
+    """
+    csv.field_size_limit(_LONGEST)
+    lines: list[str] = []
+
+    def remembered() -> Iterator[str]:
+        for line in source:
+            lines.append(line)
+            yield line
+
+    reader, number, width, first = csv.reader(remembered(), delimiter=form.delimiter, strict=True), -1, 0, 1
+    while True:
+        lines.clear()
+        fields: list[str] = []
+        problem = ""
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = _csv_problem(str(error), first)
+        if fields or problem or number >= 0:
+            number += 1
+        width = width or len(fields)
+        if len(lines) > 1:
+            if problem or len(fields) != width:
+                raise InputError(f"{path}: lines {first} to {first + len(lines) - 1}: a quotation mark is not closed "
+                                 f"as it should be. Double the quotation marks inside fields; or, if they are "
+                                 f"ordinary characters in this file, use {form.words.unquoted}.")
+            yield number, first, "".join(lines), fields, problem
+        elif fields or problem:
+            yield number, first, lines[0], fields, problem
+        first += len(lines)
+
+
+def _csv_problem(error: str, line: int) -> str:
+    """Say in other words what the parser has found."""
+    if "new-line character" in error:
+        return _line_end(line)
+    if "unexpected end" in error:
+        return f"broken line: the quotation mark of the last field of line {line} is not closed"
+    if "expected after" in error:
+        return (f"broken line: in line {line} a quoted field goes on after its closing mark ({error}); double the "
+                f"quotation marks inside fields")
+    return f"broken line: line {line}: {error}"
+
+
+def _line_end(line: int) -> str:
+    return f"line ending: {_ALONE} in line {line}; remove it"
+
+
+def _width_problem(found: int, width: int, line: int, form: TableForm) -> str:
+    problem = f"broken line: {found} fields instead of {width} in line {line}"
+    if found < width:
+        return problem
+    what = _SEPARATORS.get(form.delimiter, repr(form.delimiter))
+    if form.quoting == "none":
+        return f"{problem}; a field must not hold the separating {what}"
+    return f"{problem}; fields that hold {what} must be in quotation marks"
+
+
+def _stray_mark(text: str, line: int, header: Sequence[str], form: TableForm) -> str:
+    """Return the problem of a quotation mark in a field that is not quoted, or nothing."""
+    # Possessive, so that a row without a match costs no more than its length.
+    field = re.compile(f'"[^"]*+(?:""[^"]*+)*+"|[^"{re.escape(form.delimiter)}]*+')
+    record, place = text.rstrip("\r\n"), 0
+    for column in header:
+        found = field.match(record, place)
+        place = found.end() + 1 if found else place
+        if place <= len(record) and record[place - 1] != form.delimiter:
+            return (f"quotation mark: column {column!r} holds one in line {line}, but is not quoted itself. Quote it "
+                    f"and double the mark; or, if marks are ordinary characters in this file, use "
+                    f"{form.words.unquoted}")
+    return ""
+
+
+# JSON lines
+
+
+class _NotRead(ValueError):
+    """A line is no JSON object; the message is the row's problem."""
+
+
+def once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object's fields; JSON by itself would keep the last of two with one name."""
+    found = dict(fields)
+    if len(found) != len(fields):
+        names = [name for name, _ in fields]
+        raise ValueError(f"the name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=once)
+
+
+def _json_lines(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
+    """Yield the objects of a file with one JSON object per line; empty lines are passed over."""
+    seen: dict[str, None] = {}
+    rows, objects = 0, False
+    for number, line in enumerate(text_lines(path, form.encoding, form.words), start=1):
+        text = line.strip()
+        if not text:
+            continue
+        if not rows:
+            _refuse_document(path, text)
+        rows += 1
+        try:
+            if not is_sound(line):
+                raise _NotRead(character_problem(line, form.encoding, number, words=form.words))
+            found = _object(text, number)
+        except _NotRead as error:
+            yield Record(number, None, escaped(text), str(error))
+            continue
+        objects = True
+        seen.update(dict.fromkeys(found))
+        yield Record(number, found)
+    if not rows:
+        raise InputError(f"{path}: the file has no rows.")
+    if objects:
+        # Objects may leave fields out; a column that none of them has is a wrong name.
+        check(sorted(seen), "", None)
+
+
+def _refuse_document(path: Path, first: str) -> None:
+    if first.startswith("["):
+        raise InputError(f"{path}: this is one JSON array. Write one object per line, without commas between them.")
+    if first == "{":
+        raise InputError(f"{path}: this is one JSON document over several lines. Write one object per line.")
+
+
+def _object(text: str, line: int) -> dict[str, Any]:
+    try:
+        found, end = _DECODER.raw_decode(text)
+    except (ValueError, RecursionError) as error:
+        raise _NotRead(_json_problem(text, line, error)) from error
+    if end != len(text):
+        raise _NotRead(_json_problem(text, line, json.JSONDecodeError("Extra data", text, end)))
+    if not isinstance(found, dict):
+        raise _NotRead(f"broken line: not a JSON object in line {line}")
+    return found
+
+
+def _json_problem(text: str, line: int, error: Exception) -> str:
+    if "\r" in text:
+        return f"line ending: a carriage return (\\r) without a line feed in line {line}; write \\n"
+    if text.endswith(","):
+        return f"broken line: line {line} ends with a comma; write one object per line, without commas between them"
+    what = f"{error.msg}, character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+    return f"broken line: not valid JSON in line {line} ({what})"
+
+
+# Parquet
+
+
+def _parquet(path: Path, check: Check) -> Iterator[Record]:
+    """Yield the rows of a Parquet file, batch by batch; an archive is unpacked to a temporary file first."""
+    with seekable(path) as handle:
+        try:
+            with pq.ParquetFile(handle, page_checksum_verification=True) as file:
+                schema = file.schema_arrow
+                check(schema.names, "", schema)
+                if file.metadata.num_rows == 0:
+                    raise InputError(f"{path}: the file has no rows.")
+                done = 0
+                for batch in file.iter_batches(batch_size=_BATCH):
+                    batch.validate(full=True)
+                    columns = [column.to_pylist() for column in batch.columns]
+                    for number, values in enumerate(zip(*columns, strict=True), start=done + 1):
+                        yield Record(number, dict(zip(schema.names, values, strict=True)))
+                    done += batch.num_rows
+        except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:   # the last of a damaged name of a column
+            raise InputError(f"{path}: not a readable Parquet file ({error}). Fetch it again.") from error

@@ -1,0 +1,80 @@
+"""Texts annotated chunk by chunk, in this process or in several."""
+
+import ctypes
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from multiprocessing import get_context
+
+import pyarrow as pa
+
+from keycontrast.errors import InputError
+from keycontrast.progress import progress_bar
+from keycontrast.text.annotators import load_annotator
+from keycontrast.text.tokens import token_table
+
+_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+
+
+def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]:
+    """Return the function that turns a chunk of texts into a chunk of tokens.
+
+    Args:
+        name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it.
+        language: of the texts.
+
+    Raises:
+        InputError: the pipeline cannot be used.
+    """
+    reader = load_annotator(name, language)
+    return lambda chunk: token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+
+
+def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None = None,
+              workers: int = 1) -> Iterator[pa.Table]:
+    """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
+
+    Args:
+        chunks: tables with ``text_id`` and ``text``; where they are cut decides how texts are batched, not the workers.
+        name: of the pipeline.
+        language: of the texts.
+        total: texts in all chunks, if that is known.
+        workers: processes.
+
+    Raises:
+        InputError: the pipeline cannot be used, or a worker process was ended.
+    """
+    work = annotator(name, language)
+    with progress_bar("annotate", total, "text", delay=2.0) as bar:
+        for tokens in map(work, chunks) if workers <= 1 else _by_processes(chunks, name, language, workers):
+            yield tokens
+            bar.update(tokens.num_rows)
+
+
+def _by_processes(chunks: Iterable[pa.Table], name: str, language: str, workers: int) -> Iterator[pa.Table]:
+    rest = iter(chunks)
+    # Spawned, not forked: a fork would copy the locks of this process's threads.
+    with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as executor:
+        try:
+            pending = deque(executor.submit(_annotate, name, language, chunk) for chunk in islice(rest, 2 * workers))
+            while pending:
+                yield pending.popleft().result()
+                pending.extend(executor.submit(_annotate, name, language, chunk) for chunk in islice(rest, 1))
+        except BrokenProcessPool as error:
+            raise InputError(f"annotate: a worker process ended before its work was done, most often for want of "
+                             f"memory. Use fewer than {workers} workers.") from error
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
+
+
+def _annotate(name: str, language: str, chunk: pa.Table) -> pa.Table:
+    return annotator(name, language)(chunk)

@@ -1,0 +1,95 @@
+"""What reads texts: one small interface, with a spaCy pipeline or jieba behind it.
+
+    reader = load_annotator("embedded", "zh")
+    reader.columns([0], ["我喜欢苹果。"])["token"]
+    reader.describe()["version"]
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from keycontrast.errors import InputError
+from keycontrast.text.tokens import TokenColumns, annotate_texts
+
+if TYPE_CHECKING:
+    from spacy.language import Language
+
+EMBEDDED = "embedded"
+JIEBA = "jieba"
+BUILT_IN = (EMBEDDED, JIEBA)
+# What `embedded` stands for, by the language of the texts.
+_EMBEDDED = {"en": "English", "zh": "Chinese"}
+# spaCy's code for a pipeline of no particular language.
+_ANY_LANGUAGE = "xx"
+
+
+class Annotator(Protocol):
+    """Reads texts of one language.
+
+    Attributes:
+        engine: name of the library, under which an artifact's metadata keeps :meth:`describe`.
+    """
+
+    engine: str
+
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+        """Return the columns of the token table for ``texts``, in their order."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what identifies this annotator: ``name``, ``version``, ``language``, ``components``, ``sha256``."""
+
+
+class SpacyAnnotator:
+    """A spaCy pipeline as an :class:`Annotator`."""
+
+    engine = "spacy"
+
+    def __init__(self, nlp: "Language") -> None:
+        self.nlp = nlp
+
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+        """Return the columns of the token table; see :func:`keycontrast.text.tokens.annotate_texts`."""
+        return annotate_texts(self.nlp, text_ids, texts)
+
+    def describe(self) -> dict[str, Any]:
+        """Return name, version and hash of the pipeline, and the version of spaCy."""
+        from spacy.about import __version__
+
+        from keycontrast.text.pipelines import describe_pipeline
+
+        return {**describe_pipeline(self.nlp), "library": f"spacy {__version__}"}
+
+
+@cache
+def load_annotator(name: str, language: str) -> Annotator:
+    """Return what ``annotate.pipeline`` names, for texts in ``language``; it is loaded once per process.
+
+    Args:
+        name: ``embedded`` (this project's own pipeline for English, jieba for Chinese), ``jieba``, an
+            installed spaCy package, or the folder of a pipeline.
+        language: ISO 639-1 code of the texts.
+
+    Raises:
+        InputError: there is nothing of that name, it cannot be used, or it is made for another language.
+    """
+    if name == EMBEDDED and language not in _EMBEDDED:
+        known = " and ".join(_EMBEDDED.values())
+        raise InputError(f"annotate.pipeline: {EMBEDDED!r} reads {known}, but the texts are {language!r}. Name an "
+                         f"installed spaCy pipeline for that language, or correct the data set's `language`.")
+    if name == JIEBA or (name == EMBEDDED and language == "zh"):
+        from keycontrast.text.chinese import JiebaAnnotator
+
+        _check_language(name, "zh", language)
+        return JiebaAnnotator()
+    from keycontrast.text.pipelines import load_pipeline
+
+    nlp = load_pipeline(name)
+    _check_language(name, nlp.lang, language)
+    return SpacyAnnotator(nlp)
+
+
+def _check_language(name: str, made_for: str | None, language: str) -> None:
+    if made_for not in (language, _ANY_LANGUAGE):
+        raise InputError(f"annotate.pipeline: {name!r} is made for language {made_for!r}, but the texts are "
+                         f"{language!r}. Name a pipeline for that language, or correct the data set's `language`.")

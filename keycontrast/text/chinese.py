@@ -1,0 +1,150 @@
+"""Chinese by jieba: words, their flags, and what follows from them.
+
+    JiebaAnnotator().columns([0], ["我来到北京清华大学。"])["token"]
+
+Tokens are the words of ``jieba.posseg`` with its hidden Markov model. White space separates words: jieba never
+joins across it, so a text whose words come with spaces between them keeps those boundaries (jieba may still
+divide a word it knows as two), and a text written as single characters with spaces between them stays single
+characters: take such spaces out before, if words are wanted. As in spaCy's documents, one space after a word
+belongs to that word; any more white space is a token of its own.
+
+The lemma is the word, the fine tag jieba's flag (its variant of the ICTCLAS tag set), the universal part of speech
+a mapping of the flag by :data:`UPOS`. Noun chunks are the longest runs of nouns and names, as for English;
+measure words, times and places count as nouns in UPOS but open no chunk, so that "一个苹果" gives "苹果".
+"""
+
+import hashlib
+import logging
+import unicodedata
+import warnings
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from importlib.resources import as_file, files
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from keycontrast.text.tokens import NOUNS, TokenColumns, list_array, noun_runs
+
+_COLUMNS = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
+_DICTIONARY = "dict.txt"
+# jieba's flags by what UD calls them; a flag that is not here goes by its first letter. Where the sense of a flag
+# leaves a choice (nz, l, zg), it is the part of speech that most of its words have in the UD treebanks of Chinese.
+UPOS = {
+    "a": "ADJ", "ad": "ADV", "an": "NOUN", "b": "ADJ", "c": "CCONJ", "d": "ADV", "df": "AUX", "dg": "ADV",
+    "e": "INTJ", "eng": "X", "f": "ADP", "g": "NOUN", "h": "PART", "i": "VERB", "j": "NOUN", "k": "PART",
+    "l": "VERB", "m": "NUM", "n": "NOUN", "nr": "PROPN", "nrfg": "PROPN", "nrt": "PROPN", "ns": "PROPN",
+    "nt": "PROPN", "nz": "NOUN", "o": "INTJ", "p": "ADP", "q": "NOUN", "r": "PRON", "s": "NOUN", "t": "NOUN",
+    "u": "PART", "ug": "AUX", "ul": "AUX", "uz": "AUX", "v": "VERB", "vd": "ADV", "vn": "NOUN", "x": "X",
+    "y": "PART", "z": "ADJ", "zg": "ADV",
+}
+_CHUNK_FLAGS = ("n", "vn", "an", "j")
+_ENDS = frozenset("。！？!?")
+_CLOSERS = frozenset("”’」』）)】》\"'")
+# Words that say little by themselves: pronouns, particles, prepositions, conjunctions, auxiliaries, adverbs of degree.
+_STOP_WORDS = """
+    我 你 您 他 她 它 我们 你们 他们 她们 它们 咱 咱们 自己 大家 人家 这 那 这个 那个 这些 那些 这里 那里 这儿 那儿
+    这样 那样 这么 那么 哪 哪个 哪些 哪里 哪儿 谁 什么 怎么 怎样 怎么样 为什么 多少 几 某 每 各 另 其 其他 其它 之
+    的 地 得 了 着 过 吗 呢 吧 啊 呀 哦 嗯 嘛 啦 哈 呵 哇 噢 哎 唉 么 所
+    是 在 有 没 没有 不 无 非 别 会 能 能够 可以 可能 应该 应 要 想 让 使 给 被 把 将 对 对于 关于 从 自 由 向 往 到
+    为 为了 以 以及 于 与 和 跟 同 及 或 或者 还是 而 而且 并 并且 但 但是 可是 不过 然而 因为 所以 因此 由于 如果 要是
+    假如 虽然 尽管 即使 只要 只有 除了 无论 不管 既 既然 则 即 比 按 按照 根据 通过 当
+    也 都 又 再 还 就 才 只 很 太 更 最 挺 非常 十分 比较 真 真的 已 已经 曾 曾经 正 正在 刚 刚刚 便 却 仍 一直 一样
+    个 些 一个 一些 一下 一点 上 下 里 中 内 外 前 后 时 时候 等 等等 来 去 起来 出来 之后 之前 以后 以前
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+
+def universal(word: str, flag: str) -> str:
+    """Return the universal part of speech of ``word``, which jieba gave ``flag``.
+
+    What holds no letter and no digit goes by its characters, whatever the flag says (jieba calls a full stop a
+    number): SPACE, PUNCT, SYM (so also emoji), or X.
+    """
+    if not any(character.isalnum() for character in word):
+        return _of_signs(word)
+    return UPOS.get(flag) or UPOS.get(flag[:1], "X")
+
+
+def _of_signs(word: str) -> str:
+    if word.isspace():
+        return "SPACE"
+    kinds = {unicodedata.category(character)[0] for character in word}
+    return "SYM" if "S" in kinds else "PUNCT" if "P" in kinds else "X"
+
+
+class JiebaAnnotator:
+    """jieba's segmentation and tags, with a tokenizer of its own: no cache file, no words that others have added."""
+
+    engine = "jieba"
+
+    def __init__(self) -> None:
+        with warnings.catch_warnings():
+            # Its own: old escapes in its patterns, and how it looks for its files.
+            warnings.simplefilter("ignore")
+            import jieba
+            from jieba.posseg import POSTokenizer
+        jieba.setLogLevel(logging.WARNING)
+        tokenizer = jieba.Tokenizer()
+        # What `initialize` would read from a cache in the temporary folder, of whatever version wrote it there.
+        tokenizer.FREQ, tokenizer.total = tokenizer.gen_pfdict(tokenizer.get_dict_file())
+        tokenizer.initialized = True
+        self._tagger = POSTokenizer(tokenizer)
+
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+        """Return the columns of the token table for ``texts``, in their order."""
+        rows = [self._row(text) for text in texts]
+        lists = {name: [row[name] for row in rows] for name in _COLUMNS}
+        inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
+        counts, begin, end = noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64))
+        return {"text_id": pa.array(text_ids, pa.int64()), **lists,
+                "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
+                "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the version of jieba and the sha256 of the dictionary that it comes with."""
+        with as_file(files("jieba") / _DICTIONARY) as path:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return {"name": "jieba", "version": version("jieba"), "language": "zh", "components": ["posseg"],
+                "sha256": digest}
+
+    def _row(self, text: str) -> dict[str, list[Any]]:
+        tokens = list(self._tokens(text))
+        words, flags = [word for word, _, _ in tokens], [flag for _, flag, _ in tokens]
+        pos = [universal(word, flag) for word, flag in zip(words, flags, strict=True)]
+        return {"token": words, "lemma": words, "pos": pos, "tag": flags,
+                "start": [start for _, _, start in tokens], "end": [start + len(word) for word, _, start in tokens],
+                "is_stop": [word in STOP_WORDS for word in words], "sentence_start": list(_openings(words))}
+
+    def _tokens(self, text: str) -> Iterator[tuple[str, str, int]]:
+        """Yield word, flag and offset of each token; white space as spaCy's documents have it."""
+        place, position = 0, 0
+        for is_space, run in groupby(self._tagger.cut(text), key=lambda pair: pair.word.isspace()):
+            if not is_space:
+                for word, flag in run:
+                    # Searched for rather than counted on, so that an offset is right even if jieba drops a character.
+                    position = text.index(word, position)
+                    yield word, flag, position
+                    position += len(word)
+                place = position
+                continue
+            blank = "".join(pair.word for pair in run)
+            owned = int(place > 0 and blank.startswith(" "))
+            if len(blank) > owned:
+                yield blank[owned:], "x", position + owned
+            position += len(blank)
+
+
+def _in_chunk(flag: str, pos: str) -> bool:
+    return pos in NOUNS and (flag[:1] == "n" or flag in _CHUNK_FLAGS)
+
+
+def _openings(words: Sequence[str]) -> Iterator[bool]:
+    """Yield whether each word opens a sentence: the first, and the first after an end and what closes with it."""
+    ended = True
+    for number, word in enumerate(words):
+        tail = word in _ENDS or word in _CLOSERS or word.isspace()
+        yield number == 0 or (ended and not tail)
+        ended = word in _ENDS or (ended and tail and number > 0)

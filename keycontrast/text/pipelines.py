@@ -1,0 +1,126 @@
+"""Loading the spaCy pipeline that reads English, and saying which one it was.
+
+    nlp = load_pipeline("embedded")
+    [chunk.text for chunk in nlp("The quick brown fox jumps.").noun_chunks]
+    describe_pipeline(nlp)["sha256"]
+
+``embedded`` is the pipeline that comes with this project; any installed package or folder will do instead.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import spacy
+from spacy.language import Language
+from spacy.tokens import Doc, Span
+from spacy.util import get_installed_models, is_package
+
+from keycontrast.errors import InputError, nearest
+from keycontrast.text.tokens import NOUNS
+
+EMBEDDED = "embedded"
+# In a clone it stands where it is trained; setup.py puts it below this package in a wheel.
+_IN_CLONE = Path(__file__).resolve().parents[2] / "data" / "language" / "en_ewt"
+EMBEDDED_FOLDER = _IN_CLONE if _IN_CLONE.exists() else Path(__file__).resolve().parents[1] / "en_ewt"
+PROBE = "Dogs bark."
+
+
+def load_pipeline(name: str = "embedded") -> Language:
+    """Load a pipeline by name, fit for TextRank: with parts of speech, lemmas and noun chunks.
+
+        >>> nlp = load_pipeline()
+        >>> _ = nlp.add_pipe("keycontrast_textrank")
+        >>> [phrase.text for phrase in nlp("My rice cooker burns the bottom layer.")._.phrases]
+        ['rice cooker', 'layer']
+
+    Args:
+        name: ``embedded``, an installed spaCy package, or the folder of a pipeline, with a slash in it.
+
+    Raises:
+        InputError: there is no such pipeline, it does not load, or it lacks parts of speech or lemmas.
+    """
+    source = _locate(name)
+    try:
+        nlp = spacy.load(source)
+    except (OSError, ValueError) as error:  # a broken folder; settings or factories that this spaCy lacks
+        raise InputError(f"language pipeline {name!r} does not load: {error}") from error
+    if not any("token.dep" in nlp.get_pipe_meta(pipe).assigns for pipe in nlp.pipe_names):
+        # spaCy's own needs a dependency parser. (Its stubs promise spans; what it reads are these triples.)
+        nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]
+    _check_annotation(nlp, name)
+    return nlp
+
+
+def _locate(name: str) -> str | Path:
+    """Return what ``spacy.load`` needs for ``name``."""
+    if name == EMBEDDED:
+        if not (EMBEDDED_FOLDER / "config.cfg").is_file():
+            raise InputError(
+                f"the embedded English pipeline is missing from {EMBEDDED_FOLDER}; restore that folder, or train "
+                "it: python -m tools.english_pipeline.train --treebank DIR --out data/language/en_ewt"
+            )
+        return EMBEDDED_FOLDER
+    if "/" in name and Path(name).is_dir():
+        return Path(name)
+    if is_package(name):
+        return name
+    if Path(name).is_dir():
+        raise InputError(f"language pipeline {name!r} is a folder; write ./{name}, and DVC watches the files in it")
+    hint = nearest(name, [EMBEDDED, "jieba", *get_installed_models()])
+    raise InputError(f"language pipeline {name!r} is neither an installed spaCy package nor a folder; {hint}")
+
+
+def _check_annotation(nlp: Language, name: str) -> None:
+    """Refuse a pipeline without which keywords would be wrong in silence."""
+    doc = nlp(PROBE)
+    # Without lemmas, pytextrank takes all words of one part of speech for the same node.
+    missing = [layer for layer, attribute in (("parts of speech", "POS"), ("lemmas", "LEMMA"))
+               if not doc.has_annotation(attribute)]  # fmt: skip
+    if missing:
+        raise InputError(
+            f"language pipeline {name!r} gives no {' and no '.join(missing)} (its components: "
+            f"{', '.join(nlp.pipe_names) or 'none'}); use {EMBEDDED!r} or a pipeline with a tagger and a lemmatizer."
+        )
+
+
+def noun_chunks(doclike: Doc | Span) -> Iterator[tuple[int, int, int]]:
+    """Yield ``(start, end, label)`` of each longest run of nouns and proper nouns, such as "belly fat".
+
+    Adjectives are left out: a keyword is a node of a graph over the corpus, and "old bike" would not meet
+    "bike" there. Start and end are token positions in the document, the end not included; the label is that
+    of ``NP``.
+    """
+    label = doclike.vocab.strings.add("NP")
+    for inside, run in groupby(doclike, key=lambda token: token.pos_ in NOUNS):
+        if inside:
+            tokens = list(run)
+            yield tokens[0].i, tokens[-1].i + 1, label
+
+
+def describe_pipeline(nlp: Language) -> dict[str, Any]:
+    """Return what identifies a loaded pipeline in the metadata of an artifact.
+
+    Returns:
+        ``name``, ``version``, ``language``, ``components`` and ``sha256`` (over names and bytes of the files
+        it was loaded from, wherever they lie; None for a pipeline that was built in memory).
+    """
+    return {
+        "name": f"{nlp.lang}_{nlp.meta['name']}",
+        "version": nlp.meta["version"],
+        "language": nlp.lang,
+        "components": list(nlp.pipe_names),
+        "sha256": hash_folder(Path(nlp.path)) if nlp.path else None,
+    }
+
+
+def hash_folder(folder: Path) -> str:
+    """Return the sha256 over relative names, sizes and bytes of all files in ``folder``."""
+    digest = hashlib.sha256()
+    files = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    for path in sorted(files, key=lambda path: path.relative_to(folder).as_posix()):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

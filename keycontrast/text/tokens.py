@@ -1,0 +1,188 @@
+"""Columns of ``tokens.parquet``: from spaCy documents to Arrow arrays and back, and texts in fixed pieces.
+
+    with a loaded pipeline:  tokens = token_table(annotate_texts(nlp, [0, 1], ["Dogs bark.", "Cats sleep."]))
+    without any:             [doc for text_id, doc in rebuild_docs(tokens)]
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from keycontrast.errors import InputError
+from keycontrast.text.schemas import TOKENS
+
+# spaCy takes seconds to import and 100 MiB; who reads Chinese, or only cuts texts into pieces, goes without.
+if TYPE_CHECKING:
+    from spacy.language import Language
+    from spacy.strings import StringStore
+    from spacy.tokens import Doc, Span
+    from spacy.vocab import Vocab
+
+TokenColumns = dict[str, Any]
+Integers = npt.NDArray[np.int64]
+# Part of what decides the bytes: a tagger's sums may differ in the last bit with the texts beside a text.
+BATCH = 128
+NOUNS = ("NOUN", "PROPN")
+_CHUNKS = "noun_chunks"
+# What is read of each spaCy document, in one call.
+_ATTRIBUTES: list[int | str] = ["ORTH", "LEMMA", "POS", "TAG", "IDX", "LENGTH", "IS_STOP", "SENT_START"]
+
+
+def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+    """Return the columns of the token table for ``texts``, in their order; one ``nlp`` pass each.
+
+    What spaCy stores for these texts (words, strings, documents) is freed before this returns, so that a
+    process that reads a whole corpus does not grow with its vocabulary.
+
+    Raises:
+        InputError: a text is longer than the pipeline reads at a time.
+    """
+    for text_id, text in zip(text_ids, texts, strict=True):
+        if len(text) > nlp.max_length:
+            raise InputError(f"text {text_id}: {len(text):,} characters, but the language pipeline reads at most "
+                             f"{nlp.max_length:,} at a time. Split it into paragraphs in the input file, or leave it "
+                             f"out.")
+    with nlp.memory_zone():
+        return {"text_id": pa.array(text_ids, pa.int64()),
+                **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab)}
+
+
+def doc_columns(doc: "Doc") -> dict[str, list[Any]]:
+    """Return one row of the token table, without its ``text_id``."""
+    return {name: column[0].as_py() for name, column in document_columns([doc], doc.vocab).items()}
+
+
+def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
+                     chunks: "Callable[[Doc], Iterable[Span]] | None" = None) -> dict[str, pa.Array]:
+    """Return list columns for ``docs``; they hold plain values and outlive the documents' memory.
+
+    Args:
+        docs: documents.
+        vocab: of all of them.
+        chunks: what is taken for the noun chunks of a document; by default these.
+    """
+    from keycontrast.text.pipelines import noun_chunks
+
+    of_their_own = chunks is not None or vocab.get_noun_chunks is not noun_chunks  # type: ignore[comparison-overlap]
+    arrays: list[npt.NDArray[Any]] = [np.zeros((0, len(_ATTRIBUTES)), np.uint64)]
+    spans: list[list[tuple[int, int]]] = []
+    for doc in docs:
+        arrays.append(doc.to_array(_ATTRIBUTES).reshape(-1, len(_ATTRIBUTES)))
+        if of_their_own:
+            spans.append([(chunk.start, chunk.end) for chunk in (chunks(doc) if chunks else doc.noun_chunks)])
+    lengths = np.array([len(array) for array in arrays[1:]], np.int64)
+    orth, lemma, pos, tag, start, length, is_stop, opens = np.concatenate(arrays).T
+    names = {name: strings_of(column, vocab.strings) for name, column in
+             (("token", orth), ("lemma", lemma), ("pos", pos), ("tag", tag))}
+    first = np.zeros(len(orth), bool)
+    first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    values: dict[str, Any] = {
+        **names, "start": start.astype(np.int32), "end": (start + length).astype(np.int32),
+        "is_stop": is_stop.astype(bool),
+        # A pipeline without sentence starts leaves them open (0), which reads as one sentence.
+        "sentence_start": first | (opens == 1)}
+    columns = {name: list_array(lengths, pa.array(column)) for name, column in values.items()}
+    counts, begin, end = _flat(spans) if of_their_own else noun_runs(_is_noun(pos, vocab.strings), lengths)
+    return {**columns, "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
+            "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
+
+
+def strings_of(hashes: npt.NDArray[np.uint64], strings: "StringStore") -> pa.Array:
+    """Return the string behind each of spaCy's hashes; each distinct one is looked up once."""
+    keys, places = np.unique(hashes, return_inverse=True)
+    return pa.array([strings[key] for key in keys.tolist()], pa.string()).take(pa.array(places))
+
+
+def _is_noun(pos: npt.NDArray[np.uint64], strings: "StringStore") -> npt.NDArray[np.bool_]:
+    return np.isin(pos, np.array([strings[name] for name in NOUNS], np.uint64))
+
+
+def _flat(spans: list[list[tuple[int, int]]]) -> tuple[Integers, Integers, Integers]:
+    pairs = np.array([pair for row in spans for pair in row], np.int64).reshape(-1, 2)
+    return np.array([len(row) for row in spans], np.int64), pairs[:, 0], pairs[:, 1]
+
+
+def noun_runs(inside: npt.NDArray[np.bool_], lengths: Integers) -> tuple[Integers, Integers, Integers]:
+    """Return the longest runs of marked tokens in many texts at once.
+
+    Args:
+        inside: (tokens,) whether each token of all texts, one after the other, belongs to a run.
+        lengths: (texts,) tokens of each text; a run never crosses from one text to the next.
+
+    Returns:
+        Runs per text, and first token and token after the last of each run, counted within its text.
+    """
+    text = np.repeat(np.arange(len(lengths)), lengths)
+    begins = inside.copy()
+    begins[1:] &= ~(inside[:-1] & (text[1:] == text[:-1]))
+    ends = inside.copy()
+    ends[:-1] &= ~(inside[1:] & (text[1:] == text[:-1]))
+    before = (np.cumsum(lengths) - lengths)[text]
+    place = np.arange(len(inside)) - before
+    return np.bincount(text[begins], minlength=len(lengths)), place[begins], place[ends] + 1
+
+
+def list_array(lengths: Integers, values: pa.Array) -> pa.ListArray:
+    """Return a list column whose rows take ``lengths`` of ``values``, one after the other."""
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+
+
+def token_table(columns: Mapping[str, Any]) -> pa.Table:
+    """Return ``columns`` (lists or Arrow arrays) as an Arrow table of the ``tokens`` schema."""
+    return pa.table(dict(columns), schema=TOKENS)
+
+
+def rebuild_docs(tokens: pa.Table) -> Iterator[tuple[int, "Doc"]]:
+    """Yield text id and spaCy document of each row of a token table, as the pipeline left it; no model needed.
+
+    ``doc.noun_chunks`` gives the stored spans. Texts without tokens are documents without tokens. Chinese
+    tokens become documents alike: where no space was between two words, there is none.
+    """
+    from spacy.tokens import Doc
+    from spacy.vocab import Vocab
+
+    vocab = Vocab()
+    # The annotations promise a function that yields spans; what spaCy reads are these triples.
+    vocab.get_noun_chunks = _stored_chunks(vocab)  # type: ignore[assignment]
+    names = ("text_id", "token", "start", "end", "lemma", "pos", "tag", "sentence_start", "chunk_start", "chunk_end")
+    columns = [tokens[name].to_pylist() for name in names]
+    for text_id, words, start, end, lemma, pos, tag, opens, chunk_start, chunk_end in zip(*columns, strict=True):
+        spaces = [after > before for before, after in zip(end, start[1:] + end[-1:], strict=True)]
+        doc = Doc(vocab, words=words, spaces=spaces, tags=tag, pos=pos, lemmas=lemma, sent_starts=opens)
+        doc.user_data[_CHUNKS] = list(zip(chunk_start, chunk_end, strict=True))
+        yield text_id, doc
+
+
+def _stored_chunks(vocab: "Vocab") -> Callable[["Doc"], Iterator[tuple[int, int, int]]]:
+    label = vocab.strings.add("NP")
+
+    def chunks(doc: "Doc") -> Iterator[tuple[int, int, int]]:
+        for start, end in doc.user_data[_CHUNKS]:
+            yield start, end, label
+
+    return chunks
+
+
+def stream_chunks(batches: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
+    """Yield rows that come in ``batches``, sorted by ``text_id``, in pieces of ``size`` rows that stand alone.
+
+    Where batches begin and end makes no difference, and no more than one of them and a piece is held.
+    """
+    rest: pa.Table | None = None
+    for batch in batches:
+        rest = batch if rest is None else pa.concat_tables([rest, batch])
+        whole = rest.num_rows - rest.num_rows % size
+        for start in range(0, whole, size):
+            yield _alone(rest, start, start + size)
+        rest = rest.slice(whole)
+    if rest is not None and rest.num_rows:
+        yield _alone(rest, 0, rest.num_rows)
+
+
+def _alone(table: pa.Table, start: int, stop: int) -> pa.Table:
+    # A copy, because a pickled slice of an Arrow table carries the whole table.
+    return table.take(pa.array(np.arange(start, stop))).combine_chunks()

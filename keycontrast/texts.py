@@ -1,0 +1,228 @@
+"""The texts that a command is given: as arguments, in a file of lines or a table, or on standard input."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import pyarrow as pa
+
+from keycontrast.errors import InputError, nearest
+from keycontrast.reading import (
+    TABLES,
+    Quoting,
+    Record,
+    TableForm,
+    character_problem,
+    file_format,
+    is_sound,
+    is_unicode,
+    read_table,
+    text_fault,
+    text_lines,
+)
+
+COLUMN = "text"
+STANDARD_INPUT = "-"
+# A file of this ending may hold one JSON object per line.
+_DOCUMENT = ".json"
+
+
+class Given(NamedTuple):
+    """A text of a file.
+
+    Attributes:
+        id: what stands in the column of ids; None without such a column.
+        text: without spaces around it; None if there is none and such rows are skipped.
+    """
+
+    id: Any
+    text: str | None
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How a file of texts is read.
+
+    Attributes:
+        column: of the texts in a table; None for ``text``.
+        id_column: whose values are carried along.
+        encoding: of text files.
+        quoting: of CSV and TSV: ``standard``, or ``none`` if quotation marks are ordinary characters.
+        separator: of the columns of CSV and TSV; None: as the name says.
+        skip_empty: leave out rows without a text, which are errors otherwise.
+    """
+
+    column: str | None = None
+    id_column: str | None = None
+    encoding: str = "utf-8"
+    quoting: Quoting = "standard"
+    separator: str | None = None
+    skip_empty: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            "".encode(self.encoding)
+        except LookupError as error:
+            raise InputError(f"--encoding: no encoding is called {self.encoding!r}; utf-8, latin-1 and cp1252 are "
+                             f"some.") from error
+        if self.quoting not in ("standard", "none"):
+            raise InputError(f"--quoting: found {self.quoting!r}; {nearest(self.quoting, ('standard', 'none'))}")
+        if self.separator is not None and len(self.separator) != 1:
+            raise InputError(f"--separator: must be one character, found {self.separator!r}.")
+
+
+LINES = FileOptions()
+
+
+def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
+               options: FileOptions = LINES) -> Iterator[str]:
+    """Yield texts, without spaces around them, as they are read: the arguments, those of a file, or of ``stream``.
+
+    Args:
+        arguments: texts.
+        file: as :func:`file_texts` reads it.
+        stream: one text a line, read if there is neither argument nor file. Empty lines are passed over.
+        options: of the file.
+
+    Raises:
+        InputError: texts from two places, or from none; a text is empty or no text; a file that cannot be read.
+    """
+    if arguments and file is not None:
+        raise InputError("give texts or --file, not both.")
+    if file is None and options != LINES:
+        raise InputError("--column and --encoding say how a file is read; give --file too.")
+    if arguments:
+        return _checked_arguments(arguments)
+    if file is None:
+        if stream.isatty():
+            raise InputError('no text. Give one: keycontrast predict RUN "a sentence", or --file FILE, or lines on '
+                             "standard input.")
+        return stream_lines(stream)
+    return (given.text for given in file_texts(file, options) if given.text is not None)
+
+
+def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
+    """Yield the texts of a file, in order.
+
+    Args:
+        file: CSV, TSV, JSON lines or Parquet, one text a row; any other file has one a line, empty lines left out.
+            Each also packed: .gz, .bz2, .xz or .zst.
+        options: how it is read.
+
+    Raises:
+        InputError: a row without a text, or a file, column or encoding that cannot be read. Files and rows are named.
+    """
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "no such file"
+        raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
+                         f"{', '.join(TABLES)}.")
+    form = file_format(file)
+    form = ".jsonl" if form == _DOCUMENT else form
+    if form in TABLES:
+        return _of_table(file, form, options)
+    if options.column is not None or options.id_column is not None:
+        name = "--column" if options.column is not None else "--id"
+        raise InputError(f"{name}: {file} is read line by line and has no columns; leave it out, or name a table "
+                         f"({', '.join(TABLES)}).")
+    return (Given(None, text) for text in _of_lines(file, options.encoding))
+
+
+def stream_lines(stream: TextIO) -> Iterator[str]:
+    """Yield the lines of standard input that are not empty.
+
+    Raises:
+        InputError: a line that is not text in the encoding of the terminal.
+    """
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):
+            if not is_unicode(line):
+                raise _not_decoded(number)
+            if fault := text_fault(line, f"line {number}"):
+                raise InputError(f"standard input: {fault.partition(': ')[2]}.")
+            if line.strip():
+                yield line.strip()
+    except UnicodeDecodeError as error:
+        raise _not_decoded(number + 1) from error
+
+
+def _checked_arguments(arguments: Sequence[str]) -> Iterator[str]:
+    for number, text in enumerate(arguments, 1):
+        place = f"text {number}" if len(arguments) > 1 else "the text"
+        if not text.strip():
+            raise InputError(f'{place} is empty. Give one: keycontrast predict RUN "a sentence".')
+        if not is_unicode(text):
+            raise InputError(f"{place} is not valid in the encoding of this terminal. Put it into a file, and name "
+                             f"that with --file and --encoding.")
+        yield text.strip()
+
+
+def _not_decoded(line: int) -> InputError:
+    return InputError(f"standard input, line {line} or soon after: not valid text in the encoding of this terminal. "
+                      f"Put the texts into a file, and name that with --file and --encoding.")
+
+
+def _of_lines(file: Path, encoding: str) -> Iterator[str]:
+    found = False
+    for number, line in enumerate(text_lines(file, encoding), 1):
+        if not is_sound(line):
+            raise InputError(f"{file}: {character_problem(line, encoding, number)}")
+        if line.strip():
+            found = True
+            if fault := text_fault(line, f"line {number}"):
+                raise InputError(f"{file}: {fault.partition(': ')[2]}.")
+            yield line.strip()
+    if not found:
+        raise InputError(f"{file}: the file has no text. It should hold one per line.")
+
+
+def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
+    column, wanted = options.column or COLUMN, {"--column": options.column or COLUMN, "--id": options.id_column}
+
+    def check(names: list[str], first_line: str, schema: pa.Schema | None) -> None:
+        for option, name in wanted.items():
+            if name is not None and names.count(name) > 1:
+                raise InputError(f"{file}: column {name!r} occurs {names.count(name)} times. Give each column a name "
+                                 f"of its own.")
+            if name is not None and name not in names:
+                raise InputError(f"{file}: no column {name!r} ({option}); {nearest(name, names)}")
+        kind = None if schema is None else schema.field(column).type
+        if kind is not None and pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if kind is not None and not (pa.types.is_string(kind) or pa.types.is_large_string(kind)
+                                     or pa.types.is_string_view(kind) or pa.types.is_null(kind)):
+            raise InputError(f"{file}: column {column!r} is of type {kind}, but must be text. Name another with "
+                             f"--column, or write this one anew as text.")
+
+    if file.stat().st_size == 0:
+        raise InputError(f"{file}: the file is empty. Fetch it again.")
+    layout = TableForm(form, options.encoding, options.quoting, options.separator or "")
+    for record in read_table(file, layout, check):
+        text = _text(file, record, column, options.skip_empty)
+        yield Given(record.values.get(options.id_column) if record.values and options.id_column else None, text)
+
+
+def _text(file: Path, record: Record, column: str, skip_empty: bool) -> str | None:
+    """Return the text of a row; None if it has none and ``skip_empty`` says so.
+
+    Raises:
+        InputError: it has none; a row that is passed over unasked would leave the answers without their rows.
+    """
+    place = f"{file}, row {record.number}"
+    if record.values is None:
+        raise InputError(f"{place}: {record.problem}")
+    if column not in record.values and not skip_empty:
+        raise InputError(f"{place}: no column {column!r} (--column); {nearest(column, record.values)}")
+    value = record.values.get(column)
+    if value is not None and value == value and not isinstance(value, str):
+        raise InputError(f"{place}: column {column!r} holds {value!r}, and a text is needed. Name another column with "
+                         f"--column, or write it in quotation marks.")
+    if not isinstance(value, str) or not value.strip():
+        if skip_empty:
+            return None
+        what = "is empty" if isinstance(value, str) else "has no value"
+        raise InputError(f"{place}: column {column!r} {what}. Fill it in, or leave such rows out with --skip-empty.")
+    if fault := text_fault(value, f"column {column!r}"):
+        raise InputError(f"{place}: {fault.partition(': ')[2]}.")
+    return value.strip()
