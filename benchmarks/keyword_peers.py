@@ -32,7 +32,7 @@ _WARM = "A short text about the speed of a machine, to warm the machine."
 def _keycontrast(method: str) -> Callable[[Sequence[str]], Phrases]:
     from keycontrast import Keywords
 
-    ranking = Keywords(method)
+    ranking = Keywords(method)  # type: ignore[arg-type]
     return lambda texts: [[phrase.text for phrase in found] for found in ranking.rank(texts, top=_PHRASES)]
 
 

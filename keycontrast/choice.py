@@ -44,15 +44,15 @@ class Choice:
     ngram_range: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        if self.top < 1:
-            raise InputError(f"top: must be at least 1, found {self.top}")
+        if not isinstance(self.top, int) or isinstance(self.top, bool) or self.top < 1:
+            raise InputError(f"top: must be a whole number from 1, found {self.top!r}")
         if not 0 <= self.diversity <= 1:
             raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity}")
         if self.min_count < 1:
             raise InputError(f"min_count: must be at least 1, found {self.min_count}")
-        if self.ngram_range is not None and not 1 <= self.ngram_range[0] <= self.ngram_range[1]:
-            raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 3, found "
-                             f"{' '.join(map(str, self.ngram_range))}")
+        if self.ngram_range is not None and not _is_range(self.ngram_range):
+            raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
+                             f"{self.ngram_range}")
 
     @property
     def drawn(self) -> int:
@@ -119,6 +119,11 @@ class Choice:
             near = unit @ unit[place]
             like = np.maximum(like, near) if taken else near
             yield place
+
+
+def _is_range(words: object) -> bool:
+    return (isinstance(words, tuple | list) and len(words) == 2 and all(isinstance(one, int) for one in words)
+            and 1 <= words[0] <= words[1])
 
 
 def _by_words(keywords: Sequence[str]) -> np.ndarray:

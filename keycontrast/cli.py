@@ -20,10 +20,11 @@ from rich.console import Console
 
 from keycontrast.cells import no_formula, printable
 from keycontrast.errors import InputError, nearest, unwritten
-from keycontrast.texts import STANDARD_INPUT, FileOptions, Given, file_texts, stream_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from keycontrast.texts import Given
 
 app = typer.Typer(name="keycontrast", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
                   pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
@@ -140,8 +141,8 @@ def keywords(file: File, column: Column = None,
         raise InputError("--csv, --jsonl and --out are three forms of one answer; choose one.")
     if out is not None and out.suffix != ".parquet":
         raise InputError(f"--out: {out} must end in .parquet; --csv and --jsonl write to standard output.")
-    options = FileOptions(column, id_column, encoding, quoting, separator, skip_empty)  # type: ignore[arg-type]
-    found = _ranked(_given(file, options), method, language, top, diversity, min_count, ngram_range)
+    given = _given(file, column, id_column, encoding, quoting, separator, skip_empty)
+    found = _ranked(given, method, language, top, diversity, min_count, ngram_range)
     if found.skipped:
         sys.stderr.write(f"keycontrast: {found.skipped} of {len(found.texts)} rows have no text and were left out\n")
     if out is not None:
@@ -164,8 +165,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(help="GraphML file to wr
     """
     from keycontrast.graph import keyword_graph
 
-    options = FileOptions(column, None, encoding, quoting, separator, skip_empty)  # type: ignore[arg-type]
-    given = [one.text for one in _given(file, options)]
+    given = [one.text for one in _given(file, column, None, encoding, quoting, separator, skip_empty)]
     made = keyword_graph(given, top, keywords=_engine(method, language, len(given)), neighbours=neighbours)
     made.graphml(out)
     sys.stdout.write(f"{out}: {made}\n")
@@ -197,7 +197,7 @@ class Ranked:
         skipped: rows that have no text.
     """
 
-    texts: Sequence[Given]
+    texts: "Sequence[Given]"
     table: "pa.Table"
     skipped: int
 
@@ -206,7 +206,7 @@ class Ranked:
         """Whether a column of ids is carried along."""
         return any(given.id is not None for given in self.texts)
 
-    def __iter__(self) -> Iterator[tuple[int, Given, list[dict[str, Any]]]]:
+    def __iter__(self) -> "Iterator[tuple[int, Given, list[dict[str, Any]]]]":
         """Yield number, text and phrases of each text that is not skipped."""
         found: list[list[dict[str, Any]]] = [[] for _ in self.texts]
         for row in self.table.to_pylist():
@@ -216,9 +216,12 @@ class Ranked:
                 if given.text is not None)
 
 
-def _given(file: str, options: FileOptions) -> list[Given]:
+def _given(file: str, *settings: Any) -> "list[Given]":
     """Return the texts of ``file``, or those on standard input, one a line, if it is ``-``."""
-    if file != STANDARD_INPUT:
+    from keycontrast.texts import FileOptions, Given, file_texts, stream_lines
+
+    options = FileOptions(*settings)
+    if file != "-":
         return list(file_texts(Path(file), options))
     if sys.stdin.isatty():
         raise InputError("standard input is this terminal. Pipe texts into the command, one a line, or name a file.")
@@ -240,7 +243,7 @@ def _engine(method: str, language: str, texts: int, **options: Any) -> Any:
     return Keywords(method, language, workers=workers, on_null="skip", **options)  # type: ignore[arg-type]
 
 
-def _ranked(given: Sequence[Given], method: str, language: str, top: int, diversity: float, min_count: int,
+def _ranked(given: "Sequence[Given]", method: str, language: str, top: int, diversity: float, min_count: int,
             ngram_range: tuple[int, int] | None) -> Ranked:
     engine = _engine(method, language, len(given), diversity=diversity, min_count=min_count, ngram_range=ngram_range)
     found = engine.rank([one.text for one in given], top)

@@ -135,7 +135,7 @@ class Keywords:
 
     methods = METHODS
 
-    def __init__(self, method: Method | str = "tfidf", language: str = "en", *, pipeline: str = "embedded",
+    def __init__(self, method: Method = "tfidf", language: str = "en", *, pipeline: str = "embedded",
                  workers: int = 1, diversity: float = 0.0, min_count: int = 1,
                  ngram_range: tuple[int, int] | None = None, on_null: Literal["error", "skip"] = "error") -> None:
         if method not in METHODS:
@@ -226,7 +226,7 @@ class Keywords:
         total = len(texts) if isinstance(texts, Sized) and not isinstance(texts, str) and not _is_doc(texts) else None
         given = listed(texts)
         first = next(given, _END)
-        rest = given if first is _END else chain([first], given)
+        rest: Iterator[Any] = given if first is _END else chain([first], given)
         if _is_doc(first):
             yield from _documents(rest)
             return

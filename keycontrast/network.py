@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
-import igraph
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
@@ -326,6 +325,8 @@ def communities(nodes: int, edges: Edges, resolution: float) -> Communities:
     low, high, weights = _undirected(nodes, edges.where(edges.sign == 1))
     if not len(weights):
         return Communities(np.arange(nodes, dtype=np.int32), 0.0)
+    import igraph  # not in the environment of a training, which needs other parts of this module
+
     graph = igraph.Graph(n=nodes, edges=np.column_stack([low, high]))
     with _fixed_randomness():
         found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
@@ -344,6 +345,8 @@ def _undirected(nodes: int, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.nd
 @contextmanager
 def _fixed_randomness() -> Iterator[None]:
     """Let igraph draw from a generator of our own meanwhile; it takes Python's global one otherwise."""
+    import igraph
+
     igraph.set_random_number_generator(random.Random(_SEED))
     try:
         yield

@@ -54,6 +54,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 _UNSOUND = re.compile("[\0\ud800-\udfff]")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_NAMED = {delimiter: ending for ending, delimiter in _DELIMITERS.items()}
 _ALONE = "a carriage return (\\r) without a line feed"
 
 
@@ -373,8 +374,9 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
     if len(fields) == 1:
         for other, what in _SEPARATORS.items():
             if other != form.delimiter and other in text:
+                remedy = f"name it {_NAMED[other]}, or " if other in _NAMED else ""
                 raise InputError(f"{path}: only one column was found, and its name holds {what}. If {what} separate "
-                                 f"the columns of this file, set {form.words.separator} to {other!r}.")
+                                 f"the columns of this file, {remedy}set {form.words.separator} to {other!r}.")
     shown = escaped(text.rstrip("\r\n"))
     check(fields, shown[:_SHOWN] + "..." if len(shown) > _SHOWN else shown, None)
     return fields

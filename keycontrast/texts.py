@@ -23,7 +23,6 @@ from keycontrast.reading import (
 )
 
 COLUMN = "text"
-STANDARD_INPUT = "-"
 # A file of this ending may hold one JSON object per line.
 _DOCUMENT = ".json"
 

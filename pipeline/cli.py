@@ -13,7 +13,6 @@ from rich.console import Console
 from keycontrast import cli as library
 from keycontrast.cli import app, main
 from keycontrast.errors import InputError
-from keycontrast.texts import FileOptions, texts_from
 from pipeline.judgement.cli import judge
 from stages.run.log import configure
 
@@ -272,6 +271,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     `keycontrast predict pgkpr "How do I learn to play?" --n 3`, or
     `keycontrast predict ct-clald --file questions.csv --column question`
     """
+    from keycontrast.texts import FileOptions, texts_from
     from pipeline import predict as prediction
     from stages.common.settings import read_params
 

@@ -15,7 +15,6 @@ import pytest
 import spacy
 
 from keycontrast.errors import InputError
-from keycontrast.text import annotation
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
@@ -27,7 +26,7 @@ from keycontrast.text.tokens import (
     token_table,
 )
 from pipeline.schemas import SCHEMAS
-from stages.annotate import annotate
+from stages.annotate import annotate, annotation
 from stages.annotate.params import Annotate
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 
@@ -256,7 +255,7 @@ def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
 HALTING = """
 import os, signal, sys
 from stages.annotate import annotate
-from keycontrast.text import annotation
+from stages.annotate import annotation
 make, seen = annotate.annotator, []
 
 def halting(*arguments):

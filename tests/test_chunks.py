@@ -4,11 +4,10 @@ import math
 
 import pyarrow as pa
 import pytest
-from keycontrast.keyphrases import checked, ranked_texts
 from ranking_tables import by_chance, row, table, tagged
 
-from keycontrast.choice import Choice
 from keycontrast.errors import InputError
+from keycontrast.keywords import Keywords
 from keycontrast.ranking import Settings, rank, ranker
 from keycontrast.ranking.chunks import with_chunks
 from keycontrast.ranking.selection import InverseFrequency
@@ -62,7 +61,7 @@ def test_the_keywords_of_short_questions_keep_their_words_by_default():
     """As the stage has them, and as `keycontrast keywords` does."""
     columns = load_annotator("embedded", "en").columns(range(len(WHOLE)), list(WHOLE))
     stage = textrank.run(token_table(columns), TextRank(phrases=1))
-    command = ranked_texts(list(WHOLE), checked(None), Choice(1)).table
+    command = Keywords().rank(list(WHOLE), top=1).table
     for found in (stage, command):
         assert dict(zip(WHOLE, found["keyword"].to_pylist(), strict=True)) == WHOLE
 

@@ -21,8 +21,7 @@ import pytest
 from distributed import Client, Future, LocalCluster
 
 from keycontrast.errors import InputError
-from keycontrast.text import annotation
-from stages.annotate import annotate
+from stages.annotate import annotate, annotation
 from stages.annotate.params import Annotate
 from stages.common.chunk_store import ChunkStore
 from stages.common.settings import read_params
@@ -270,7 +269,7 @@ def test_a_worker_with_other_code_is_refused():
 
 @pytest.mark.parametrize(("prefix", "changed"), [
     ("", None), ("", "pipeline/cli.py"), ("", "stages/common/encoders.py"), ("", "models/new.py"),
-    ("keycontrast._code.", None), ("keycontrast._code.", "models/common/encoders.py")])
+    ("", "keycontrast/text/tokens.py")])
 def test_other_code_is_that_of_stages_or_models(tmp_path, prefix, changed):
     """In a clone, in an installation, which has the folders beside each other too, and under the interface's names."""
     for folder in ("keycontrast", "models", "pipeline", "stages"):
@@ -295,7 +294,7 @@ def test_a_worker_keeps_few_functions(monkeypatch):
 
 
 def test_a_stage_that_is_main_is_found_by_its_real_name(monkeypatch):
-    assert maker_name(annotation.annotator) == "keycontrast.text.annotate:annotator"
+    assert maker_name(annotation.annotator) == "stages.annotate.annotation:annotator"
     monkeypatch.setattr(adder, "__module__", "__main__")
     monkeypatch.setattr("__main__.__spec__", importlib.util.spec_from_loader("stages.somewhere", None), raising=False)
     assert maker_name(adder) == "stages.somewhere:adder"

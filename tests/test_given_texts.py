@@ -7,9 +7,9 @@ import sys
 
 import pandas as pd
 import pytest
-from pipeline.given_texts import texts_from
 
 from keycontrast.errors import InputError
+from keycontrast.texts import FileOptions, texts_from
 
 TEXTS = ["Who was it?", "Where, and when?", "caf\u00e9"]
 
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 def read(file, **options):
-    return list(texts_from([], file, io.StringIO(), **options))
+    return list(texts_from([], file, io.StringIO(), FileOptions(**options)))
 
 
 @pytest.fixture
@@ -74,27 +74,27 @@ def test_a_person_who_gives_nothing_is_told_what_to_give():
     with pytest.raises(InputError, match="no text. Give one"):
         texts_from([], None, Terminal())
     with pytest.raises(InputError, match="--column and --encoding say how a file is read"):
-        texts_from(["a"], None, io.StringIO(), column="question")
+        texts_from(["a"], None, io.StringIO(), FileOptions("question"))
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.txt", b"one\ncaf\xe9\n", r"a\.txt: encoding: not valid UTF-8: byte 0xe9 at byte 4 of line 2.*--encoding"),
+    ("a.txt", b"one\ncaf\xe9\n", r"a\.txt: encoding: not valid UTF-8: byte 0xe9 in line 2.*--encoding"),
     ("a.txt", b"\n \n", r"a\.txt: the file has no text"),
     ("a.csv", "", "the file is empty. Fetch it again"),
     ("a.csv", "text\n", "a header but no rows"),
     ("a.csv", "question\nWho?\n", r"a\.csv: no column 'text' \(--column\); valid names: question"),
-    ("a.csv", "id,text\n1,Who?\n2,\n", r"a\.csv, row 2: column 'text' is empty\. Fill it in, or leave the row out"),
+    ("a.csv", "id,text\n1,Who?\n2,\n", r"a\.csv, row 2: column 'text' is empty\. Fill it in, or leave such rows out"),
     ("a.csv", "id,text\n1,Who?\n2,a,b\n", r"a\.csv, row 2: broken line: 3 fields instead of 2 in line 3"),
-    ("a.csv", b"text\nWho?\ncaf\xe9\n", r"a\.csv, row 2: encoding: .* of line 3, column 'text'.*--encoding"),
-    ("a.csv", 'text\nWho "is" it?\n', r"row 1: quotation mark: .* double the mark$"),
-    ("a.csv", 'id,text\n1,Who?\n2,"is\nit\n', r"a\.csv: lines 3 to 4: .* Double the quotation marks inside fields\.$"),
+    ("a.csv", b"text\nWho?\ncaf\xe9\n", r"a\.csv, row 2: encoding: .* in line 3, column 'text'.*--encoding"),
+    ("a.csv", 'text\nWho "is" it?\n', r"row 1: quotation mark: .* double the mark; or, .* --quoting none$"),
+    ("a.csv", 'id,text\n1,Who?\n2,"is\nit\n', r"a\.csv: lines 3 to 4: .* Double .* --quoting none\.$"),
     ("a.tsv", "id,text\n1,Who?\n", r"only one column was found, and its name holds commas"),
     ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', r"a\.jsonl, row 2: column 'text' holds 3, and a text is needed"),
     ("a.jsonl", '{"text": "a"}\n{"text": null}\n', "row 2: column 'text' has no value"),
     ("a.jsonl", '{"text": "a"}\n{"text": \n', "row 2: broken line: not valid JSON in line 2"),
     ("a.jsonl", '{"text": "\\ud800"}\n', "row 1: column 'text' holds half a surrogate pair"),
     ("a.jsonl", '{"txt": "a"}\n', r"row 1: no column 'text' \(--column\); did you mean 'txt'"),
-    ("a.json", "[]", "one JSON document is not read"),
+    ("a.json", "[]", "this is one JSON array"),
     ("a.parquet", b"PAR", r"a\.parquet: not a readable Parquet file")])
 def test_files_and_rows_that_cannot_be_read_are_named(write, name, content, message):
     with pytest.raises(InputError, match=message) as found:
@@ -104,7 +104,7 @@ def test_files_and_rows_that_cannot_be_read_are_named(write, name, content, mess
 
 def test_columns_of_numbers_and_gaps_in_parquet_are_named(tmp_path, write):
     pd.DataFrame({"text": [1, 2]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"column 'text' \(text\) is of type int64, but must be text"):
+    with pytest.raises(InputError, match=r"column 'text' is of type int64, but must be text"):
         read(tmp_path / "a.parquet")
     pd.DataFrame({"text": ["a", None]}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"a\.parquet, row 2: column 'text' has no value"):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from keyword_graphs import named, oracle, random_triples
 
+from keycontrast import network
 from keycontrast.errors import InputError
 from keycontrast.network import BLOCK, Dropped, Edges, strongest
 from stages.graph import relations
@@ -45,7 +46,7 @@ def test_blocks_hold_what_they_may_and_cover_all_rows(monkeypatch):
         seen.append((first, product.shape[0], product.nnz))
         return Edges.joined([]), Dropped()
 
-    monkeypatch.setattr(relations, "_resolved", watched)
+    monkeypatch.setattr(network, "_resolved", watched)
     triples = numbered(random_triples(0, rows=400, words=MANY_WORDS))
     relate(triples, 16, None, True, 500)
     assert len(seen) > 3

@@ -13,33 +13,22 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import spacy
-from keycontrast.keyphrases import ranked_texts
 from source_imports import ROOT
 from wheel import wheel_site
 
 import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
-from keycontrast.choice import Choice
 from keycontrast.text.pipelines import load_pipeline
 
 TEXTS = ["Black money in New York helps nobody.", "The distributed system keeps a copy of each file.", "", "Why not?",
          "A dog chases a red ball in New York."]
 
 
-@pytest.mark.parametrize("module", ["keycontrast", "keycontrast.ranking", "keycontrast.graph"])
+@pytest.mark.parametrize("module", ["keycontrast", "keycontrast.keywords", "keycontrast.graph",
+                                    "keycontrast.text.pipelines"])
 def test_the_examples_of_the_documentation_are_true(module):
     failed, tried = doctest.testmod(import_module(module))
     assert tried and not failed
-
-
-@pytest.mark.parametrize("method", ["tfidf", "positionrank", "mihalcea", "yake"])
-def test_phrases_are_those_of_the_command(method):
-    table = Keywords(method).rank(TEXTS, top=3).table.to_pandas()
-    theirs = ranked_texts(TEXTS, method, Choice(3)).table.to_pandas()
-    theirs = theirs[theirs["rank"] > 0].reset_index(drop=True)
-    assert (table["text"] == theirs["text_id"] - 1).all() and len(table) > 2
-    pd.testing.assert_frame_equal(table[["rank", "phrase", "keyword", "score"]],
-                                  theirs[["rank", "phrase", "keyword", "score"]])
 
 
 def test_spans_are_characters_of_the_text():
@@ -50,7 +39,7 @@ def test_spans_are_characters_of_the_text():
         assert all(text[phrase.start:phrase.end] == phrase.text for phrase in phrases)
     assert found[0][0].keyword == "black money" and found[0][0].start == 0
     assert found[3:] == [found[3], found[4]] and "5 texts" in repr(found)
-    assert found.to_pandas()["text"].tolist() == [0] * len(found[0]) + [1] * len(found[1]) + [4] * len(found[4])
+    assert found.to_pandas()["row"].tolist() == [0] * len(found[0]) + [1] * len(found[1]) + [4] * len(found[4])
 
 
 def test_whatever_holds_texts_is_read():
@@ -93,27 +82,48 @@ def test_options_that_users_of_keybert_know():
 @pytest.mark.parametrize(("options", "message"), [
     ({"method": "tfdif"}, "method: no ranking is called 'tfdif'; did you mean 'tfidf'"),
     ({"diversity": 2}, "diversity: must lie between 0 and 1, found 2"),
-    ({"min_count": 0}, "min_count: must be at least 1"), ({"ngram_range": (3, 1)}, "ngram_range: .* found 3 1")])
+    ({"language": "de"}, "language: 'de' is none of 'en' and 'zh'"), ({"on_null": "drop"}, "on_null: found 'drop'"),
+    ({"ngram_range": 3}, "ngram_range: must be the fewest and the most words, such as .* found 3"),
+    ({"min_count": 0}, "min_count: must be at least 1"), ({"ngram_range": (3, 1)}, "ngram_range: .* found .3, 1.")])
 def test_wrong_options_are_named(options, message):
     with pytest.raises(InputError, match=message):
         Keywords(**options)
 
 
 @pytest.mark.parametrize(("texts", "message"), [
-    ([TEXTS[0], None], r"text 1 \(counted from 0\) is no text but of type NoneType"),
+    ([TEXTS[0], None], r"text 1 \(counted from 0\) is no text but of type NoneType; give on_null='skip'"),
+    ([None, TEXTS[0]], "text 0 .* of type NoneType"), (pd.Series([None, TEXTS[0]]), "text 0 .* is no text"),
+    (pa.array([None, TEXTS[0]]), "text 0 .* is no text"), (["a red ball", "\ud800"], "text 1 .* half a surrogate pair"),
+    (pd.DataFrame({"text": TEXTS}), "this is a table. Give the column"), ({"text": TEXTS}, "this is a table"),
+    (5, "a text, or texts in a list, .* found int"), (b"A dog.", "found bytes"),
     ([spacy.blank("en")("A dog.")], "document 0 .* has no parts of speech")])
 def test_what_is_no_text_is_named(texts, message):
     with pytest.raises(InputError, match=message):
         Keywords().rank(texts)
-    with pytest.raises(InputError, match="top: must be at least 1"):
-        Keywords().rank(TEXTS, top=0)
+
+
+@pytest.mark.parametrize("top", [0, "5", 2.5, True])
+def test_a_wrong_number_of_phrases_is_named(top):
+    with pytest.raises(InputError, match=f"top: must be a whole number from 1, found {top!r}"):
+        Keywords().rank(TEXTS, top=top)
+
+
+@pytest.mark.parametrize("texts", [[None, "A red ball.", float("nan")], pd.Series([None, "A red ball.", None]),
+                                   pa.array([None, "A red ball.", None])])
+def test_nulls_may_be_left_out_and_keep_their_places(texts):
+    ranking = Keywords(on_null="skip")
+    found = ranking.rank(texts)
+    assert len(found) == 3 and found.skipped == 2 and found[0] == found[2] == []
+    assert found.table["row"].to_pylist() == [1] and list(ranking.fit(texts).stream(texts)) == list(found)
+    assert found[1][0].score == Keywords().rank("A red ball.")[0][0].score
+    assert keyword_graph(texts, keywords=ranking).nodes["keyword"].to_pylist() == ["red ball"]
 
 
 def test_the_graph_joins_phrases_that_share_a_text(tmp_path):
     made = keyword_graph(["A dog chases a ball.", "The ball hits a window.", "The ball of a dog."])
     graph = made.networkx()
-    assert graph["ball"]["dog"]["count"] == 2 and not graph.has_edge("dog", "window")
-    assert graph.nodes["ball"]["cluster_size"] == 3
+    assert graph["ball"]["dog"]["weight"] == 2 and not graph.has_edge("dog", "window")
+    assert graph.nodes["ball"]["texts"] == 3 and repr(made).startswith("<keyword graph: ")
     made.graphml(tmp_path / "g.graphml")
     read = nx.read_graphml(tmp_path / "g.graphml")
     assert nx.utils.nodes_equal(read.nodes(data=True), graph.nodes(data=True))
@@ -161,11 +171,11 @@ def test_the_wheel_works_outside_the_clone(tmp_path):
     place = tmp_path / "elsewhere"
     place.mkdir()
     program = """
-import json, stages, keycontrast
+import json, keycontrast
 from keycontrast import Keywords
 from keycontrast.text.pipelines import EMBEDDED_FOLDER
 keycontrast.load_pipeline().add_pipe("keycontrast_textrank")
-print(json.dumps([keycontrast.__file__, stages.__file__, str(EMBEDDED_FOLDER),
+print(json.dumps([keycontrast.__file__, str(EMBEDDED_FOLDER),
                   Keywords().rank("A red ball.")[0][0].text]))
 """
     environment = {**os.environ, "PYTHONPATH": str(site)}
@@ -173,7 +183,8 @@ print(json.dumps([keycontrast.__file__, stages.__file__, str(EMBEDDED_FOLDER),
                           check=True)
     *files, phrase = json.loads(done.stdout)
     assert phrase == "red ball" and all(file.startswith(str(site)) for file in files)
+    assert not any((site / name).exists() for name in ("stages", "models", "pipeline"))
     (place / "texts.txt").write_text("Black money in New York.\n", encoding="utf-8")
-    said = subprocess.run([sys.executable, "-m", "pipeline", "keywords", "texts.txt", "--jsonl"], cwd=place,
+    said = subprocess.run([sys.executable, "-m", "keycontrast.cli", "keywords", "texts.txt", "--jsonl"], cwd=place,
                           env=environment, capture_output=True, text=True, check=True).stdout
     assert [phrase["keyword"] for phrase in json.loads(said)["phrases"]] == ["black money", "new york"]

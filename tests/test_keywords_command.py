@@ -12,8 +12,10 @@ import pytest
 from source_imports import ROOT
 from typer.testing import CliRunner
 
+from keycontrast import cli
+from keycontrast.cli import app
 from keycontrast.errors import InputError
-from pipeline.cli import app
+from keycontrast.keywords import Keywords
 
 TEXTS = ["The distributed system keeps a copy of each file.", "Black money in New York helps nobody.", "Why not?"]
 
@@ -35,14 +37,14 @@ def lines(tmp_path):
 
 def test_every_text_has_all_its_phrases(lines):
     found = [json.loads(line) for line in keywords(lines, "--jsonl").splitlines()]
-    assert [one["text"] for one in found] == [1, 2, 3]
+    assert [one["row"] for one in found] == [0, 1, 2]
     assert [phrase["keyword"] for phrase in found[1]["phrases"]] == ["black money", "new york"]
     assert found[1]["phrases"][0]["score"] > found[1]["phrases"][1]["score"] > 0
     assert found[2]["phrases"] == []
     assert [len(one["phrases"]) for one in map(json.loads, keywords(lines, "--jsonl", "--top", 1).splitlines())] == [
         1, 1, 0]
     shown = keywords(lines)
-    assert "2  Black money" in shown and "(no phrase)" in shown and "New York" in shown
+    assert "1  Black money" in shown and "(no phrase)" in shown and "New York" in shown
 
 
 def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
@@ -56,14 +58,28 @@ def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
 @pytest.mark.parametrize("method", ["pytextrank", "positionrank", "mihalcea", "yake", "embedrank"])
 def test_other_methods_answer_too(lines, method):
     rows = list(csv.DictReader(io.StringIO(keywords(lines, "--csv", "--method", method))))
-    assert {row["text"] for row in rows} == {"1", "2"} and all(float(row["score"]) > 0 for row in rows)
+    assert {row["row"] for row in rows} == {"0", "1"} and all(float(row["score"]) > 0 for row in rows)
 
 
-def test_parquet_has_the_schema_of_rankings(lines, tmp_path):
+def test_parquet_csv_json_and_python_say_the_same(lines, tmp_path):
     keywords(lines, "--out", tmp_path / "phrases.parquet")
-    found = pq.read_table(tmp_path / "phrases.parquet").to_pylist()
-    assert [(one["text_id"], one["rank"], one["keyword"]) for one in found if one["text_id"] > 1] == [
-        (2, 1, "black money"), (2, 2, "new york"), (3, 0, None)]
+    found = pq.read_table(tmp_path / "phrases.parquet")
+    assert found.equals(Keywords().rank(TEXTS).table)
+    rows = [{name: str(value) for name, value in row.items()} for row in found.to_pylist()]
+    assert list(csv.DictReader(io.StringIO(keywords(lines, "--csv")))) == rows
+    objects = map(json.loads, keywords(lines, "--jsonl").splitlines())
+    assert [{"row": one["row"], **phrase} for one in objects for phrase in one["phrases"]] == found.to_pylist()
+
+
+def test_ids_are_carried_along_and_rows_without_text_may_be_left_out(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("key,text\na7,A red ball.\na8,\na9,NA\n", encoding="utf-8")
+    with pytest.raises(InputError, match="row 2: column 'text' is empty. .* --skip-empty"):
+        keywords(file)
+    found = list(csv.DictReader(io.StringIO(keywords(file, "--csv", "--id", "key", "--skip-empty"))))
+    assert [(row["row"], row["id"], row["keyword"]) for row in found] == [("0", "a7", "red ball"), ("2", "a9", "na")]
+    keywords(file, "--id", "key", "--skip-empty", "--out", tmp_path / "p.parquet")
+    assert pq.read_table(tmp_path / "p.parquet")["id"].to_pylist() == ["a7", "a9"]
 
 
 def test_nothing_that_is_printed_is_obeyed(tmp_path):
@@ -80,9 +96,7 @@ def test_nothing_that_is_printed_is_obeyed(tmp_path):
 
 @pytest.mark.parametrize("opening", ["=", "+", "-", "@"])
 def test_no_cell_is_a_formula(tmp_path, opening, monkeypatch):
-    from pipeline import keyphrases
-
-    monkeypatch.setattr(keyphrases, "printable", lambda text: opening + text)
+    monkeypatch.setattr(cli, "printable", lambda text: opening + text)
     path = tmp_path / "t.txt"
     path.write_text("Graph theory helps.\n", encoding="utf-8")
     row = next(csv.DictReader(io.StringIO(keywords(path, "--csv"))))
@@ -97,7 +111,7 @@ def test_no_cell_is_a_formula(tmp_path, opening, monkeypatch):
     (b"text\nGraphs help.\n", ("--method", "tfidff"), "--method: no ranking is called 'tfidff'; did you mean 'tfidf'"),
     (b"text\nGraphs help.\n", ("--out", "phrases.csv"), "--out: phrases.csv must end in .parquet"),
     (b"text\nGraphs help.\n", ("--csv", "--jsonl"), "choose one"),
-    (b"text\nGraphs help.\n", ("--language", "de"), "reads English and Chinese, but the texts are 'de'")])
+    (b"text\nGraphs help.\n", ("--language", "de"), "language: 'de' is none of")])
 def test_bad_input_is_named(tmp_path, content, arguments, message):
     if content is not None:
         (tmp_path / "t.csv").write_bytes(content)
@@ -120,7 +134,7 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path):
     command = [sys.executable, "-m", "pipeline", "keywords", str(path), "--method", "yake"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
-        assert running.stdout.readline().startswith(b"1  Graph theory")
+        assert running.stdout.readline().startswith(b"0  Graph theory")
         running.stdout.close()
         told = running.stderr.read().decode()
     assert "Traceback" not in told and "Broken" not in told

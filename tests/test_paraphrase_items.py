@@ -11,11 +11,12 @@ import tiny_rewriters
 import yaml
 
 from keycontrast.errors import InputError
+from keycontrast.ranking import blocks
 from models.common import special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.annotate.params import Annotate
-from stages.common import mapped, token_pieces
+from stages.common import mapped
 from stages.common.parts import is_folder_of_parts
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
@@ -112,7 +113,7 @@ def cut_into(monkeypatch, rows):
     """Have the stage read so many rows at a time, and join few pairs at a time if these are few."""
     monkeypatch.setattr(paraphrase_items, "_whole", lambda table: [
         table.slice(row, rows) for row in range(0, table.num_rows, rows)])
-    monkeypatch.setattr(inputs, "pieces", lambda batches: token_pieces.pieces(batches, rows))
+    monkeypatch.setattr(inputs, "pieces", lambda batches: blocks.pieces(batches, rows))
     monkeypatch.setattr(pairs, "PIECE", 32 * rows)
 
 

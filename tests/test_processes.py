@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from source_imports import ROOT
 
+from keycontrast import files
 from keycontrast.errors import InputError
 from stages.run import processes
 from stages.run.processes import ORCHESTRATOR, alive, exclusive
@@ -120,11 +121,9 @@ def test_the_shell_script_finds_its_python_without_proc(tmp_path):
 
 
 def test_the_disk_has_every_file_and_folder_of_an_artifact(tmp_path, monkeypatch):
-    from stages.run import durable
-
     (tmp_path / "model" / "weights").mkdir(parents=True)
     (tmp_path / "model" / "weights" / "a").write_bytes(b"a")
     waited = []
-    monkeypatch.setattr(durable.os, "fsync", lambda handle: waited.append(Path(f"/proc/self/fd/{handle}").readlink()))
-    durable.flush_below(tmp_path / "model")
+    monkeypatch.setattr(files.os, "fsync", lambda handle: waited.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    files.flush_below(tmp_path / "model")
     assert [path.name for path in waited] == ["weights", "a", "model"]

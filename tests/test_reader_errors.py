@@ -72,14 +72,14 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
 def test_undecodable_bytes_are_placed(tmp_path):
     rows = read(tmp_path, "t.csv", b'q1,q2,dup\nfine,"two\nlines",1\nx,"\xc3\xa9\ncaf\xe9",1\n\nlast,one,0\n')
     assert problems(rows) == {
-        2: "encoding: not valid UTF-8: byte 0xe9 at byte 4 of line 5, column 'q2'. If the file has another encoding, "
+        2: "encoding: not valid UTF-8: byte 0xe9 in line 5, column 'q2'. If the file has another encoding, "
            "name it as the data set's `encoding` (latin-1, cp1252, utf-16, gb18030, ...)."}
     assert rows[1].raw == 'x,"é\ncaf\\xe9",1'
     assert [row.row for row in rows] == [1, 2, 4]
     rows = read(tmp_path, "t.jsonl", b' {"q1":"\xe9","q2":"a","dup":1}\n{"q1":"b","q2":"c","dup":1}')
-    assert problems(rows)[1].startswith("encoding: not valid UTF-8: byte 0xe9 at byte 9 of line 1. If")
+    assert problems(rows)[1].startswith("encoding: not valid UTF-8: byte 0xe9 in line 1. If")
     rows = read(tmp_path, "t.tsv", b"q1\tq2\tdup\n\xb5\xa1\tb\xff\t1\n", encoding="gb18030")
-    assert problems(rows)[1].startswith("encoding: not valid GB18030: byte 0xff at byte 5 of line 2, column 'q2'")
+    assert problems(rows)[1].startswith("encoding: not valid GB18030: byte 0xff in line 2, column 'q2'")
 
 
 def test_bytes_that_cannot_be_passed_over_end_the_reading(tmp_path):
@@ -112,10 +112,10 @@ def test_a_mark_at_the_beginning_of_a_later_line_is_named(tmp_path):
 
 def test_nul_bytes_are_named(tmp_path):
     rows = read(tmp_path, "t.csv", b"q1,q2,dup\na,b\0,1\n")
-    assert problems(rows) == {1: "NUL byte: byte 4 of line 2, column 'q2'. Text holds none; if the file is UTF-16, "
+    assert problems(rows) == {1: "NUL byte: in line 2, column 'q2'. Text holds none; if the file is UTF-16, "
                                  "name it as the data set's `encoding`."}
     rows = read(tmp_path, "t.jsonl", b'{"q1":"a\0","q2":"b","dup":1}\n')
-    assert problems(rows)[1].startswith("NUL byte: byte 9 of line 1.")
+    assert problems(rows)[1].startswith("NUL byte: in line 1.")
 
 
 def test_what_cannot_be_written_as_utf_8_is_told_from_what_can():
@@ -130,8 +130,8 @@ def test_what_cannot_be_written_as_utf_8_is_told_from_what_can():
     ("t.csv", "q1,q2,dup\n", "header but no rows"),
     ("t.csv", "q1,q3,dup\na,b,1\n", r"no column 'q2' \(columns.target in the params\); valid names: dup, q1, q3"),
     ("t.csv", "q1,q2,q2,dup\na,b,c,1\n", "column 'q2' occurs 2 times in the header. Give each column a name"),
-    ("t.csv", 'q1,q2,dup\na,"b,1\nc,d,1\ne,f,0\n', "lines 2 to 4: a quotation mark is not closed.* set the data set's "
-                                                   "`quoting` to none"),
+    ("t.csv", 'q1,q2,dup\na,"b,1\nc,d,1\ne,f,0\n', "lines 2 to 4: a quotation mark is not closed.* the data set's "
+                                                   "`quoting: none`"),
     ("t.csv", 'q1,q2,dup\na,b,1\nc,"d,1\ne,"f",0\n', "lines 3 to 4: a quotation mark is not closed"),
     ("t.csv", "How are you?,What's up,1\na,b,0\n", r'no column .q1.* The first line is "How are you\?,What\'s up,1": '
                                                    r"if that is a row of data, put a line with the columns' names"),
@@ -153,8 +153,8 @@ def test_a_table_that_cannot_be_used_as_a_whole_is_named(tmp_path, name, content
     ('"a"b,c,1', "broken line: in line 3 a quoted field goes on after its closing mark (',' expected after '\"'); "
                  "double the quotation marks inside fields"),
     ('5" pipe,"c ""d""",1', "quotation mark: column 'q1' holds one in line 3, but is not quoted itself. Quote it and "
-                            "double the mark; or, if marks are ordinary characters in this file, set the data set's "
-                            "`quoting` to none"),
+                            "double the mark; or, if marks are ordinary characters in this file, use the data set's "
+                            "`quoting: none`"),
     ('"a ""x"" b",y"",1', "quotation mark: column 'q2' holds one in line 3, but is not quoted itself."),
     ("a\rb,c,1", "line ending: a carriage return (\\r) without a line feed in line 3; remove it"),
 ])

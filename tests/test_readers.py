@@ -361,8 +361,8 @@ def test_damaged_archives_are_named(tmp_path, ending, form):
     data = compressed(("q1,q2,dup\n" + lines).encode(), ending)
     for content, message in ((data[:len(data) // 2], "the archive ends too early. Fetch it again"),
                              (b"q1,q2,dup\na,b,1\n", f"is damaged, or is no {ending} at all"),
-                             (data[:4] + b"\xff" * 9 + data[13:], f"is damaged, or is no {ending} at all"),
-                             *([(data + b"more of it", f"is damaged, or is no {ending} at all")]
+                             (data[:4] + b"\xff" * 9 + data[13:], "the archive is damaged"),
+                             *([(data + b"more of it", "the archive is damaged")]
                                if ending in (".gz", ".zst") else [])):  # the other two pass over what follows
         with pytest.raises(InputError, match=rf"t\.{form}\{ending}: .*{message}"):
             read(tmp_path, f"t.{form}{ending}", content)

@@ -5,10 +5,10 @@ import json
 
 import pandas as pd
 import pytest
-from pipeline.given_texts import texts_from
 
 from keycontrast.errors import InputError
 from keycontrast.reading import LONGEST_TEXT
+from keycontrast.texts import FileOptions, texts_from
 from pipeline.sql import Answer, run, write_csv
 from stages.ingest.deduplication.checks import RowCheck, RowError
 from stages.ingest.params import Dataset
@@ -36,7 +36,7 @@ def test_every_format_refuses_the_same_texts_with_file_and_row(tmp_path, form, t
     with pytest.raises(RowError, match=message):
         check(second)
     with pytest.raises(InputError, match=f"{file.name}, row 2"):
-        list(texts_from([], file, io.StringIO(), "source", "utf-8"))
+        list(texts_from([], file, io.StringIO(), FileOptions("source")))
 
 
 @pytest.mark.parametrize(("separator", "quoting"), [(";", "standard"), ("|", "none"), ("\t", "standard")])
@@ -57,9 +57,9 @@ def test_lines_are_held_to_the_same(tmp_path):
         file = tmp_path / "a.txt"
         file.write_text(f"fine\n{text}\n")
         with pytest.raises(InputError, match="line 2"):
-            list(texts_from([], file, io.StringIO(), None, "utf-8"))
+            list(texts_from([], file, io.StringIO()))
         with pytest.raises(InputError, match="standard input: line 2"):
-            list(texts_from([], None, io.StringIO(file.read_text()), None, "utf-8"))
+            list(texts_from([], None, io.StringIO(file.read_text())))
 
 
 def test_no_text_of_an_answer_is_a_formula():

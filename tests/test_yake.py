@@ -14,6 +14,7 @@ from yake import KeywordExtractor
 
 from keycontrast.errors import InputError
 from keycontrast.explain import explain
+from keycontrast.ranking import yake as engine
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
@@ -113,7 +114,7 @@ def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
             raise ModuleNotFoundError("No module named 'yake'")
         return real(name, *rest, **more)
 
-    stage._extractor.cache_clear()
+    engine._extractor.cache_clear()
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"pip install 'keycontrast\[yake\]'"):
         stage.ranking(Yake(), "en")

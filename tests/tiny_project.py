@@ -14,8 +14,8 @@ from transformers import BertConfig, BertModel, BertTokenizerFast
 from stages.params import parse_params, with_what_dvc_reads
 
 ROOT = Path(__file__).resolve().parent.parent
-CODE = ("pipeline", "stages", "models", "recipes", "data/language", "data/start/none", ".dvc/config", ".dvc/plots",
-        ".dvcignore", "dvc.yaml", "pyproject.toml", "constraints.txt")
+CODE = ("keycontrast", "pipeline", "stages", "models", "recipes", "data/language", "data/start/none", ".dvc/config",
+        ".dvc/plots", ".dvcignore", "dvc.yaml", "pyproject.toml", "constraints.txt")
 TRIPLES = 50
 QUESTIONS = 120
 

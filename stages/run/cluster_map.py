@@ -275,14 +275,14 @@ def maker_name(make: Callable[..., Any]) -> str:
 
 @cache
 def code_fingerprint() -> str:
-    """Return a hash of the code that workers run, of ``stages`` and ``models``, as it was when first asked for.
+    """Return a hash of the code that workers run, all but that of ``pipeline``, as it was when first asked for.
 
     A worker asks with its first chunk, when it imports that code; if files change afterwards its answer does
     not, which is right, because neither does what it runs.
     """
-    root = Path(__file__).resolve().parents[2]  # of a clone, or of an installation; also for `keycontrast._code`
+    root = Path(__file__).resolve().parents[2]  # of a clone
     digest = hashlib.sha256()
-    for path in sorted((path for name in ("models", "stages") for path in (root / name).rglob("*.py")),
+    for path in sorted((path for name in ("keycontrast", "models", "stages") for path in (root / name).rglob("*.py")),
                        key=lambda path: path.relative_to(root).as_posix()):
         digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\0".encode())
         digest.update(path.read_bytes())

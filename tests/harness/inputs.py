@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 
 import pandas as pd
-from pipeline.given_texts import texts_from
 
 from keycontrast.errors import InputError
+from keycontrast.texts import FileOptions, texts_from
 from stages.ingest.deduplication.checks import RowCheck, RowError
 from stages.ingest.params import Dataset
 from stages.ingest.reading.files import read_rows
@@ -68,7 +68,7 @@ def damaged_input(chance: random.Random) -> Verdict:
         file.write_bytes(content)
         try:
             if form == "txt" or chance.random() < 0.3:
-                list(texts_from([], file, io.StringIO(), None if form == "txt" else "source", "utf-8"))
+                list(texts_from([], file, io.StringIO(), FileOptions(None if form == "txt" else "source")))
                 return Verdict(what)
             dataset = Dataset(source=str(file), layout=layout, columns=_SHAPES[layout],
                               quoting=chance.choice(["standard", "none"]))
