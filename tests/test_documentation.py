@@ -17,7 +17,8 @@ def test_generated_documents_are_up_to_date():
 
 
 def test_every_function_of_the_equations_exists():
-    names = re.findall(r"`((?:models|stages|pipeline|keycontrast)\.[\w.]+)`", (ROOT / "docs/equations.md").read_text("utf-8"))
+    document = (ROOT / "docs/equations.md").read_text("utf-8")
+    names = re.findall(r"`((?:models|stages|pipeline|keycontrast)\.[\w.]+)`", document)
     missing = [name for name in names for module, _, attribute in [name.rpartition(".")]
                if not hasattr(importlib.import_module(module), attribute)]
     assert names and not missing
