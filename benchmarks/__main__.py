@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.harness import Context, Disagreement, Section, run_apart
 from benchmarks.pgkpr_parity import WANTED
 from benchmarks.reporting import as_markdown, as_text, machine
-from stages.common.tables import atomic_file
+from stages.run.durable import atomic_file
 from stages.run.errors import InputError, nearest
 
 NAMES = ("textrank", "attribution", "graph", "train_step", "pgkpr_parity", "repro")

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.common.normal_form import normal_form
-from stages.common.tables import atomic_file
 from stages.keywords import embedrank
 from stages.keywords.params import EmbedRank
 from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
@@ -28,6 +27,7 @@ from stages.ranking import rank
 from stages.ranking.chunks import Chunks, with_chunks
 from stages.ranking.package import package_component
 from stages.ranking.selection import InverseFrequency
+from stages.run.durable import atomic_file
 from stages.run.errors import InputError
 from stages.run.log import configure
 from stages.text.annotators import load_annotator

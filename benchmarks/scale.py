@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from benchmarks.__main__ import DOCUMENT, ORDER
 from benchmarks.harness import Section, peak_anonymous, peak_memory, run_stage_in
 from benchmarks.reporting import as_markdown, machine
-from stages.common.tables import atomic_file
+from stages.run.durable import atomic_file
 
 DATASET = "synthetic"
 STAGES = ("ingest", "annotate", "textrank", "keywords", "graph")

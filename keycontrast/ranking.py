@@ -31,8 +31,8 @@ else:
     Texts = Any
 
 InputError: type[Exception] = code("stages.run.errors").InputError
-code("stages.run.progress").DELAY = 2.0  # a bar for what takes longer
 _CHUNK = 1024
+_DELAY = 2.0    # a bar for what takes longer
 _COLUMNS = {"text": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
 
@@ -206,7 +206,7 @@ class Keywords:
         if _is_doc(first):
             return _annotated(chain([first], rest))
         return code("stages.text.annotation").annotated(
-            _chunks(chain([first], rest)), self._pipeline, self._language, total, self._workers)
+            _chunks(chain([first], rest)), self._pipeline, self._language, total, self._workers, _DELAY)
 
 
 def listed(texts: Any) -> Iterator[Any]:

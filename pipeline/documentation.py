@@ -19,9 +19,9 @@ from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
 from pipeline.stage_picture import stage_picture
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.common.tables import atomic_file
 from stages.ingest.layouts.layout import Layout
 from stages.ingest.layouts.registry import LAYOUTS
+from stages.run.durable import atomic_file
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY, COMMANDS, API = (Path("docs") / name for name in ("data-dictionary.md", "commands.md", "api.md"))
@@ -34,15 +34,15 @@ def data_dictionary() -> str:
     """Return the data dictionary as Markdown: every table, its key, its columns and what they mean."""
     parts = ["# Data dictionary", "",
              "Made from `pipeline/schemas.py` by `python -m pipeline.documentation`. Every table is Parquet "
-             f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}. `keycontrast inspect FILE` shows the same "
-             "beside the data."]
+             f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}: below `artifacts/data` a folder of parts, "
+             "of a model or run one file. `keycontrast inspect TABLE` shows the same beside the data."]
     for schema in SCHEMAS.values():
         parts += ["", *_table_section(schema)]
     return "\n".join(parts) + "\n"
 
 
 def _table_section(schema: TableSchema) -> list[str]:
-    lines = [f"## {schema.name}.parquet", "", schema.description, "",
+    lines = [f"## {schema.name}", "", schema.description, "",
              f"Key: {', '.join(f'`{name}`' for name in schema.key)}{'' if schema.unique else ' (may repeat)'}.", "",
              "| column | type | meaning |", "| --- | --- | --- |"]
     return lines + [f"| `{name}` | {str(kind).replace('element: ', '')} | {_cell(text)} |"

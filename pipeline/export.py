@@ -24,7 +24,8 @@ from pipeline.schemas import SCHEMAS
 from stages.common.figures import xml_text
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import Params
-from stages.common.tables import atomic_file, atomic_folder, read_batches
+from stages.common.tables import read_batches
+from stages.run.durable import atomic_file, atomic_folder
 from stages.run.errors import InputError, nearest
 from stages.tracks.registry import seed_of, track_of_model
 
@@ -101,7 +102,7 @@ def _check_format(file: Path, form: str | None) -> None:
 def write_graphml(stream: TextIO, paths: DatasetPaths, ids: pa.Array | None = None) -> Written:
     """Write nodes and edges of ``paths``, only those among ``ids`` if given, in the order of the tables.
 
-    Node ids are those of ``nodes.parquet``; all other columns become attributes, described as in the schemas. A
+    Node ids are those of table ``nodes``; all other columns become attributes, described as in the schemas. A
     pair of keywords has one sign only, so that no two edges are parallel.
     """
     stream.write(_OPENING)

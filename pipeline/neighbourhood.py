@@ -25,7 +25,8 @@ from stages.common.example_texts import examples_schema
 from stages.common.normal_form import normal_form
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
-from stages.common.tables import atomic_file, check_columns, read_table
+from stages.common.tables import check_columns, read_table
+from stages.run.durable import atomic_file
 from stages.run.errors import InputError
 
 DRAWINGS = Path(".keycontrast") / "graphs"

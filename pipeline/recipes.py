@@ -34,9 +34,9 @@ from stages.common.paths import (
     old_layout,
 )
 from stages.common.settings import laid_over
-from stages.common.tables import atomic_file
 from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import Params, parse_params, with_what_dvc_reads
+from stages.run.durable import atomic_file
 from stages.run.errors import InputError, nearest
 from stages.tracks.common.finished import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier

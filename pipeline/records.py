@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.dag import open_repo
 from pipeline.lock import LOCK, UnreadableLock, read_lock, stages_of
 from stages.common.paths import ARTIFACTS, METRICS
-from stages.common.tables import atomic_file
+from stages.run.durable import atomic_file
 from stages.run.processes import alive
 
 BEFORE = Path(".keycontrast", "lock-before-run")  # a copy while a command runs

@@ -16,9 +16,9 @@ from pipeline import results_details, results_run, results_tables
 from pipeline.markdown import escaped
 from pipeline.results_run import Material, percent, read_material, unique
 from stages.common.settings import read_params
-from stages.common.tables import atomic_file
 from stages.results.published import paper
 from stages.results.tracks import TRACKS
+from stages.run.durable import atomic_file
 from stages.run.errors import InputError
 
 DOCUMENT = Path("docs") / "results.md"

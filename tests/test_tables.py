@@ -9,17 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.schemas import SCHEMAS
-from stages.common.tables import (
-    Provenance,
-    as_table,
-    atomic_file,
-    atomic_folder,
-    read_frame,
-    read_metadata,
-    read_table,
-    write_json,
-    write_table,
-)
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_json, write_table
+from stages.run.durable import atomic_file, atomic_folder
 from stages.run.errors import InputError
 
 PROVENANCE = Provenance("ingest@sample", "0123")
@@ -35,7 +26,7 @@ def test_rows_are_sorted_described_and_carry_their_provenance(tmp_path):
     assert read_frame(path, SCHEMAS["texts"])["text_id"].tolist() == [0, 1, 2]
     schema = pq.read_schema(path)
     assert schema.field("text").metadata[b"description"] == b"the text as it first appeared"
-    assert b"pandas" not in schema.metadata
+    assert b"pandas" not in pq.read_metadata(path).metadata
     metadata = read_metadata(path)
     assert (metadata["stage"], metadata["params_hash"], metadata["rows"]) == ("ingest@s", "ab", 3)
     assert metadata["fallbacks"] == ["none of note"]

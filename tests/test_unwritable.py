@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 from small_project import environment, keycontrast, make_project
 
 from pipeline.cli import main
-from stages.common.tables import atomic_file, atomic_folder, write_json
+from stages.common.tables import write_json
+from stages.run.durable import atomic_file, atomic_folder
 from stages.run.errors import unwritten
 from stages.run.process import run_stage
 

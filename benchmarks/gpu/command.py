@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.gpu.runner import KINDS, Part, Runner, as_json, machine, parts_of, plan, say
 from benchmarks.gpu.sizes import PRECISIONS, SIZES, TRACKS, Job
 from benchmarks.gpu.table import NO_GPU, report
-from stages.common.tables import atomic_file
+from stages.run.durable import atomic_file
 
 RESULTS = Path("gpu-results.json")
 

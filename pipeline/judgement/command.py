@@ -17,17 +17,10 @@ from pipeline.judgement.sheets import REFERENCE, Key, key_of, make_sheets, read_
 from pipeline.judgement.statistics import summary, weights_called
 from pipeline.markdown import escaped, table
 from stages.common.paths import PREDICTED, row_name
-from stages.common.tables import (
-    Provenance,
-    atomic_file,
-    atomic_folder,
-    read_frame,
-    read_metadata,
-    write_json,
-    write_table,
-)
+from stages.common.tables import Provenance, read_frame, read_metadata, write_json, write_table
 from stages.results.published import NOTES, paper
 from stages.results.tracks import TRACKS
+from stages.run.durable import atomic_file, atomic_folder
 from stages.run.errors import InputError, nearest
 from stages.tracks.common.schemas.predictions import PREDICTIONS
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from stages.common.fingerprint import sha256_of
-from stages.common.tables import atomic_file
+from stages.run.durable import atomic_file
 from stages.run.errors import InputError
 
 Note = TypeVar("Note")

@@ -117,10 +117,9 @@ def phrase_vectors(phrases: Sequence[str]) -> np.ndarray:
     return _embedder(settings.encoder, settings.longest)(phrases, _PHRASES)
 
 
-def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en",
-        workers: int = 1) -> pa.Table:
+def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
     """Return table ``embedrank`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""
-    return ranked_tokens(ranker_of, tokens, params, idf, language, workers)
+    return ranked_tokens(ranker_of, tokens, params, idf, language)
 
 
 def ranker_of(params: "EmbedRank", language: str, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
@@ -141,7 +140,7 @@ def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
 
 
 def _work(process: StageProcess) -> None:
-    rank_if_named(process, ranker_of, _models)
+    rank_if_named(process, _models)
 
 
 def _models(process: StageProcess) -> dict[str, Any]:

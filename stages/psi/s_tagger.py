@@ -1,7 +1,7 @@
 """Train the S-Tagger, which tells the primary words of a source without its target (METHODS C.7, IANet+S).
 
-Reads examples.parquet, tokens.parquet and psi.parquet of a data set; learns the labels of mode xy on training sources
-and is selected on validation sources. Writes artifacts/DATASET/s_tagger/ (Hugging Face layout), s_tags.parquet with
+Reads tables examples, tokens and psi of a data set; learns the labels of mode xy on training sources
+and is selected on validation sources. Writes artifacts/DATASET/s_tagger/ (Hugging Face layout), table s_tags with
 the tags of every source text, and its metrics.
 """
 
@@ -26,7 +26,6 @@ from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.tables import (
     Provenance,
-    atomic_folder,
     read_batches,
     read_frame,
     read_metadata,
@@ -38,6 +37,7 @@ from stages.common.training import fit_of_data_set
 from stages.psi.importance.texts import WordTexts, read_words
 from stages.psi.tagging.sources import labelled_sources, vocabulary, word_ids
 from stages.psi.tagging.tagger import TrainedTagger, model_card, tag, tag_columns, tagger_metrics, word_tokenizer
+from stages.run.durable import atomic_folder
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 

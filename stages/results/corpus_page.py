@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 
 from stages.common.paths import corpus_page
-from stages.common.tables import atomic_file
 from stages.results.page.context import build
 from stages.results.page.material import gather_first
 from stages.results.page.rendering import html
+from stages.run.durable import atomic_file
 from stages.run.process import StageProcess, run_stage
 
 

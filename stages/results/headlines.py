@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from stages.common.paths import HeadlinePaths, RunPaths
-from stages.common.tables import atomic_folder, write_json
+from stages.common.tables import write_json
 from stages.results.artifacts import (
     model_history,
     require_trained,
@@ -27,6 +27,7 @@ from stages.results.artifacts import (
 from stages.results.model import values_of
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS
+from stages.run.durable import atomic_folder
 from stages.run.process import StageProcess, run_stage
 
 DIGITS = 4

@@ -4,10 +4,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from stages.common.paths import REPORT
-from stages.common.tables import atomic_folder
 from stages.results.page.context import build
 from stages.results.page.material import Material, gather
 from stages.results.page.rendering import rendered
+from stages.run.durable import atomic_folder
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:

@@ -1,7 +1,11 @@
-"""Files that the disk has before anything relies on them: a power cut takes what only the memory had."""
+"""Files and folders that appear whole or not at all, and that the disk has before anything relies on them."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import IO, Any
 
 
@@ -26,3 +30,67 @@ def flush_below(folder: Path) -> None:
     """Likewise for all that lies below a folder."""
     for path in [*sorted(folder.rglob("*")), folder]:
         flush_path(path)
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` that takes its name only if the block succeeds."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # mkstemp makes private files; an artifact is as readable as any other new file.
+        temporary.chmod(0o666 & ~_umask())
+        flush_path(temporary)
+        temporary.replace(path)
+        flush_path(path.parent)
+    except Exception as error:
+        error.add_note(str(path))
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside ``path`` that replaces it, or a file there, only if the block succeeds."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(path)
+    made, old = (Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=ending, dir=path.parent))
+                 for ending in (".tmp", ".old"))
+    try:
+        yield made
+        made.chmod(0o777 & ~_umask())
+        flush_below(made)
+        if path.exists():
+            path.replace(old / "previous")
+        made.replace(path)
+        flush_path(path.parent)
+    except Exception as error:
+        error.add_note(str(path))
+        raise
+    finally:
+        rmtree(old)
+        if made.exists():
+            rmtree(made)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove what writers of ``path`` left behind when they were killed; an artifact has one writer at a time."""
+    for ending in ("tmp", "old"):
+        for leftover in path.parent.glob(f".{path.name}.*.{ending}"):
+            if leftover.is_dir():
+                rmtree(leftover)
+            else:
+                leftover.unlink()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 Item = TypeVar("Item")
-# Seconds until a bar is shown; the Python interface sets more, in its own copy of this module.
-DELAY = 0.0
 
 
 def progress(items: Iterable[Item], what: str, total: int | None = None, unit: str = "it",
@@ -35,7 +33,7 @@ def progress_bar(what: str, total: int | None, unit: str = "it", done: int = 0) 
     """Return a bar to be updated by hand (same settings as :func:`progress`)."""
     interval = 0.5 if sys.stderr.isatty() else 30.0
     return tqdm(total=total, desc=what, unit=unit, initial=done, mininterval=interval, file=sys.stderr,
-                dynamic_ncols=True, leave=False, delay=DELAY)
+                dynamic_ncols=True, leave=False)
 
 
 class TrainingBar:

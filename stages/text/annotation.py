@@ -1,27 +1,29 @@
-"""Chunks of texts annotated by whatever reads them, here, by processes or by a cluster, and put into row groups."""
+"""Chunks of texts annotated by whatever reads them, here or by processes, and put into row groups."""
 
-import json
+import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain, islice
+from multiprocessing import get_context, parent_process
+from threading import Thread
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from tqdm import tqdm
 
-from stages.common.chunk_store import ChunkStore
-from stages.run.cluster_map import Cluster
-from stages.run.errors import InputError
-from stages.run.pool import map_chunks
-from stages.text.annotators import BUILT_IN, load_annotator
+from stages.text.annotators import load_annotator
 from stages.text.tokens import token_table
 
 # A row group is written when it has so many texts, or tokens: enough to compress well, few enough to hold.
 _GROUP_TEXTS = 8192
 _GROUP_TOKENS = 1 << 20
+# In a worker process: what it annotates with, by its name and language.
+_LOADED: dict[tuple[str, str], Callable[[pa.Table], pa.Table]] = {}
 
 
 def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None, workers: int = 1,
-              cluster: Cluster | None = None, store: ChunkStore | None = None) -> Iterator[pa.Table]:
+              delay: float = 0.0) -> Iterator[pa.Table]:
     """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
 
     Args:
@@ -29,45 +31,59 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int |
         name: as ``annotate.pipeline`` says it.
         language: of the texts.
         total: texts in all chunks, if that is known.
-        workers: processes.
-        cluster: whose workers take the place of processes of this machine.
-        store: where finished chunks are kept.
-
-    Raises:
-        InputError: the pipeline cannot be used, or another one has its name where a worker runs.
-    """
-    yield from map_chunks(annotator, annotator_arguments(name, language, cluster), chunks, workers, "annotate",
-                          cluster=cluster, store=store, total=total, unit="text",
-                          measure=lambda chunk: chunk.num_rows)
-
-
-def annotator_arguments(name: str, language: str, cluster: Cluster | None) -> tuple[Any, ...]:
-    """Return what :func:`annotator` needs where workers of ``cluster``, or processes of this machine, call it.
+        workers: processes; one, or one chunk, is annotated in this process.
+        delay: seconds until the bar is shown.
 
     Raises:
         InputError: the pipeline cannot be used.
     """
-    expected = json.dumps(load_annotator(name, language).describe(), sort_keys=True)
-    if cluster is not None and name not in BUILT_IN and Path(name).is_dir():
-        name = str(Path(name).resolve())  # workers stand in other folders
-    return name, language, expected
+    rest = iter(chunks)
+    first = list(islice(rest, 2))
+    given = chain(first, rest)
+    found = map(annotator(name, language), given) if workers <= 1 or len(first) < 2 else _by_processes(
+        given, name, language, workers)
+    with tqdm(total=total, desc="annotate", unit="text", leave=False, delay=delay, dynamic_ncols=True) as bar:
+        for tokens in found:
+            yield tokens
+            bar.update(tokens.num_rows)
 
 
-def annotator(name: str, language: str = "en", expected: str | None = None) -> Callable[[pa.Table], pa.Table]:
+def _by_processes(chunks: Iterator[pa.Table], name: str, language: str, workers: int) -> Iterator[pa.Table]:
+    load_annotator(name, language)  # what is wrong with it is said here
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+        pending = deque(pool.submit(_annotate, name, language, chunk) for chunk in islice(chunks, 2 * workers))
+        while pending:
+            yield pending.popleft().result()
+            pending.extend(pool.submit(_annotate, name, language, chunk) for chunk in islice(chunks, 1))
+
+
+def _end_with_parent() -> None:
+    def end() -> None:
+        parent = parent_process()
+        assert parent is not None  # this is a worker
+        parent.join()
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
+
+
+def _annotate(name: str, language: str, chunk: pa.Table) -> pa.Table:
+    if (name, language) not in _LOADED:
+        _LOADED[name, language] = annotator(name, language)
+    return _LOADED[name, language](chunk)
+
+
+def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens with pipeline ``name``.
 
     Args:
         name: as ``annotate.pipeline`` says it.
         language: of the texts.
-        expected: JSON of the description that the pipeline must have; None takes any.
 
     Raises:
-        InputError: the pipeline cannot be used, or is not the one that is expected.
+        InputError: the pipeline cannot be used.
     """
     reader = load_annotator(name, language)
-    if expected is not None and json.dumps(reader.describe(), sort_keys=True) != expected:
-        raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {reader.describe()}, here it is "
-                         f"{expected}. Install the same one on every machine of the cluster.")
     return lambda chunk: token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
 
 

@@ -25,7 +25,7 @@ def read_parquet(path: Path, maker: RowMaker) -> Iterator[RawRow]:
     """
     with seekable(path) as handle:
         try:
-            with pq.ParquetFile(handle) as file:
+            with pq.ParquetFile(handle, page_checksum_verification=True) as file:
                 schema = file.schema_arrow
                 check_columns(path, schema.names, maker.layout)
                 _check_types(path, schema, maker.layout)

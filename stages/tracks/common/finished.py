@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stages.common.fingerprint import sha256_of
-from stages.common.tables import atomic_folder, write_json
+from stages.common.tables import write_json
+from stages.run.durable import atomic_folder
 from stages.run.process import StageProcess
 
 FINISHED = Path(".keycontrast") / "finished"

@@ -15,8 +15,9 @@ from models.common.training import History
 from stages.common.model_folder import save_notes, seal, write_history
 from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema
-from stages.common.tables import Provenance, atomic_file, atomic_folder, write_json, write_table
+from stages.common.tables import Provenance, write_json, write_table
 from stages.common.training import selection
+from stages.run.durable import atomic_file, atomic_folder
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.tables import Provenance, atomic_folder, read_frame, write_json, write_table
+from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.run.durable import atomic_folder
 from stages.run.errors import InputError
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas.items import ITEMS
