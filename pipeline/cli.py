@@ -132,7 +132,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
                 "--json", help="with --sql: the whole answer, one JSON object per line")] = False) -> None:
     """Show an artifact: columns with their meaning, counts, nulls, provenance, first rows. Or query them all.
 
-    Example: `keycontrast inspect artifacts/data/sample/keywords.parquet --rows 10 --text`, or
+    Example: `keycontrast inspect artifacts/data/sample/keywords --rows 10 --text`, or
     `keycontrast inspect --sql "select keyword, count(*) from keywords group by 1 order by 2 desc limit 10"`
     """
     from pipeline import inspection
@@ -141,7 +141,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
     if sql is not None:
         queries.run(sql, path, dataset, "csv" if as_csv else "json" if as_json else "table", rows, Console())
     elif path is None:
-        raise InputError("nothing to inspect. Name a file or folder, such as artifacts/data/sample/keywords.parquet, "
+        raise InputError("nothing to inspect. Name a file or folder, such as artifacts/data/sample/keywords, "
                          "or query with --sql.")
     elif dataset is not None or as_csv or as_json:
         raise InputError("--dataset, --csv and --json go with --sql.")

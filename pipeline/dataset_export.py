@@ -25,7 +25,7 @@ from stages.common.layouts import structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params, stage_hash
-from stages.common.tables import ROW_GROUP, WRITTEN, column_names, dataset_of
+from stages.common.tables import ROW_GROUP, WRITTEN, check_pages, column_names, dataset_of
 from stages.ingest.reading.files import data_files
 
 _PAIRS = """
@@ -85,12 +85,16 @@ def _write(paths: DatasetPaths, split: str, file: Path) -> int:
         connection.execute("SET enable_progress_bar = false")
         for name in ("examples", "texts"):
             connection.from_arrow(dataset_of(paths.table(name))).create_view(name)
-        reader: pa.RecordBatchReader = connection.sql(query, params={"split": split}).to_arrow_reader(
-            ROW_GROUP)
-        with pq.ParquetWriter(file, reader.schema, **WRITTEN) as writer:
-            for batch in reader:
-                writer.write_table(pa.Table.from_batches([batch]))
-                count += batch.num_rows
+        try:
+            reader: pa.RecordBatchReader = connection.sql(query, params={"split": split}).to_arrow_reader(ROW_GROUP)
+            with pq.ParquetWriter(file, reader.schema, **WRITTEN) as writer:
+                for batch in reader:
+                    writer.write_table(pa.Table.from_batches([batch]))
+                    count += batch.num_rows
+        except (duckdb.Error, pa.ArrowException, OSError):
+            for name in ("examples", "texts"):
+                check_pages(paths.table(name))
+            raise
     if not count:
         file.unlink()
     return count

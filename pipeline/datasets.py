@@ -43,9 +43,9 @@ def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
                                 else nearest(dataset, found)))
         return DatasetPaths(dataset)
     if not found:
-        raise InputError(f"no data set has a {kind}.parquet in {DATA}/; make it with `keycontrast run`. Commands "
+        raise InputError(f"no data set has a table {kind} in {DATA}/; make it with `keycontrast run`. Commands "
                          f"work in the project's folder.")
     found = in_force(found)
     if len(found) > 1:
-        raise InputError(f"several data sets have a {kind}.parquet: {', '.join(found)}; choose with --dataset.")
+        raise InputError(f"several data sets have a table {kind}: {', '.join(found)}; choose with --dataset.")
     return DatasetPaths(found[0])

@@ -34,15 +34,15 @@ def data_dictionary() -> str:
     """Return the data dictionary as Markdown: every table, its key, its columns and what they mean."""
     parts = ["# Data dictionary", "",
              "Made from `pipeline/schemas.py` by `python -m pipeline.documentation`. Every table is Parquet "
-             f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}. `keycontrast inspect FILE` shows the same "
-             "beside the data."]
+             f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}: below `artifacts/data` a folder of parts, "
+             "of a model or run one file. `keycontrast inspect TABLE` shows the same beside the data."]
     for schema in SCHEMAS.values():
         parts += ["", *_table_section(schema)]
     return "\n".join(parts) + "\n"
 
 
 def _table_section(schema: TableSchema) -> list[str]:
-    lines = [f"## {schema.name}.parquet", "", schema.description, "",
+    lines = [f"## {schema.name}", "", schema.description, "",
              f"Key: {', '.join(f'`{name}`' for name in schema.key)}{'' if schema.unique else ' (may repeat)'}.", "",
              "| column | type | meaning |", "| --- | --- | --- |"]
     return lines + [f"| `{name}` | {str(kind).replace('element: ', '')} | {_cell(text)} |"

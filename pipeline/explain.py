@@ -133,7 +133,7 @@ def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod
 
 
 def stored_text(text_id: int, dataset: str | None) -> Subject:
-    """Return the text of an id, with its tokens as ``tokens.parquet`` holds them.
+    """Return the text of an id, with its tokens as table ``tokens`` holds them.
 
     Raises:
         InputError: artifacts are missing, or no text has that id.
@@ -198,7 +198,7 @@ def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequen
 
 def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod, by: KeywordMethod,
                   method: str | None, console: Console) -> None:
-    """Print what ``keywords.parquet`` holds of the text, and why that may be another keyword."""
+    """Print what table ``keywords`` holds of the text, and why that may be another keyword."""
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table("keywords")
     if not path.exists():

@@ -102,7 +102,7 @@ def _check_format(file: Path, form: str | None) -> None:
 def write_graphml(stream: TextIO, paths: DatasetPaths, ids: pa.Array | None = None) -> Written:
     """Write nodes and edges of ``paths``, only those among ``ids`` if given, in the order of the tables.
 
-    Node ids are those of ``nodes.parquet``; all other columns become attributes, described as in the schemas. A
+    Node ids are those of table ``nodes``; all other columns become attributes, described as in the schemas. A
     pair of keywords has one sign only, so that no two edges are parallel.
     """
     stream.write(_OPENING)

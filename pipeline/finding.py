@@ -104,7 +104,7 @@ class StageFinding:
 
         def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
             words, scores = read_words(tokens), scored(texts, tokens).sort_by("text_id")
-            lists = words.beside("attribution.parquet", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
+            lists = words.beside("table attribution", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
             expected = np.array([sum(row) for row in lists])
             return pa.chunked_array([phrase_words(rank(tokens).table, words, expected)])
 
@@ -139,14 +139,14 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
     from stages.attribution.attribution import run
     from stages.attribution.saliency.scorers import load_scorer
-    from stages.common.mapped import MappedTable
+    from stages.common.lookup import Lookup
 
     values = params.attribution.plain()
 
     def ranks(texts: pa.Table, tokens: pa.Table) -> pa.Table:
         # rows of a forward pass are filled with repeats: no more of them than there are texts
         scorer.size = min(size, texts.num_rows)
-        found = run(_alone(texts), MappedTable.of_table("texts", texts), MappedTable.of_table("tokens", tokens), scorer,
+        found = run(_alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
                     ["xx"])
         return pa.concat_tables([block.table for block in found])
 

@@ -2,9 +2,8 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,19 @@ from keycontrast.cells import print_rows, printable
 from keycontrast.errors import InputError, nearest
 from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
-from stages.common.parts import is_folder_of_parts, listed, parts_of
 from stages.common.schemas import TableSchema
-from stages.common.tables import METADATA_KEY, read_table, readable, row_count, table_metadata
+from stages.common.tables import (
+    METADATA_KEY,
+    SUFFIX,
+    dataset_of,
+    footers,
+    is_table,
+    read_table,
+    readable,
+    row_count,
+    schema_of,
+    table_metadata,
+)
 
 # Columns that hold ids of texts, in whatever table they stand.
 _TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")
@@ -37,7 +46,7 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
         path: Parquet, JSON, JSONL or CSV file, or a folder of artifacts.
         console: where to print.
         rows: rows shown of a table.
-        as_text: show texts in place of text ids, from ``texts.parquet`` beside the table; None does so
+        as_text: show texts in place of text ids, from table ``texts`` beside the table; None does so
             if it is there.
 
     Raises:
@@ -52,9 +61,11 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
         raise InputError(f"{path}: not found; {nearest(path.name, beside)}")
     texts = _texts_file(path).exists() if as_text is None else as_text
     kinds: dict[str, Callable[[], None]] = {
-        ".parquet": lambda: _show_table(path, console, rows, texts), ".json": lambda: _show_json(path, console),
+        SUFFIX: lambda: _show_table(path, console, rows, texts), ".json": lambda: _show_json(path, console),
         ".jsonl": lambda: _show_lines(path, console, rows), ".csv": lambda: _show_csv(path, console, rows)}
-    if path.is_dir() and not is_folder_of_parts(path):
+    if path.is_dir() and is_table(path):
+        _show_table(path, console, rows, texts)
+    elif path.is_dir():
         _show_folder(path, console)
     elif path.suffix in kinds:
         kinds[path.suffix]()
@@ -72,28 +83,31 @@ def _made_by(path: Path) -> str:
     return ""
 
 
-def column_table(files: Sequence[pq.ParquetFile]) -> Table:
-    """Return one row per column of a table's open files: name, type, nulls, meaning."""
-    counts = [null_counts(file) for file in files]
-    nulls = {name: sum(count[name] for count in counts) for name in files[0].schema_arrow.names}
+def column_table(path: Path) -> Table:
+    """Return one row per column of a table: name, type, nulls, meaning."""
+    nulls = null_counts(path)
     shown = Table("column", "type", "nulls", "meaning", title="Columns", title_justify="left")
-    for field in files[0].schema_arrow:
+    for field in schema_of(path):
         meaning = (field.metadata or {}).get(b"description", b"").decode()
         cells = (field.name, str(field.type), f"{nulls[field.name]:,}", meaning)
         shown.add_row(*(Text(printable(text)) for text in cells))
     return shown
 
 
-def null_counts(file: pq.ParquetFile) -> dict[str, int]:
-    """Return the number of nulls of every column, nulls inside lists included.
+def null_counts(path: Path) -> dict[str, int]:
+    """Return the number of nulls of every column of a table, nulls inside lists included.
 
-    The file's statistics answer for plain columns; lists, whose statistics count empty lists too, are read in
+    The statistics of the footers answer for plain columns; lists, whose statistics count empty lists too, are read in
     batches, so that the table never lies in memory as a whole.
     """
-    counts: dict[str, int | None] = {field.name: _null_statistics(file, field) for field in file.schema_arrow}
+    parts = list(footers(path).values())
+    counts: dict[str, int | None] = {}
+    for field in schema_of(path):
+        of_parts = [_null_statistics(footer, field) for footer in parts]
+        counts[field.name] = None if None in of_parts else sum(count or 0 for count in of_parts)
     unknown = [name for name, count in counts.items() if count is None]
     found = dict.fromkeys(unknown, 0)
-    for batch in file.iter_batches(batch_size=_BATCH, columns=unknown) if unknown else ():
+    for batch in dataset_of(path).to_batches(columns=unknown, batch_size=_BATCH) if unknown else ():
         for name, column in zip(unknown, batch.columns, strict=True):
             found[name] += column.null_count + (pc.list_flatten(column).null_count if _is_list(column.type) else 0)
     return {name: found[name] if count is None else count for name, count in counts.items()}
@@ -103,14 +117,14 @@ def _is_list(kind: pa.DataType) -> bool:
     return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
 
 
-def _null_statistics(file: pq.ParquetFile, field: pa.Field) -> int | None:
-    """Return the nulls of a plain column as the file's footer counts them; None if it does not."""
+def _null_statistics(footer: pq.FileMetaData, field: pa.Field) -> int | None:
+    """Return the nulls of a plain column as the footer of a file counts them; None if it does not."""
     if pa.types.is_nested(field.type):
         return None
-    place = next(index for index in range(len(file.schema)) if file.schema.column(index).path == field.name)
+    place = next(index for index in range(len(footer.schema)) if footer.schema.column(index).path == field.name)
     total = 0
-    for group in range(file.metadata.num_row_groups):
-        statistics = file.metadata.row_group(group).column(place).statistics
+    for group in range(footer.num_row_groups):
+        statistics = footer.row_group(group).column(place).statistics
         if statistics is None or not statistics.has_null_count:
             return None
         total += statistics.null_count
@@ -121,7 +135,7 @@ def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
     """Return the texts of ``text_ids`` that the ids of table ``path`` refer to.
 
     Raises:
-        InputError: there is no ``texts.parquet`` beside it.
+        InputError: there is no table ``texts`` beside it.
     """
     texts = _texts_file(path)
     if not texts.exists():
@@ -134,46 +148,34 @@ def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
 
 def _texts_file(path: Path) -> Path:
     """Return the texts of the data set, in whose folder, or in one of its folders, a table lies."""
-    return next((found for folder in list(path.parents)[:2] if (found := folder / "items" / "texts.parquet").exists()),
-                path.with_name("texts.parquet"))
+    return next((found for folder in list(path.parents)[:2] if (found := folder / "items" / "texts").exists()),
+                path.with_name("texts"))
 
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
-    with readable(path), ExitStack() as stack:
-        parts = parts_of(path)
-        files = [stack.enter_context(part.opened()) for part in parts]
-        # A table that was written in batches has these in the file's metadata, not in the schema's.
-        metadata, fields = table_metadata(path), files[0].schema_arrow
-        count = sum(part.rows for part in parts)
+    with readable(path):
+        parts, metadata, fields = footers(path), table_metadata(path), schema_of(path)
+        count = row_count(path)
         described = printable(metadata.get(b"description", b"").decode())
         known = _schema(described) or SCHEMAS.get(path.stem)
         console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
-        size = f"{count:,} rows, {len(fields)} columns, {sum(part.bytes for part in parts):,} bytes"
-        if listed(path) is not None:
+        size = f"{count:,} rows, {len(fields)} columns, {sum(part.stat().st_size for part in parts):,} bytes"
+        if len(parts) > 1:
             size += f" in {len(parts)} parts"
         console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
-        console.print(column_table(files))
+        console.print(column_table(path))
         if METADATA_KEY in metadata:
             console.print(Text("Provenance", style="italic"))
             console.print(JSON(metadata[METADATA_KEY].decode()))
             if reason := json.loads(metadata[METADATA_KEY]).get("reason"):
                 console.print(Text(printable(f"Left without rows: {reason}.")))
         if rows and count:
-            _show_rows(path, _head(files, rows), console, as_text)
+            _show_rows(path, dataset_of(path).head(rows, batch_size=min(rows, _BATCH)), console, as_text)
 
 
 def _schema(description: str) -> TableSchema | None:
     """Return the schema of that description: tracks have tables of the same file name and other columns."""
     return next((schema for schema in SCHEMAS.values() if schema.description == description), None)
-
-
-def _head(files: Sequence[pq.ParquetFile], rows: int) -> pa.Table:
-    found: list[pa.RecordBatch] = []
-    for batch in chain.from_iterable(file.iter_batches(batch_size=min(rows, _BATCH)) for file in files):
-        found.append(batch)
-        if sum(map(len, found)) >= rows:
-            break
-    return pa.Table.from_batches(found, schema=files[0].schema_arrow).slice(0, rows)
 
 
 def _show_rows(path: Path, head: pa.Table, console: Console, as_text: bool) -> None:
@@ -245,12 +247,12 @@ def _show_folder(path: Path, console: Console) -> None:
 
 def _described(file: Path) -> str:
     """Return what a table says that it is."""
-    if file.suffix != ".parquet":
+    if file.suffix != SUFFIX:
         return ""
     return printable(table_metadata(file).get(b"description", b"").decode())
 
 
 def _rows(file: Path) -> str:
-    if file.suffix != ".parquet":
+    if file.suffix != SUFFIX:
         return ""
     return f"{row_count(file):,}"

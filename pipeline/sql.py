@@ -1,6 +1,6 @@
 """SQL over the artifacts: each Parquet, CSV and JSON file is a view, and nothing can be changed.
 
-    artifacts/data/sample/keywords.parquet       sample.keywords, or keywords where that is unambiguous
+    artifacts/data/sample/keywords       sample.keywords, or keywords where that is unambiguous
     artifacts/data/sample/metrics/graph.json     sample.metrics_graph
     artifacts/models/hcl/13/history.csv               models_hcl.history, or models_hcl_13.history if it has more seeds
     artifacts/runs/hcl-no-graph/13/scores.parquet     runs_hcl_no_graph.scores
@@ -34,13 +34,13 @@ from keycontrast.cells import no_formula, print_rows, printable
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import is_unicode
 from pipeline.datasets import in_force
-from stages.common.parts import is_folder_of_parts
 from stages.common.paths import ARTIFACTS, DATA
-from stages.common.tables import METADATA_KEY, dataset_of
+from stages.common.tables import SUFFIX, check_pages, dataset_of, is_table, read_metadata
 from stages.run.log import logger
 
 SHOWN = 40
-_KINDS = (".parquet", ".csv", ".json", ".jsonl")
+# Endings of tables of one file; a folder of parts has none.
+_KINDS = (SUFFIX, ".csv", ".json", ".jsonl")
 _BATCH = 1024
 _MADE_BY = "Make artifacts with `keycontrast run`."
 # A folder with this file is a saved model: what else it holds is no table.
@@ -107,7 +107,7 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
     folders: dict[tuple[str, ...], dict[str, Path]] = {}
     for path in sorted(root.rglob("*")) if root.is_dir() else ():
         inner = path.relative_to(root).parts
-        if path.suffix in _KINDS and (path.is_file() or is_folder_of_parts(path)) and not _is_left_out(path, inner):
+        if (path.suffix in _KINDS and path.is_file() or is_table(path)) and not _is_left_out(path, inner):
             folder, rest = _home(inner)
             views = folders.setdefault(folder, {})
             views[_free(_name((*rest[:-1], path.stem)), views)] = path
@@ -118,7 +118,7 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
     for folder, views in _without_lone_seeds(folders).items():
         schema = _free(_name(folder) or root.name, [*schemas, *_TAKEN])
         schemas[schema] = views
-        if len(folder) == 1 and any(path.suffix == ".parquet" for path in views.values()):
+        if len(folder) == 1 and any(map(is_table, views.values())):
             datasets[folder[0]] = schema
     return Catalog(schemas, datasets)
 
@@ -142,7 +142,7 @@ def _without_lone_seeds(folders: Mapping[tuple[str, ...], dict[str, Path]]) -> d
 
 def _is_left_out(path: Path, inner: Sequence[str]) -> bool:
     return (inner[0] in _OTHER or any(part.startswith(".") for part in inner)
-            or (path.parent / _MODEL).exists() or is_folder_of_parts(path.parent))
+            or (path.parent / _MODEL).exists() or is_table(path.parent))
 
 
 def _name(parts: Sequence[str]) -> str:
@@ -164,10 +164,10 @@ def single_file(path: Path) -> Catalog:
     Raises:
         InputError: it is not there, or is no table.
     """
-    if not path.is_file() and not is_folder_of_parts(path):
+    if not path.is_file() and not is_table(path):
         beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
         raise InputError(f"{path}: no such file; {nearest(path.name, beside)}")
-    if path.suffix not in _KINDS:
+    if path.suffix not in _KINDS and not is_table(path):
         raise InputError(f"{path}: cannot query a file of kind {path.suffix or 'without ending'}; "
                          f"valid endings: {', '.join(sorted(_KINDS))}.")
     return Catalog({"file": {"artifact": path}}, {"file": "file"})
@@ -199,7 +199,7 @@ def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table",
     Raises:
         InputError: as in :func:`answer`, or nothing is there.
     """
-    files = catalog() if path is None else catalog(path) if path.is_dir() else single_file(path)
+    files = catalog() if path is None else catalog(path) if path.is_dir() and not is_table(path) else single_file(path)
     with answer(sql, files, dataset) as found:
         if form == "csv":
             write_csv(found, sys.stdout, rows)
@@ -229,7 +229,11 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
             _seal(connection, Path(spill))
             result = connection.execute(sql)
             yield Answer(_distinct([column[0] for column in result.description or []]), _rows(result), scanned)
-        except (duckdb.Error, pa.ArrowInvalid) as error:
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            if "Arrow" in str(error):   # of reading, not of the statement
+                for view, path in (item for views in files.schemas.values() for item in views.items()):
+                    if is_table(path) and _names(sql, view):
+                        check_pages(path)
             raise InputError(_explained(error, files)) from error
 
 
@@ -253,19 +257,23 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
     for schema, views in files.schemas.items():
         connection.execute(f"CREATE SCHEMA {quoted(schema)}; SET schema = {literal(quoted(schema))}")
         for view, path in views.items():
-            content = _arrow(path)
+            content = _arrow(path, _names(sql, view))
             if content is not None and content.schema.names:
                 connection.from_arrow(content).create_view(view)
                 scanned.append(content)
                 made.add((schema, view))
-                reason = json.loads((content.schema.metadata or {}).get(METADATA_KEY, b"{}")).get("reason")
-                if reason and re.search(rf"\b{re.escape(view)}\b", sql, re.IGNORECASE):
+                reason = read_metadata(path).get("reason") if is_table(path) else None
+                if reason and _names(sql, view):
                     _log.warning("%s was left without rows: %s", path, reason)
     connection.execute("SET schema = 'main'")
     for view, schema in files.short_names(dataset).items():
         if (schema, view) in made:
             connection.execute(f"CREATE VIEW {quoted(view)} AS FROM {quoted(schema)}.{quoted(view)}")
     return scanned
+
+
+def _names(sql: str, view: str) -> bool:
+    return re.search(rf"\b{re.escape(view)}\b", sql, re.IGNORECASE) is not None
 
 
 def _seal(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
@@ -275,19 +283,25 @@ def _seal(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
                        "SET lock_configuration = true")
 
 
-def _arrow(path: Path) -> ds.Dataset | pa.Table | None:
-    """Return a file as something that Arrow scans (JSON, which is small here, as a table); None if it is broken."""
+def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
+    """Return a file as something that Arrow scans (JSON, which is small here, as a table); None if it is broken.
+
+    Raises:
+        InputError: it is a broken table that the query asks for.
+    """
     try:
         if path.suffix == ".json":
             content = json.loads(path.read_text(encoding="utf-8"))
             return pa.Table.from_pylist(content if isinstance(content, list) else [content])
-        if path.suffix == ".parquet":
+        if is_table(path):
             return dataset_of(path)
         return ds.dataset(path, format="json" if path.suffix == ".jsonl" else path.suffix[1:])
     except (InputError, pa.ArrowInvalid, pa.ArrowTypeError, json.JSONDecodeError, UnicodeDecodeError,
             AttributeError) as error:
+        if asked and isinstance(error, InputError):
+            raise
         # One broken file should not keep all others from being queried.
-        _log.warning("%s: left out, not a readable %s file (%s)", path, path.suffix[1:], error)
+        _log.warning("%s: left out, not a readable %s file (%s)", path, path.suffix[1:] or "Parquet", error)
         return None
 
 

@@ -1,18 +1,13 @@
 """Stage ``annotate``: every text once, the same bytes for any number of workers, and after a kill."""
 
-import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import spacy
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.text.annotators import load_annotator
@@ -26,8 +21,9 @@ from keycontrast.text.tokens import (
     token_table,
 )
 from pipeline.schemas import SCHEMAS
-from stages.annotate import annotate, annotation
+from stages.annotate import annotate
 from stages.annotate.params import Annotate
+from stages.common import tables
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,18 +115,18 @@ def test_chunks_stand_alone_and_are_cut_by_id():
 @pytest.mark.whole
 def test_the_stage_writes_the_same_bytes_for_any_number_of_workers(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    table = Path("artifacts/data/toy/items/texts.parquet")
+    table = Path("artifacts/data/toy/items/texts")
     write_table(table, SCHEMAS["texts"], texts(TEXTS), Provenance("ingest@toy", "0"))
     written = []
     for workers in (1, 2):
         Path("params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\ndatasets: {{toy: {{source: x}}}}\n"
                                        f"annotate: {{pipeline: {pipeline}, chunk: 2}}\n")
         assert annotate.main(["toy"]) == 0
-        written.append(Path("artifacts/data/toy/tokens.parquet").read_bytes())
+        written.append(bytes_of(Path("artifacts/data/toy/tokens")))
     assert written[0] == written[1]
-    metadata = read_metadata(Path("artifacts/data/toy/tokens.parquet"))
+    metadata = read_metadata(Path("artifacts/data/toy/tokens"))
     assert metadata["models"]["spacy"]["language"] == "en"
-    assert read_table(Path("artifacts/data/toy/tokens.parquet"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
+    assert read_table(Path("artifacts/data/toy/tokens"), SCHEMAS["tokens"]).num_rows == len(TEXTS)
 
 
 def test_columns_are_what_the_tokens_of_each_document_say(pipeline):
@@ -211,9 +207,8 @@ def test_pipelines_that_cannot_be_used(pipeline, tmp_path):
 
 
 def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):
-    expected = json.dumps({"name": "another"})
     with pytest.raises(InputError, match="Install the same one on every machine"):
-        annotation.annotator(pipeline, "en", expected)
+        annotate.part_annotator(pipeline, "en", 4, {"name": "another"}, Provenance("annotate@toy", "0"))
 
 
 def test_chinese_is_read_by_jieba():
@@ -235,68 +230,26 @@ def test_streamed_chunks_are_the_same_however_they_come():
 
 
 def test_row_groups_are_cut_by_what_they_hold(monkeypatch):
-    monkeypatch.setattr(annotation, "_GROUP_TEXTS", 5)
-    monkeypatch.setattr(annotation, "_GROUP_TOKENS", 40)
+    monkeypatch.setattr(annotate, "_GROUP_TEXTS", 5)
+    monkeypatch.setattr(annotate, "_GROUP_TOKENS", 40)
     tables = [pa.table({"text_id": [number] * 2, "token": [["x"] * length] * 2})
               for number, length in enumerate([1, 1, 1, 1, 30, 1])]
-    assert [group.num_rows for group in annotation.row_groups(tables)] == [6, 4, 2]
+    assert [group.num_rows for group in annotate.row_groups(tables)] == [6, 4, 2]
 
 
 def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
-    table = folder / "artifacts/data/toy/items/texts.parquet"
+    table = folder / "artifacts/data/toy/items/texts"
     write_table(table, SCHEMAS["texts"], texts(strings, language), Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(f"recipe: t\nruntime: {{workers: {workers}}}\n"
                                         f"datasets: {{toy: {{source: x, language: {language}}}}}\n"
                                         f"annotate: {{pipeline: {pipeline}, chunk: 1}}\n")
-    return folder / "artifacts/data/toy/tokens.parquet"
+    return folder / "artifacts/data/toy/tokens"
 
 
-# Annotates for real, but dies, or fails, with the chunk after the third.
-HALTING = """
-import os, signal, sys
-from stages.annotate import annotate
-from stages.annotate import annotation
-make, seen = annotate.annotator, []
-
-def halting(*arguments):
-    work = make(*arguments)
-    def annotated(chunk):
-        if len(seen) == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        seen.append(chunk)
-        return work(chunk)
-    return annotated
-
-annotate.annotator = halting
-annotate.main(["toy"])
-"""
-
-
-@pytest.mark.whole
-def test_a_stage_that_was_killed_goes_on_and_ends_with_the_same_bytes(pipeline, tmp_path, monkeypatch):
+def test_finished_parts_do_not_outlive_a_change_of_params(pipeline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    out = project(tmp_path, pipeline)
-    assert annotate.main(["toy"]) == 0
-    whole = out.read_bytes()
-    out.unlink()
-    killed = subprocess.run([sys.executable, "-c", HALTING], cwd=tmp_path, check=False, capture_output=True,
-                            env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert killed.returncode == -signal.SIGKILL
-    assert not out.exists()
-    read = []
-    make = annotate.annotator
-    monkeypatch.setattr(annotate, "annotator", lambda *arguments: lambda chunk: (
-        read.append(chunk["text_id"].to_pylist()), make(*arguments)(chunk))[1])
-    assert annotate.main(["toy"]) == 0
-    assert read == [[3], [4], [5]]
-    assert out.read_bytes() == whole
-    assert not (tmp_path / ".keycontrast/scratch/annotate/toy/chunks").exists()
-
-
-def test_finished_chunks_do_not_outlive_a_change_of_params(pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    project(tmp_path, pipeline)
-    make = annotate.annotator
+    monkeypatch.setattr(tables, "PART_ROWS", 1)
+    out, make = project(tmp_path, pipeline), annotate.annotator
 
     def failing(*arguments):
         work = make(*arguments)
@@ -305,8 +258,8 @@ def test_finished_chunks_do_not_outlive_a_change_of_params(pipeline, tmp_path, m
     monkeypatch.setattr(annotate, "annotator", failing)
     with pytest.raises(ZeroDivisionError):
         annotate.main(["toy"])
-    kept = sorted(Path(".keycontrast/scratch/annotate/toy/chunks").rglob("*.arrow"))
-    assert len(kept) == 3
+    kept = sorted(Path(".keycontrast/scratch/annotate/toy/parts").rglob("*.parquet"))
+    assert len(kept) == 3 and not out.exists()
     project(tmp_path, saved_pipeline(tmp_path / "another_words"))
     with pytest.raises(ZeroDivisionError):
         annotate.main(["toy"])
@@ -333,10 +286,3 @@ def test_errors_of_the_stage_are_one_line(pipeline, tmp_path, monkeypatch, capfd
     project(tmp_path, "embeded")
     assert annotate.main(["toy"]) == 1
     assert capfd.readouterr().err.strip().startswith("annotate: language pipeline 'embeded' is neither")
-
-
-def test_the_table_is_written_in_few_row_groups(pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    out = project(tmp_path, pipeline)
-    assert annotate.main(["toy"]) == 0
-    assert pq.ParquetFile(out).num_row_groups == 1

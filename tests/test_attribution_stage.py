@@ -20,10 +20,11 @@ from stages.attribution import attribution
 from stages.attribution.params import Attribution
 from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
 from stages.attribution.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
-from stages.common.mapped import MappedTable
+from stages.common import tables as tables_module
+from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
-from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.tables import Provenance, parts_of, read_frame, read_metadata, write_table
 
 TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",
          "why dog eat cat", "you can run", "cat"]
@@ -55,8 +56,8 @@ def tokenizer(tmp_path):
 def as_read(examples, texts, tokens):
     """Return the tables as the stage has them: examples, and two that are looked into by id."""
     return (pa.Table.from_pandas(examples[["source_id", "reference_ids"]]),
-            MappedTable.of_table("texts", pa.Table.from_pandas(texts)),
-            MappedTable.of_table("tokens", pa.Table.from_pandas(tokens)))
+            Lookup.of_table("texts", pa.Table.from_pandas(texts)),
+            Lookup.of_table("tokens", pa.Table.from_pandas(tokens)))
 
 
 def attributed(tokenizer, texts=TEXTS, given=None, **changes):
@@ -178,9 +179,9 @@ def test_paths_fill_the_batch_with_points():
 
 def test_a_text_without_a_row_is_named(tokenizer):
     examples, texts, tokens = tables()
-    with pytest.raises(InputError, match=r"tokens.parquet: text 2 has no row \(and 1 more\)"):
+    with pytest.raises(InputError, match=r"table tokens: text 2 has no row \(and 1 more\)"):
         attributed(tokenizer, given=(examples, texts, tokens[~tokens["text_id"].isin([2, 4])]))
-    with pytest.raises(InputError, match=r"texts.parquet: text 3 has no row \(and 0 more\).*ingest and annotate"):
+    with pytest.raises(InputError, match=r"table texts: text 3 has no row \(and 0 more\).*ingest and annotate"):
         attributed(tokenizer, given=(examples, texts[texts["text_id"] != 3], tokens))
 
 
@@ -224,12 +225,23 @@ def test_stage_writes_the_table_and_says_what_made_it(project, tokenizer):
     assert metadata["models"]["attribution"] == {**own, "bugs_of_the_released_code": []}
 
 
-def test_same_bytes_again_and_for_any_number_of_workers(project, tmp_path):
-    assert attribution.main(["tiny"]) == 0
-    first = project.table("attribution").read_bytes()
+def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables_module, "PART_ROWS", 2)
+    tokens = read_frame(project.table("tokens"))
+    write_table(project.table("tokens"), SCHEMAS["tokens"], tokens, Provenance("test", "0"))
+    found = []
     for workers in (1, 3):
         write_params(tmp_path, workers=workers)
-        assert attribution.main(["tiny"]) == 0 and project.table("attribution").read_bytes() == first
+        assert attribution.main(["tiny"]) == 0
+        found.append([part.read_bytes() for part in parts_of(project.table("attribution"))])
+    assert found[0] == found[1] and len(found[0]) == 3
+
+
+def test_a_source_without_tokens_is_named_by_the_stage(project, tmp_path, capsys):
+    tokens = read_frame(project.table("tokens"))
+    write_table(project.table("tokens"), SCHEMAS["tokens"], tokens[tokens["text_id"] < 5], Provenance("test", "0"))
+    assert attribution.main(["tiny"]) == 1
+    assert "table tokens: text 5 has no row" in capsys.readouterr().err
 
 
 def test_released_bugs_are_named_in_the_metadata_and_the_log(project, tmp_path, capsys):
@@ -265,53 +277,6 @@ def test_siamese_scorer_takes_what_the_encoder_holds(tokenizer):
     scorer = SiameseScorer(encoder, tokenizer, values(method="siamese", steps=2))
     assert scorer.longest == 64 and scorer.size == 2
     assert scorer.lengths([(3, 5), (7, 1)]) == [7, 9]
-
-
-def test_a_stage_killed_between_blocks_goes_on_and_writes_the_same_bytes(project, monkeypatch, tmp_path):
-    monkeypatch.setattr(attribution, "BLOCK_CHUNKS", 1)  # two blocks of four pairs
-    assert attribution.main(["tiny"]) == 0
-    whole = project.table("attribution").read_bytes()
-    project.table("attribution").unlink()
-    inner, scored = ClassifierScorer.__call__, []
-
-    class Killed(BaseException):
-        pass
-
-    def deadly(self, pairs, width):
-        scored.append(list(pairs.firsts))
-        if len(scored) == kill_at:
-            raise Killed
-        return inner(self, pairs, width)
-
-    monkeypatch.setattr(ClassifierScorer, "__call__", deadly)
-    kill_at = 0
-    assert attribution.main(["tiny"]) == 0
-    calls = len(scored)
-    project.table("attribution").unlink()
-    scored.clear()
-    kill_at = calls  # the last batch
-    with pytest.raises(Killed):
-        attribution.main(["tiny"])
-    assert not project.table("attribution").exists()
-    scored.clear()
-    kill_at = 0
-    assert attribution.main(["tiny"]) == 0
-    assert 0 < len(scored) < calls and not any(TEXTS[0] in firsts for firsts in scored)
-    assert project.table("attribution").read_bytes() == whole
-    scored.clear()
-    assert attribution.main(["tiny"]) == 0 and len(scored) == calls  # the table stands, so the blocks have gone
-
-
-def test_blocks_of_other_params_are_not_taken(project, monkeypatch, tmp_path):
-    monkeypatch.setattr(attribution, "BLOCK_CHUNKS", 1)
-    monkeypatch.setattr(attribution.ChunkStore, "clear", lambda self: None)
-    assert attribution.main(["tiny"]) == 0
-    first = project.table("attribution").read_bytes()
-    write_params(tmp_path, normalisation="max")
-    assert attribution.main(["tiny"]) == 0
-    assert project.table("attribution").read_bytes() != first
-    kept = list((tmp_path / ".keycontrast").rglob("chunks/*"))
-    assert len(kept) == 1
 
 
 def test_the_table_is_written_in_pieces():

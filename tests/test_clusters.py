@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from keyword_graphs import clusters_of, random_triples, tables
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.network import Containment
@@ -106,7 +107,7 @@ def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes
 
 def test_a_text_without_keyword_row_is_named():
     examples, keywords = tables([("a", "b", "c"), ("d", "e", "f")])
-    with pytest.raises(InputError, match="keywords.parquet: no keyword for text 5 of example 1. The tables are out of"):
+    with pytest.raises(InputError, match="table keywords: no keyword for text 5 of example 1. The tables are out of"):
         list(clusters.run(examples, keywords.iloc[:5]))
 
 
@@ -140,9 +141,9 @@ def test_the_stage_streams_what_run_yields(project, monkeypatch):
     assert read_table(path, SCHEMAS["clusters"]).to_pylist() == clusters_of(*project).to_pylist()
     assert read_metadata(path)["counts"] == {"clusters": 50}
     assert read_metadata(path)["stage"] == "graph@d"
-    first = path.read_bytes()
+    first = bytes_of(path)
     assert graph.main(["d"]) == 0
-    assert path.read_bytes() == first
+    assert bytes_of(path) == first
 
 
 def test_the_stage_writes_an_empty_table_for_inputs_without_keyword(project):

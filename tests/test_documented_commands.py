@@ -169,7 +169,7 @@ def test_the_pages_show_commands():
 @pytest.mark.parametrize("line", [
     "keycontrast runn", "keycontrast run evaluate_hlc@hcl", "keycontrast use sample --set train_hcl.epoch=2",
     "keycontrast graph water --hop 2", "keycontrast predict", "keycontrast predict hcll text",
-    "keycontrast inspect artifacts/data/sample/keyword.parquet", "dvc repro --singel", "make tests",
+    "keycontrast inspect artifacts/data/sample/keyword", "dvc repro --singel", "make tests",
     "python -m pipeline.documents", "python -m benchmarks text"])
 def test_a_wrong_command_is_found(line, monkeypatch):
     with pytest.raises((AssertionError, SystemExit, InputError, Exception)) as caught:

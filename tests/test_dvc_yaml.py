@@ -107,9 +107,9 @@ def project(tmp_path_factory):
                     place.write_text(stage.addressing)
                 else:
                     place.mkdir(parents=True, exist_ok=True)
-                    names = [f"{kind}.parquet" for kind in ("examples", "texts", "nodes")]
-                    for name in names:
-                        (place / name).write_text(f"{stage.addressing} {name}")
+                    for name in ("examples", "texts", "nodes"):
+                        (place / name).mkdir()
+                        (place / name / "part-00000.parquet").write_text(f"{stage.addressing} {name}")
         repo.commit(force=True)
     assert stale(folder) == set()
     return folder
@@ -155,7 +155,7 @@ def test_a_changed_default_is_seen_and_what_decides_no_byte_is_not(project):
 
 
 def test_another_split_annotates_nothing_again(project):
-    file = project / "artifacts" / "data" / "tiny" / "items" / "examples.parquet"
+    file = project / "artifacts" / "data" / "tiny" / "items" / "examples" / "part-00000.parquet"
     back = with_line(file)
     changed = stale(project)
     back()

@@ -250,7 +250,7 @@ def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypa
     assert main(["ct"]) == 1
     assert "no trained CLLD model (trained_on.json is missing)" in capsys.readouterr().err
     assert train_clld.main(["ct"]) == 0 and main(["ct"]) == 1
-    assert "artifacts/data/tiny/linear_floor.parquet: no such artifact" in capsys.readouterr().err
+    assert "artifacts/data/tiny/linear_floor: no such artifact" in capsys.readouterr().err
     items = tiny_classes.items()
     write_table(DatasetPaths("tiny").table("linear_floor"), SCHEMAS["linear_floor"],
                 linear_floor.run(items[items["split"] != "test"], FLOOR).predictions,

@@ -90,7 +90,7 @@ def test_a_path_of_three_words_is_explained_with_its_known_scores(paths, tmp_pat
     rest = [line for line in shown.splitlines() if "0.77027" in line]
     assert len(rest) == 2 and all("no" in line.split("│")[3] for line in rest)
     assert "window 2, damping 0.85" in shown and "Keyword: beta (by textrank" in shown
-    assert "artifacts/data/small/keywords.parquet: beta (by textrank, score 1.459)" in shown and "differs" not in shown
+    assert "artifacts/data/small/keywords: beta (by textrank, score 1.459)" in shown and "differs" not in shown
     assert "Drawing: .keycontrast/graphs/small-text-0.svg" in shown
     drawn = ET.parse(tmp_path / ".keycontrast" / "graphs" / "small-text-0.svg").getroot()
     assert {"alpha", "beta", "gamma", "alpha beta gamma"} <= {item.text for item in drawn.iter(f"{SVG}text")}
@@ -121,12 +121,12 @@ def test_a_keyword_of_another_method_or_a_fall_back_says_so(paths):
 def test_psi_and_its_missing_scores(paths):
     write(paths, "keywords", {"text_id": [0, 1], "keyword": ["alpha", "delta"], "method": ["psi", "psi"],
                               "score": [0.5, 0.5]})
-    assert "artifacts/data/small/psi.parquet is not there any more." in squeezed(asked("0"))
+    assert "artifacts/data/small/psi is not there any more." in squeezed(asked("0"))
     write(paths, "psi", {"text_id": [0], "mode": ["xx"], "pair": [0], "word": [TEXTS[0].split()],
                          "score": [[0.5, 0.1, 0.1]], "primary": [[True, False, False]]})
     assert "alpha 0.500, beta 0.100, gamma 0.100." in squeezed(asked("0"))
-    assert "psi.parquet has no scores of this text." in squeezed(asked("1"))
-    with pytest.raises(InputError, match="keywords.parquet: no row of text 2; the tables are of different runs"):
+    assert "table psi has no scores of this text." in squeezed(asked("1"))
+    with pytest.raises(InputError, match="table keywords: no row of text 2; the tables are of different runs"):
         asked("2")
 
 
@@ -184,10 +184,10 @@ def test_a_chinese_text_without_any_artifacts(tmp_path, monkeypatch):
 def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):  # outside a project, and within
-        with pytest.raises(InputError, match="no data set has a tokens.parquet .*; make it with `keycontrast run`"):
+        with pytest.raises(InputError, match="no data set has a table tokens .*; make it with `keycontrast run`"):
             asked("0")
         write_params()
-    with pytest.raises(InputError, match="artifacts/data/small/tokens.parquet: no such artifact"):
+    with pytest.raises(InputError, match="artifacts/data/small/tokens: no such artifact"):
         asked("a text", "--dataset", "small")
 
 

@@ -194,22 +194,22 @@ def test_data_sets_of_the_params_in_force_go_first(paths, tmp_path):
     counted = asked("inspect", "--sql", "select count(*) as n from nodes", "--csv").split()
     assert counted == ["n", str(len(KEYWORDS))]
     (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {bare: {source: x}}\n")
-    with pytest.raises(InputError, match="several data sets have a nodes.parquet: remains, small"):
+    with pytest.raises(InputError, match="several data sets have a table nodes: remains, small"):
         asked("graph", "belly fat")
 
 
 def test_errors_say_which_data_set_and_what_to_run(paths, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match=r"data/smal/graph/nodes\.parquet: no such artifact; did you mean 'small'\?"):
+    with pytest.raises(InputError, match=r"data/smal/graph/nodes: no such artifact; did you mean 'small'\?"):
         asked("graph", "sleep", "--dataset", "smal")
     (tmp_path / "artifacts" / "data" / "fresh").mkdir()
     with pytest.raises(InputError, match="make it with `keycontrast stage graph@fresh`"):
         asked("graph", "sleep", "--dataset", "fresh")
     write_graph("other")
-    with pytest.raises(InputError, match="several data sets have a nodes.parquet: other, small; choose with --dataset"):
+    with pytest.raises(InputError, match="several data sets have a table nodes: other, small; choose with --dataset"):
         asked("graph", "sleep")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(InputError, match="no data set has a nodes.parquet .*; make it with `keycontrast run`"):
+    with pytest.raises(InputError, match="no data set has a table nodes .*; make it with `keycontrast run`"):
         asked("graph", "sleep")
 
 
@@ -243,8 +243,8 @@ def test_a_part_is_exported_with_all_edges_among_its_nodes(paths, tmp_path):
 
 def test_export_is_whole_or_not_at_all(paths, tmp_path):
     (tmp_path / "graph.graphml").write_text("before")
-    paths.table("edges").write_text("broken")
-    with pytest.raises(InputError, match="edges.parquet: not a readable Parquet file"):
+    (paths.table("edges") / "part-00000.parquet").write_text("broken")
+    with pytest.raises(InputError, match="edges/part-00000.parquet: not a readable Parquet file"):
         asked("export", "graph.graphml")
     assert (tmp_path / "graph.graphml").read_text() == "before"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["artifacts", "graph.graphml"]

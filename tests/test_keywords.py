@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
@@ -149,7 +150,7 @@ def test_attribution_takes_the_strongest_content_word_and_falls_back_elsewhere()
     assert found[0] == {"text_id": 0, "keyword": "fox", "method": "attribution", "score": pytest.approx(0.6)}
     assert (found[1]["keyword"], found[1]["method"]) == ("red", "attribution")
     assert (found[2]["keyword"], found[2]["method"]) == ("blue", "idf")
-    assert made.fallbacks[0] == "4 texts have no row in attribution.parquet: their keyword is by IDF"
+    assert made.fallbacks[0] == "4 texts have no row in table attribution: their keyword is by IDF"
 
 
 def test_a_text_falls_back_only_where_no_word_of_it_was_scored():
@@ -164,7 +165,7 @@ def test_a_text_falls_back_only_where_no_word_of_it_was_scored():
 
 
 @pytest.mark.parametrize(("phrases", "message"), [
-    (PHRASES[1:], "textrank.parquet: 1 texts, the first of them 0, are not in both tables"),
+    (PHRASES[1:], "table textrank: 1 texts, the first of them 0, are not in both tables"),
     ([*PHRASES, (9, "x", 1.0, 0, 1)], "1 texts, the first of them 9"),
     ([(0, "x", 1.0, 2, 4), *PHRASES[1:]], "a phrase of text 0 ends after its 3 tokens")])
 def test_tables_of_different_runs_are_refused(phrases, message):
@@ -175,7 +176,7 @@ def test_tables_of_different_runs_are_refused(phrases, message):
 def test_attribution_of_other_tokens_is_refused():
     with pytest.raises(InputError, match="text 0 has 1 scores for 3 tokens"):
         keywords.run(TABLE, attribution([(0, "xx", 0, ["a"], [1.0])]), EXAMPLES, Keywords(method="attribution"))
-    with pytest.raises(InputError, match="tokens.parquet: 1 texts, the first of them 99"):
+    with pytest.raises(InputError, match="table tokens: 1 texts, the first of them 99"):
         keywords.run(TABLE, ranking(PHRASES), examples(("train", 99, 0, None)), Keywords())
 
 
@@ -193,9 +194,9 @@ def test_psi_takes_the_most_important_primary_content_word():
     assert made.keywords.to_pylist()[0] == {"text_id": 0, "keyword": "fox", "method": "psi", "score": 2.0}
     # Text 1 was scored, but has no primary word.
     assert made.keywords.to_pylist()[1]["method"] == "idf"
-    assert made.fallbacks[0] == "4 texts have no row in psi.parquet: their keyword is by IDF"
-    for text, message in ((0, "psi.parquet: text 0 has 1 scores for 3 tokens"),
-                          (9, "psi.parquet: 1 texts, the first of them 9, are not in both tables")):
+    assert made.fallbacks[0] == "4 texts have no row in table psi: their keyword is by IDF"
+    for text, message in ((0, "table psi: text 0 has 1 scores for 3 tokens"),
+                          (9, "table psi: 1 texts, the first of them 9, are not in both tables")):
         with pytest.raises(InputError, match=message):
             keywords.run(TABLE, psi([(text, "xx", text, ["a"], [1.0], [True])]), EXAMPLES, Keywords(method="psi"))
 
@@ -261,7 +262,7 @@ def test_rankings_come_piece_by_piece_beside_the_tokens():
              beside([TABLE.slice(0, 2), TABLE.slice(2, 3), TABLE.slice(5)],
                     [rows.slice(0, 2), rows.slice(2, 0), rows.slice(2, 1), rows.slice(3)], "textrank")]
     assert whole == [([0, 1], [0, 1, 1]), ([2, 3, 4], [2, 3, 4]), ([5], [5])]
-    with pytest.raises(InputError, match="textrank.parquet: 2 texts, the first of them 4"):
+    with pytest.raises(InputError, match="table textrank: 2 texts, the first of them 4"):
         list(beside([TABLE.slice(0, 4)], [rows], "textrank"))
     assert [found.num_rows for _, found in beside([TABLE], [], "attribution")] == [0]
 
@@ -282,28 +283,28 @@ def test_idf_of_many_texts_at_once_is_that_of_each():
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):
     home = tmp_path / "artifacts" / "data" / "toy"
     origin = Provenance("x", "0", models={"spacy": "s"})
-    write_table(home / "tokens.parquet", SCHEMAS["tokens"], TABLE, origin)
-    write_table(home / "textrank.parquet", SCHEMAS["textrank"], ranking(PHRASES), origin)
-    write_table(home / "items" / "examples.parquet", SCHEMAS["examples"], EXAMPLES, origin)
+    write_table(home / "tokens", SCHEMAS["tokens"], TABLE, origin)
+    write_table(home / "textrank", SCHEMAS["textrank"], ranking(PHRASES), origin)
+    write_table(home / "items" / "examples", SCHEMAS["examples"], EXAMPLES, origin)
     (tmp_path / "params.yaml").write_text("recipe: t\ndatasets: {toy: {source: x}}\n")
     done = subprocess.run([sys.executable, "-m", "stages.keywords.keywords", "toy"], cwd=tmp_path, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
-    outs = [home / "keywords.parquet", home / "metrics" / "keywords.json"]
-    written = [path.read_bytes() for path in outs]
+    outs = [home / "keywords", home / "metrics" / "keywords.json"]
+    written = [bytes_of(path) for path in outs]
     # This process has another hash seed, drawn by chance.
     monkeypatch.chdir(tmp_path)
     assert keywords.main(["toy"]) == 0
-    assert [path.read_bytes() for path in outs] == written
+    assert [bytes_of(path) for path in outs] == written
     assert json.loads(written[1])["texts_by_method"]["textrank"] == 4
-    metadata = read_metadata(home / "keywords.parquet")
+    metadata = read_metadata(home / "keywords")
     assert metadata["models"] == {"spacy": "s"}
     assert len(metadata["fallbacks"]) == 2
-    assert read_frame(home / "keywords.parquet", SCHEMAS["keywords"])["keyword"].tolist()[0] == "red fox"
+    assert read_frame(home / "keywords", SCHEMAS["keywords"])["keyword"].tolist()[0] == "red fox"
     with Path("params.yaml").open("a") as handle:
         handle.write("keywords: {method: attribution}\n")
     assert keywords.main(["toy"]) == 1
-    assert "attribution.parquet: no such artifact" in capsys.readouterr().err
+    assert "data/toy/attribution: no such artifact" in capsys.readouterr().err
 
 
 def test_tables_in_any_pieces_give_the_same_counts():

@@ -151,4 +151,4 @@ def test_a_missing_data_set_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tiny_classes.write_params(tmp_path)
     assert main(["tiny"]) == 1
-    assert "artifacts/data/tiny/items/examples.parquet: no such artifact" in capsys.readouterr().err
+    assert "artifacts/data/tiny/items/examples: no such artifact" in capsys.readouterr().err

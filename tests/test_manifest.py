@@ -26,8 +26,9 @@ def test_every_file_with_hash_and_every_table_with_rows_and_what_a_kill_left_out
     content = json.loads(manifest_path("sample", "data", "tiny").read_text())
     made = content["artifacts"]
     assert content["name"] == "tiny"
-    assert list(made) == ["artifacts/data/tiny/items/texts.parquet", "artifacts/data/tiny/pair_classifier/config.json"]
+    assert list(made) == ["artifacts/data/tiny/items/texts/part-00000.parquet",
+                          "artifacts/data/tiny/pair_classifier/config.json"]
     assert made["artifacts/data/tiny/pair_classifier/config.json"] == {
         "bytes": 2, "sha256": hashlib.sha256(b"{}").hexdigest()}
-    assert made["artifacts/data/tiny/items/texts.parquet"]["rows"] == 2
-    assert made["artifacts/data/tiny/items/texts.parquet"]["metadata"]["fallbacks"] == ["none better"]
+    assert made["artifacts/data/tiny/items/texts/part-00000.parquet"]["rows"] == 2
+    assert made["artifacts/data/tiny/items/texts/part-00000.parquet"]["metadata"]["fallbacks"] == ["none better"]

@@ -7,12 +7,13 @@ import pytest
 import tiny_bert
 import torch
 import yaml
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from pipeline.schemas import SCHEMAS
-from stages.common.mapped import MappedTable, mapped_arrays
+from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
@@ -51,7 +52,7 @@ def as_read(examples, texts, keywords, nodes):
     roles = node_vectors.text_roles(pa.Table.from_pandas(train[columns], schema, preserve_index=False),
                                     [by_id.slice(start, 3) for start in range(0, len(by_id), 3)],
                                     pa.Table.from_pandas(nodes))
-    return roles, np.sort(nodes["node_id"].to_numpy()), MappedTable.of_table("texts", pa.Table.from_pandas(texts))
+    return roles, np.sort(nodes["node_id"].to_numpy()), Lookup.of_table("texts", pa.Table.from_pandas(texts))
 
 
 def columns_of(made):
@@ -135,16 +136,12 @@ def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
     assert columns_of(node_vectors.run(*as_read(*shuffled), *loaded, VALUES))["vector"] == made[1]
 
 
-def test_arrays_on_the_disk_and_any_pieces_give_the_same_rows(loaded, tmp_path, monkeypatch):
+def test_any_pieces_give_the_same_rows(loaded, monkeypatch):
     made = node_vectors.run(*as_read(*tables()), *loaded, VALUES)
     wanted = columns_of(made), embedded_of(made), made.counts
     monkeypatch.setattr(node_vectors, "_PIECE", 2)
-    with mapped_arrays(tmp_path / "scratch") as new:
-        found = node_vectors.run(*as_read(*tables()), *loaded, VALUES, new=new)
-        assert len(list((tmp_path / "scratch").iterdir())) == 2
-        assert [len(piece) for piece in found.texts()] == [2, 2, 2, 2]
-        assert (columns_of(found), embedded_of(found), found.counts) == wanted
-    assert list((tmp_path / "scratch").iterdir()) == []
+    assert [len(piece) for piece in made.texts()] == [2, 2, 2, 2]
+    assert (columns_of(made), embedded_of(made), made.counts) == wanted
 
 
 def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
@@ -160,9 +157,9 @@ def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
 
 def test_tables_out_of_step_are_named(loaded):
     examples, texts, keywords, nodes = tables()
-    with pytest.raises(InputError, match=r"keywords.parquet: no keyword for text 4 \(and 0 more\)"):
+    with pytest.raises(InputError, match=r"table keywords: no keyword for text 4 \(and 0 more\)"):
         as_read(examples, texts, keywords.drop(index=4), nodes)
-    with pytest.raises(InputError, match=r"texts.parquet: text 5 has no row .* the stages ingest and annotate"):
+    with pytest.raises(InputError, match=r"table texts: text 5 has no row .* the stages ingest and annotate"):
         node_vectors.run(*as_read(examples, texts.drop(index=5), keywords, nodes), *loaded, VALUES)
     nodes.loc[1, "keyword"] = "bird"
     with pytest.raises(InputError, match=r"no training text has the keyword 'bird' .* the stage graph"):
@@ -186,5 +183,5 @@ def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, enc
     described = read_metadata(path)["models"]["encoder"]
     assert len(described.pop("files")) == 16 and described == {"name": "tiny", "version": None, "sha256": weights}
     assert read_metadata(path)["precision"] == computed_in("fp32", False)
-    first = path.read_bytes()
-    assert node_vectors.main(["tiny"]) == 0 and path.read_bytes() == first
+    first = bytes_of(path)
+    assert node_vectors.main(["tiny"]) == 0 and bytes_of(path) == first

@@ -114,7 +114,7 @@ def test_released_rule_without_labels_or_groups_is_an_error():
     examples, _ = tables()
     examples["negative_origin"] = "given"
     with pytest.raises(InputError, match=r"pair_classifier.stage1_neg: released needs labelled non-duplicates .* and "
-                                         r"the train split in examples.parquet has neither. Use random2"):
+                                         r"the train split in table examples has neither. Use random2"):
         split_points(examples, "train", 0, rule="released")
 
 
@@ -266,9 +266,9 @@ def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project,
 
 
 def test_a_missing_table_is_named(project, capsys):
-    project.table("texts").unlink()
+    shutil.rmtree(project.table("texts"))
     assert pair_classifier.main(["tiny"]) == 1
-    assert "texts.parquet: no such artifact" in capsys.readouterr().err
+    assert "items/texts: no such artifact" in capsys.readouterr().err
 
 
 def test_a_training_in_bf16_is_close_and_says_so(project):

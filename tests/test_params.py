@@ -496,7 +496,7 @@ def test_rows_of_the_pgkpr_track_say_which_tables_they_read(sample, overrides, d
     content["runs"]["pgkpr"]["pgkpr"]["decode"] = decode
     content["paraphrase_items"] = {"datasets": {"sample": {}}}
     wanted = [f"models.pgkpr.pgkpr needs paraphrase_items.datasets.sample.{table} to be "
-              f"artifacts/data/sample/{table}.parquet" for table in tables]
+              f"artifacts/data/sample/{table}" for table in tables]
     if wanted:
         assert refused(content) == wanted
     else:

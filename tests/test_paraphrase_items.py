@@ -1,6 +1,7 @@
 """Pairs as words with tags and scores, and the vocabulary (METHODS C.1, C.2): facts, counts, bad inputs, the stage."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pytest
 import tiny_rewriters
 import yaml
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking import blocks
@@ -16,8 +18,8 @@ from models.common import special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.annotate.params import Annotate
-from stages.common import mapped
-from stages.common.parts import is_folder_of_parts
+from stages.common import tables as tables_module
+from stages.common import writing
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
 from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
@@ -207,7 +209,6 @@ def test_pieces_make_the_table_and_the_counts_of_the_whole(rows, monkeypatch):
                           ("train", 30, [40])])
     whole = made(tables, vocabulary=5, max_length=3)
     cut_into(monkeypatch, rows)
-    monkeypatch.setattr(mapped, "_BYTES", 100)
     cut = made(tables, vocabulary=5, max_length=3)
     assert cut.items.num_rows == 10 and cut.items.column("score_xy").num_chunks > 2
     assert cut.items.combine_chunks().equals(whole.items.combine_chunks())
@@ -327,16 +328,16 @@ def test_uncut_words_are_in_the_table():
 def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
     tables = make_tables()
     tables[table] = only(tables[table], lambda row: row["mode"] != mode)
-    with pytest.raises(InputError, match=f"{table}.parquet: no row is of mode {mode}, .*Add {mode} to {table}.modes"):
+    with pytest.raises(InputError, match=f"table {table}: no row is of mode {mode}, .*Add {mode} to {table}.modes"):
         made(tables)
 
 
 @pytest.mark.parametrize(("table", "lost", "message"), [
-    ("attribution", lambda row: row["pair"] == 60, "attribution.parquet: no row of mode xy for text 30 with 60, and 0"),
-    ("psi", lambda row: row["text_id"] == 80 and row["mode"] == "xx", "psi.parquet: no row of mode xx for text 80 wit"),
-    ("s_tags", lambda row: row["text_id"] == 30, "s_tags.parquet: no row for text 30, and 3 more are missing"),
-    ("tokens", lambda row: row["text_id"] == 50, "tokens.parquet: text 50 has no row. The tables were made from diff"),
-    ("texts", lambda row: row["text_id"] == 40, "texts.parquet: text 40 has no row. The tables were made from differ"),
+    ("attribution", lambda row: row["pair"] == 60, "table attribution: no row of mode xy for text 30 with 60, and 0"),
+    ("psi", lambda row: row["text_id"] == 80 and row["mode"] == "xx", "table psi: no row of mode xx for text 80 wit"),
+    ("s_tags", lambda row: row["text_id"] == 30, "table s_tags: no row for text 30, and 3 more are missing"),
+    ("tokens", lambda row: row["text_id"] == 50, "table tokens: text 50 has no row. The tables were made from diff"),
+    ("texts", lambda row: row["text_id"] == 40, "table texts: text 40 has no row. The tables were made from differ"),
 ])
 @pytest.mark.parametrize("rows", [1, 1000])
 def test_rows_that_are_missing_are_named(table, lost, message, rows, monkeypatch):
@@ -352,15 +353,15 @@ def _with(row, value):
 
 
 @pytest.mark.parametrize(("table", "column", "change", "message"), [
-    ("attribution", "score", lambda row: row[:-1], "attribution.parquet: text 10 has values for 3 words, and 4 tokens"),
-    ("psi", "primary", lambda row: [*row, True], "psi.parquet: text 10 has values for 5 words, and 4 tokens in tok"),
-    ("s_tags", "primary", lambda row: row[1:], "s_tags.parquet: text 10 has values for 3 words"),
+    ("attribution", "score", lambda row: row[:-1], "table attribution: text 10 has values for 3 words, and 4 tokens"),
+    ("psi", "primary", lambda row: [*row, True], "table psi: text 10 has values for 5 words, and 4 tokens"),
+    ("s_tags", "primary", lambda row: row[1:], "table s_tags: text 10 has values for 3 words"),
     ("textrank", "end", lambda end: 5 if end == 4 else end, "a phrase of text 30 ends after its last token"),
-    ("textrank", "text_id", lambda text: 80 if text == 90 else text, "textrank.parquet: text 90 has no row"),
-    ("attribution", "score", lambda row: _with(row, 1.5), "attribution.parquet: column score of text 10 holds 1.5, wh"),
+    ("textrank", "text_id", lambda text: 80 if text == 90 else text, "table textrank: text 90 has no row"),
+    ("attribution", "score", lambda row: _with(row, 1.5), "table attribution: column score of text 10 holds 1.5, wh"),
     ("attribution", "score", lambda row: _with(row, float("nan")), "column score of text 10 holds nan, which is no pr"),
     ("attribution", "score", lambda row: _with(row, -0.1), "holds -0.1.*Run the stage attribution again"),
-    ("tokens", "tag", lambda row: row[:-1], "tokens.parquet: text 10 has other numbers of tokens and of tags"),
+    ("tokens", "tag", lambda row: row[:-1], "table tokens: text 10 has other numbers of tokens and of tags"),
     ("tokens", "tag", lambda row: ["" if tag == "RB" else tag for tag in row],
      "word 'fast' of text 60 has no tag, and 0 more have none. .*annotate.pipeline"),
     ("examples", "target_id", lambda text: 50 if text == 40 else text, "first of reference_ids is not the target of ex"
@@ -402,7 +403,7 @@ def write_params(keywords, by="attribution", joined=("psi", "s_tags", "textrank"
 def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project):
     assert paraphrase_items.main(["tiny"]) == 0
     files = [project.table("paraphrase_items"), project.table("vocabulary"), project.metrics("paraphrase_items")]
-    written = [file.read_bytes() for file in files]
+    written = [bytes_of(file) for file in files]
     found = read_frame(files[0], SCHEMAS["paraphrase_items"])
     pd.testing.assert_frame_equal(found, items(make_tables([*EXAMPLES, ("train", 90, [10])])))
     assert list(found) == [name for name, _, _ in SCHEMAS["paraphrase_items"].fields]
@@ -413,7 +414,7 @@ def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project)
     assert metadata["counts"] == metrics and metadata["fallbacks"] == [
         "1 example left out, because a text has no words"]
     assert set(metadata["models"]) == {"attribution", "psi", "s_tags", "textrank"}
-    assert paraphrase_items.main(["tiny"]) == 0 and [file.read_bytes() for file in files] == written
+    assert paraphrase_items.main(["tiny"]) == 0 and [bytes_of(file) for file in files] == written
 
 
 def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeypatch):
@@ -421,18 +422,18 @@ def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeyp
     assert paraphrase_items.main(["tiny"]) == 0
     one, counts, said = read_table(path), metrics.read_bytes(), read_metadata(path)
     cut_into(monkeypatch, 1)
-    write_params("s_tagger", "textrank", artifacts={"part_rows": 3})
+    for module in (tables_module, writing):
+        monkeypatch.setattr(module, "PART_ROWS", 3)
     assert paraphrase_items.main(["tiny"]) == 0
-    assert is_folder_of_parts(path) and len(list(path.glob("part-*.parquet"))) == 3
+    assert len(list(path.glob("part-*.parquet"))) == 3
     assert read_table(path, SCHEMAS["paraphrase_items"]).combine_chunks().equals(one.combine_chunks())
     pd.testing.assert_frame_equal(read_frame(path, SCHEMAS["paraphrase_items"]), one.to_pandas())
     assert metrics.read_bytes() == counts and {**read_metadata(path), "params_hash": said["params_hash"]} == said
-    assert list((Path(".keycontrast") / "scratch" / "paraphrase_items" / "tiny").glob("*.arrow")) == []
 
 
 def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(project):
     for kind in ("psi", "s_tags", "textrank"):
-        project.table(kind).unlink()
+        shutil.rmtree(project.table(kind))
     write_params("xx", joined=())
     assert paraphrase_items.main(["tiny"]) == 0
     found = read_frame(project.table("paraphrase_items"), SCHEMAS["paraphrase_items"])
@@ -458,7 +459,7 @@ def test_stage_says_what_is_missing(project, capsys):
     write_table(project.table("attribution"), SCHEMAS["attribution"], rows, Provenance("test", "0"))
     assert paraphrase_items.main(["tiny"]) == 1
     assert "Add xy to attribution.modes in params.yaml" in capsys.readouterr().err
-    project.table("s_tags").unlink()
+    shutil.rmtree(project.table("s_tags"))
     assert paraphrase_items.main(["tiny"]) == 1
-    assert "s_tags.parquet: no such artifact" in capsys.readouterr().err
+    assert "tiny/s_tags: no such artifact" in capsys.readouterr().err
     assert not project.table("paraphrase_items").exists()

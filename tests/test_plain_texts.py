@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from ingest_rows import dataset, ingested
 from report_outline import assert_sound, part
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking import rank
@@ -124,9 +125,9 @@ def test_phrases_are_joined_by_the_texts_that_contain_both(tmp_path, monkeypatch
     assert {(names[row.target], names[row.source]): row.count for row in edges.itertuples(index=False)} == pairs
     assert set(edges["sign"]) == {1} and pairs["warm oven", "sourdough bread"] == 1
     assert nodes["cluster_size"].tolist() == [sum(word in words for words in held.values()) for word in names]
-    before = [paths.table(kind).read_bytes() for kind in ("nodes", "edges", "clusters")]
+    before = [bytes_of(paths.table(kind)) for kind in ("nodes", "edges", "clusters")]
     assert graph.main(["mine"]) == 0
-    assert [paths.table(kind).read_bytes() for kind in ("nodes", "edges", "clusters")] == before
+    assert [bytes_of(paths.table(kind)) for kind in ("nodes", "edges", "clusters")] == before
 
 
 def test_page_and_command_show_the_texts_of_a_phrase(tmp_path, monkeypatch):

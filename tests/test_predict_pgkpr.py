@@ -131,14 +131,14 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 def test_attribution_is_that_of_the_stage(monkeypatch):
     from stages.attribution.attribution import run
     from stages.attribution.saliency.scorers import ClassifierScorer
-    from stages.common.mapped import MappedTable
+    from stages.common.lookup import Lookup
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)
     scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
                               load_params().attribution.model_dump())
     expected = [block.table["score"].to_pylist() for block in run(
-        finding._alone(texts), MappedTable.of_table("texts", texts), MappedTable.of_table("tokens", tokens), scorer,
+        finding._alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
         ["xx"])]
     seen = []
     monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [

@@ -1,6 +1,7 @@
 """The top of the report: the corpus, what helps and how sure that is, and alarms beside their rows."""
 
 import re
+import shutil
 
 import pandas as pd
 import pytest
@@ -142,7 +143,7 @@ def test_top_keywords_stand_by_method_the_most_frequent_first(project):
 def test_without_methods_side_by_side_the_chosen_keywords_stand_alone(project):
     write_dataset()
     paths = DatasetPaths("tiny")
-    paths.table("side_by_side").unlink()
+    shutil.rmtree(paths.table("side_by_side"))
     keywords = pd.DataFrame({"keyword": ["b", "a", "<nokw>", "a"]})
     assert top_table(read_tops(paths, keywords, True)) == (["keyword"], [["a (2)"], ["b (1)"]])
     assert read_tops(paths, None, True) == {} and size_of(0, {}) == ""

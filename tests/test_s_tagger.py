@@ -189,12 +189,12 @@ def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
 
 def test_problems_are_named():
     examples, psi = tables()
-    with pytest.raises(InputError, match="psi.parquet: no row is of mode xy, .* Add xy to psi.modes"):
+    with pytest.raises(InputError, match="table psi: no row is of mode xy, .* Add xy to psi.modes"):
         labelled_sources(examples, lower(), psi_table(psi[psi["mode"] == "xx"]), "train")
-    with pytest.raises(InputError, match="psi.parquet: no row for text 0 with 1. The tables were made from different"):
+    with pytest.raises(InputError, match="table psi: no row for text 0 with 1. The tables were made from different"):
         labelled_sources(examples, lower(), psi_table(psi[psi["pair"] != 1]), "train")
     psi["primary"] = [row[:-1] for row in psi["primary"]]
-    with pytest.raises(InputError, match="psi.parquet: text 0 has 5 words, and 6 in tokens.parquet"):
+    with pytest.raises(InputError, match="table psi: text 0 has 5 words, and 6 in table tokens"):
         labelled_sources(examples, lower(), psi_table(psi), "train")
     examples, psi = tables()
     with pytest.raises(InputError, match="the validation split has no source with words. Give ingest.validation"):
@@ -262,7 +262,7 @@ def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project,
     assert s_tagger.main(["tiny"]) == 0
     whole = content(project)
     shutil.rmtree(project.s_tagger)
-    project.table("s_tags").unlink()
+    shutil.rmtree(project.table("s_tags"))
     inner, steps = TagTask.train_batch, []
 
     class Killed(BaseException):

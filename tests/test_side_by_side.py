@@ -1,5 +1,6 @@
 """Keywords of five methods beside each other: lists, agreement, parts of speech, picture."""
 
+import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -101,13 +102,13 @@ def of_other_texts(name, **columns):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({**tables(), "textrank": tables()["textrank"].slice(2)}, "textrank.parquet: 1 texts, the first of them 0, are no"),
-    ({**tables(), "yake": tables()["yake"].slice(0, 0)}, "yake.parquet: 3 texts, the first of them 0, are not in both"),
-    (of_other_texts("textrank"), "textrank.parquet: 1 texts, the first of them 7, are not in both it and tokens"),
-    (of_other_texts("psi", mode="xy"), "psi.parquet: 1 texts, the first of them 7, are not in both it and tokens"),
-    (of_other_texts("psi", text_id=-1), "psi.parquet: text -1 has 3 scores for 0 tokens"),
+    ({**tables(), "textrank": tables()["textrank"].slice(2)}, "table textrank: 1 texts, the first of them 0, are no"),
+    ({**tables(), "yake": tables()["yake"].slice(0, 0)}, "table yake: 3 texts, the first of them 0, are not in both"),
+    (of_other_texts("textrank"), "table textrank: 1 texts, the first of them 7, are not in both it and tokens"),
+    (of_other_texts("psi", mode="xy"), "table psi: 1 texts, the first of them 7, are not in both it and tokens"),
+    (of_other_texts("psi", text_id=-1), "table psi: text -1 has 3 scores for 0 tokens"),
     ({**tables(), "attribution": of_other_texts("attribution", text_id=1)["attribution"]},
-     "attribution.parquet: text 1 has 3 scores for 4 tokens; the tables are of different runs"),
+     "table attribution: text 1 has 3 scores for 4 tokens; the tables are of different runs"),
 ])
 def test_tables_of_other_texts_are_refused(given, message):
     with pytest.raises(InputError, match=message):
@@ -157,7 +158,7 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
     assert counts["attribution_expected"].keywords == pytest.approx(4 * sum(probabilities))
     assert counts["psi"].keywords == 4 * 2
     assert [count.tokens for count in counted_in(given, {1: 1}, 5).values()] == [0, 0, 0]  # was not scored
-    with pytest.raises(InputError, match="tokens.parquet: text 6 has no row"):
+    with pytest.raises(InputError, match="table tokens: text 6 has no row"):
         counted_in(given, {1: 0, 2: 6}, 5)
     masks = [flips([0.5] * 30, 5, name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
@@ -236,7 +237,7 @@ def test_the_stage_reads_the_compared_methods_alone(project):
 
 
 def test_the_stage_says_what_is_missing(project, capsys):
-    project.table("yake").unlink()
+    shutil.rmtree(project.table("yake"))
     assert side_by_side.main(["d"]) == 1
-    assert "yake.parquet: no such artifact" in capsys.readouterr().err
+    assert "/yake: no such artifact" in capsys.readouterr().err
     assert not project.table("side_by_side").exists()

@@ -104,11 +104,11 @@ def test_errors_name_what_is_wrong_and_what_is_near(project, sql, message):
 @pytest.mark.parametrize("sql", [
     "delete from nodes", "create table t as select 1", "drop view small.nodes", "set threads = 1",
     "copy nodes to 'out.csv'", "attach 'x.db' as x", "install httpfs", "call pragma_version()",
-    "copy (select 1) to 'artifacts/data/small/graph/nodes.parquet' (use_tmp_file false)",
-    "with w as (copy (select 1) to 'artifacts/data/small/graph/nodes.parquet' (use_tmp_file false)) select * from w",
-    "explain analyze copy (select 1) to 'artifacts/data/small/graph/nodes.parquet' (use_tmp_file false)",
+    "copy (select 1) to 'artifacts/data/small/graph/nodes' (use_tmp_file false)",
+    "with w as (copy (select 1) to 'artifacts/data/small/graph/nodes' (use_tmp_file false)) select * from w",
+    "explain analyze copy (select 1) to 'artifacts/data/small/graph/nodes' (use_tmp_file false)",
     "select * from query('with w as (copy (select 1) to ''out.csv'') select * from w')",
-    "select * from 'artifacts/data/small/graph/nodes.parquet'", "select * from read_text('params.yaml')",
+    "select * from 'artifacts/data/small/graph/nodes'", "select * from read_text('params.yaml')",
     "select * from glob('*')", "select * from files",
 ])
 def test_nothing_is_written_and_no_file_is_read_by_its_path(project, sql):

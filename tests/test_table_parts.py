@@ -1,28 +1,28 @@
-"""Tables in parts: read as one table, and the same bytes whoever writes them."""
+"""Tables as folders of parts: read as one table, whole or not at all, and every damage is named."""
 
 import io
-import json
-import os
-import shutil
+import re
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from test_annotate import saved_pipeline
 
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
-from pipeline import inspection, sql
+from pipeline import dataset_export, inspection, sql
 from pipeline.schemas import SCHEMAS
-from stages.annotate import annotate
-from stages.common.parts import LIST, Layout, parts_of
+from stages.common import tables, writing
+from stages.common.columns.texts import TEXTS
+from stages.common.lookup import Lookup
+from stages.common.paths import DatasetPaths
 from stages.common.tables import (
     Provenance,
     column_names,
+    parts_of,
     read_batches,
     read_metadata,
     read_table,
@@ -31,174 +31,221 @@ from stages.common.tables import (
 )
 from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
-from stages.keywords import textrank
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXTS = SCHEMAS["texts"]
-WORDS = ["The big dogs bark.", "Dogs bark loudly. The dogs bark.", "Big dogs", "42", "The loudly bark dogs", "Dogs."]
-STRINGS = [f"{WORDS[number % len(WORDS)]} Dogs {number}" for number in range(20)]
+STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]
+PROVENANCE = Provenance("ingest@toy", "h", counts={"n": 1})
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory):
-    return saved_pipeline(tmp_path_factory.mktemp("pipeline") / "en_words")
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    for module in (tables, writing):
+        monkeypatch.setattr(module, "PART_ROWS", 6)
 
 
-def rows(start, stop):
+def rows(start=0, stop=20):
     return pa.table({"text_id": range(start, stop), "text": STRINGS[start:stop], "language": ["en"] * (stop - start)},
                     schema=TEXTS.arrow())
 
 
-def written(path, layout=None, step=3, provenance=None):
-    with table_writer(path, TEXTS, provenance or Provenance("ingest@toy", "h", counts={"n": 1}), layout) as writer:
+def written(path, step=3):
+    with table_writer(path, TEXTS, PROVENANCE) as writer:
         for start in range(0, len(STRINGS), step):
             writer.write(rows(start, min(start + step, len(STRINGS))))
     return path
 
 
-def test_a_table_goes_on_in_another_part(tmp_path):
-    one, many = written(tmp_path / "one.parquet"), written(tmp_path / "many.parquet", Layout(6))
-    assert one.is_file()
-    assert [path.name for path in sorted(many.iterdir())] == [LIST, *(f"part-0000{n}.parquet" for n in range(4))]
-    assert [part.rows for part in parts_of(many)] == [6, 6, 6, 2]
-    assert all(part.sha256 == sha256_of(Path(part.place)) for part in parts_of(many))
-    assert written(tmp_path / "few.parquet", Layout(100)).read_bytes() == one.read_bytes()
+def flip(file, text=b"dogs bark 7"):
+    """Turn over a bit of a data page, or of the footer."""
+    content = bytearray(file.read_bytes())
+    place = len(content) // 4 if text is None else content.index(text)
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def test_a_table_is_a_folder_of_parts_of_a_fixed_number_of_rows(tmp_path):
+    one = tmp_path / "one.parquet"
+    write_table(one, TEXTS, rows(), PROVENANCE)
+    write_table(tmp_path / "whole", TEXTS, rows(), PROVENANCE)
+    for step in (1, 3, 20):
+        many = written(tmp_path / "many", step)
+        assert [part.name for part in parts_of(many)] == [f"part-0000{number}.parquet" for number in range(4)]
+        assert [pq.read_metadata(part).num_rows for part in parts_of(many)] == [6, 6, 6, 2]
+        assert [part.read_bytes() for part in parts_of(many)] == [
+            part.read_bytes() for part in parts_of(tmp_path / "whole")]
+    assert parts_of(one) == [one]
     assert read_table(many, TEXTS).equals(read_table(one, TEXTS))
-    assert read_metadata(many) == read_metadata(one)
-    assert row_count(many) == 20 and column_names(many) == column_names(one)
+    assert read_metadata(many) == read_metadata(one) and read_metadata(many)["rows"] == row_count(many) == 20
+    assert column_names(many) == column_names(one)
     assert [batch.num_rows for batch in read_batches(many, TEXTS, rows=4)] == [4, 2, 4, 2, 4, 2, 2]
+    assert [read_metadata(part)["rows"] for part in parts_of(many)] == [6, 6, 6, 2]
+    assert all(pq.read_schema(part).field("text").metadata[b"description"] for part in parts_of(many))
+    for other in (pd.read_parquet(many), duckdb.sql(f"FROM read_parquet('{many}/*.parquet')").df()):
+        assert other.equals(pd.read_parquet(one))
 
 
-def test_one_large_write_is_cut_too(tmp_path):
-    one, many = (written(tmp_path / name, Layout(6), step) for name, step in (("one.parquet", 20), ("many.parquet", 1)))
-    assert [part.rows for part in parts_of(one)] == [part.rows for part in parts_of(many)] == [6, 6, 6, 2]
-    assert read_table(one, TEXTS).equals(read_table(many, TEXTS))
+def test_an_empty_table_is_one_part_without_rows(tmp_path):
+    with table_writer(tmp_path / "texts", TEXTS, PROVENANCE):
+        pass
+    assert len(parts_of(tmp_path / "texts")) == 1 and read_table(tmp_path / "texts", TEXTS).num_rows == 0
 
 
-def test_others_read_a_folder_as_a_file(tmp_path):
-    one, many = written(tmp_path / "one.parquet"), written(tmp_path / "many.parquet", Layout(6))
-    assert pd.read_parquet(many).equals(pd.read_parquet(one))
-    assert duckdb.sql(f"SELECT count(*) FROM read_parquet('{many}/*.parquet')").fetchall() == [(20,)]
-    assert pq.read_table(many).num_rows == 20
-
-
-def test_a_table_takes_the_place_of_one_of_another_form(tmp_path):
-    path = tmp_path / "texts.parquet"
-    for layout in (None, Layout(6), Layout(4), None):
-        written(path, layout)
-        assert row_count(path) == 20 and path.is_dir() == (layout is not None)
-        assert [item.name for item in tmp_path.iterdir()] == ["texts.parquet"]
-    with pytest.raises(RuntimeError), table_writer(path, TEXTS, Provenance("", ""), Layout(1)) as writer:
-        writer.write(rows(0, 5))
-        writer.write(rows(5, 9))
+def test_a_table_appears_whole_or_not_at_all(tmp_path):
+    path = written(tmp_path / "texts")
+    before = read_table(path)
+    with pytest.raises(RuntimeError), table_writer(path, TEXTS, PROVENANCE) as writer:
+        writer.write(rows(0, 9))
         raise RuntimeError
-    assert path.is_file() and [item.name for item in tmp_path.iterdir()] == ["texts.parquet"]
-
-
-def test_rows_of_parts_are_in_order(tmp_path):
-    with (pytest.raises(ValueError, match="rows after"),
-          table_writer(tmp_path / "t.parquet", TEXTS, Provenance("", ""), Layout(2)) as writer):
+    assert read_table(path).equals(before) and [item.name for item in tmp_path.iterdir()] == ["texts"]
+    with pytest.raises(ValueError, match="rows after"), table_writer(path, TEXTS, PROVENANCE) as writer:
         writer.write(rows(4, 8))
         writer.write(rows(0, 2))
 
 
-def test_damage_is_named(tmp_path):
-    path = written(tmp_path / "texts.parquet", Layout(6))
-    content = json.loads((path / LIST).read_text())
-    content["parts"].pop()
-    (path / LIST).write_text(json.dumps(content))
-    with pytest.raises(InputError, match="_table.json: not a readable list of a table's parts"):
+def test_a_lost_part_or_another_schema_is_named(tmp_path):
+    path = written(tmp_path / "texts")
+    last, lost = path / "part-00003.parquet", path / "part-00001.parquet"
+    content = last.read_bytes()
+    last.unlink()
+    with pytest.raises(InputError, match=r"texts: has 3 parts of more: the last ones are missing. Remove .* run its"):
         read_table(path)
-    (path / LIST).unlink()
-    with pytest.raises(InputError, match=r"texts.parquet: a folder without _table.json"):
+    last.write_bytes(content)
+    other = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(InputError, match=r"part-00001.parquet: this part of the table is missing. Remove .* again"):
+        row_count(path)
+    pq.write_table(pa.table({"text_id": [6]}), lost)
+    with pytest.raises(InputError, match=r"part-00001.parquet: .*its columns are not those of part-00000.parquet"):
         read_table(path)
-    written(path, Layout(6))
-    (path / "part-00002.parquet").write_bytes((path / "part-00001.parquet").read_bytes()[:-9])
-    with pytest.raises(InputError, match=r"texts.parquet: not a readable Parquet file"):
-        read_table(path)
-    (path / "part-00002.parquet").unlink()
-    with pytest.raises(FileNotFoundError):
-        read_table(path)
+    lost.write_bytes(other[:-9])
+    with pytest.raises(InputError, match=r"part-00001.parquet: not a readable Parquet file"):
+        list(read_batches(path, TEXTS))
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match=r"none/part-00000.parquet: this part of the table is missing"):
+        read_table(tmp_path / "none")
 
 
-def shown(path):
-    console = Console(width=200, record=True, file=io.StringIO())
-    inspection.show(path, console)
-    return console.export_text()
+@pytest.mark.parametrize("single", [True, False])
+def test_every_bit_of_a_table_is_read_as_written_or_named(tmp_path, single, monkeypatch):
+    """But for the columns' descriptions: each byte of a part in turn, and what reads it never gives another value."""
+    path = tmp_path / ("texts.parquet" if single else "texts")
+    write_table(path, TEXTS, rows(0, 8), PROVENANCE)
+    file, expected = parts_of(path)[-1], read_table(path)
+    content = file.read_bytes()
+    named = 0
+    for place in range(0, len(content), 3):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        for read in (lambda: read_table(path), lambda: pa.concat_tables(read_batches(path, TEXTS)),
+                     lambda: read_table(path, filters=pa.compute.field("text_id") >= 0)):
+            try:
+                found = read()
+            except InputError as error:
+                named += 1
+                assert str(path) in str(error)
+            else:
+                assert found.to_pydict() == expected.to_pydict(), place
+    assert named > len(content) / 3
 
 
-def test_inspection_sql_and_joins_read_parts(tmp_path):
-    one = written(tmp_path / "artifacts/data/one/items/texts.parquet")
-    many = written(tmp_path / "artifacts/data/toy/items/texts.parquet", Layout(6))
-    lines = shown(many).splitlines()
-    assert "20 rows, 3 columns" in lines[1] and "in 4 parts" in lines[1]
-    assert [line for line in lines[2:]] == [line for line in shown(one).splitlines()[2:]]
-    files = sql.catalog(tmp_path / "artifacts")
-    assert files.names() == ["one.texts", "toy.texts"]
-    query = "SELECT count(*), min(text), max(text_id) FROM {}.texts"
-    with sql.answer(query.format("toy"), files) as mine, sql.answer(query.format("one"), files) as other:
-        assert list(mine.rows) == list(other.rows) == [(20, min(STRINGS), 19)]
+def test_duckdb_export_and_inspection_notice_a_flipped_bit(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tables, "WRITTEN", {**tables.WRITTEN, "compression": "none", "use_dictionary": False})
+    paths = DatasetPaths("toy")
+    many = written(paths.table("texts"))
+    ids = list(range(20))
+    write_table(paths.table("examples"), SCHEMAS["plain_examples"], {
+        "example_id": ids, "split": ["train"] * 20, "text_id": ids}, PROVENANCE)
+    files = sql.catalog()
+    assert files.names() == ["toy.examples", "toy.texts"]
+    query = "SELECT count(*), min(text), max(text_id) FROM texts"
+    with sql.answer(query, files) as found:
+        assert list(found.rows) == [(20, min(STRINGS), 19)]
+    with sql.answer("SELECT count(*) FROM artifact", sql.single_file(many)) as found:
+        assert list(found.rows) == [(20,)]
     with joining({"texts": many}, JoinLimits(threads=2)) as connection:
         assert connection.sql("SELECT count(*), max(text_id) FROM texts").fetchall() == [(20, 19)]
+    console = Console(width=200, record=True, file=io.StringIO())
+    inspection.show(many, console)
+    assert "20 rows, 3 columns" in (shown := console.export_text()) and "in 4 parts" in shown and STRINGS[4] in shown
+    assert dataset_export._write(paths, "train", tmp_path / "train.parquet") == 20
+
+    flip(many / "part-00001.parquet")
+    for read in (lambda: inspection.show(many, console, rows=20),
+                 lambda: dataset_export._write(paths, "train", tmp_path / "train.parquet")):
+        with pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable Parquet file, or damaged"):
+            read()
+    with (pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable"),
+          sql.answer(query, files) as found):
+        list(found.rows)
+    with (pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable"),
+          joining({"texts": many}, JoinLimits()) as connection):
+        connection.sql("SELECT max(text) FROM texts").fetchall()
+    footer = many / "part-00001.parquet"
+    footer.write_bytes(footer.read_bytes()[:-1])
+    with (pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable"), sql.answer(query, files)):
+        pass
+    with pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable Parquet file"):
+        dataset_export._write(paths, "train", tmp_path / "train.parquet")
 
 
-# Stages over parts
-
-def project(folder, pipeline, **settings):
-    """Write a project whose table of texts has seven parts, and return its tables of tokens and phrases."""
-    block = {"part_rows": 3}
-    table = folder / "artifacts/data/toy/items/texts.parquet"
-    written(table, Layout(**block), provenance=Provenance("ingest@toy", "0"))
-    text_ids = list(range(len(STRINGS)))
-    write_table(folder / "artifacts/data/toy/items/examples.parquet", SCHEMAS["plain_examples"], {
-        "example_id": text_ids, "split": ["train"] * 12 + ["test"] * 8, "text_id": text_ids}, Provenance("i@toy", "0"))
-    params = {"recipe": "t", "runtime": {"workers": settings.pop("workers", 1)}, "artifacts": block,
-              "datasets": {"toy": {"source": "x", "layout": "texts"}}, "annotate": {"pipeline": pipeline, "chunk": 2},
-              "cluster": settings}
-    (folder / "params.yaml").write_text(json.dumps(params))
-    return [folder / f"artifacts/data/toy/{name}.parquet" for name in ("tokens", "textrank")]
-
-
-def hashes(paths):
-    return [[part.sha256 for part in parts_of(path)] for path in paths]
+def test_product_code_reads_parquet_through_one_module():
+    """Only that module compares checksums; files of users are read with checksums too, elsewhere."""
+    allowed = {"stages/common/tables.py"}
+    of_users = {"stages/ingest/reading/parquet.py", "stages/tracks/clld/given_distances.py"}
+    pattern = re.compile(r"\b((parquet|pq)\.read_table|read_parquet|parquet_scan|ParquetFile|ParquetDataset)\("
+                         r"|format=.parquet.")
+    found = {}
+    for path in (path for folder in ("keycontrast", "models", "pipeline", "stages")
+                 for path in (ROOT / folder).rglob("*.py")):
+        lines = [line for line in path.read_text().splitlines() if pattern.search(line)
+                 and not line.lstrip().startswith(("def ", "return read_parquet(path, maker", "datasets.load_dataset"))]
+        if lines:
+            found[path.relative_to(ROOT).as_posix()] = lines
+    assert set(found) == allowed | of_users
+    assert all("page_checksum_verification=True" in line for name in of_users for line in found[name])
 
 
-def run_stages():
-    assert annotate.main(["toy"]) == 0
-    assert textrank.main(["toy"]) == 0
+# Rows by id
+
+PAIRS = pa.schema([("text_id", pa.int64()), ("pair", pa.int64()), ("score", pa.list_(pa.float32()))])
 
 
-@pytest.fixture(scope="module")
-def at_home(pipeline, tmp_path_factory):
-    """Hashes of the parts that one process makes."""
-    folder = tmp_path_factory.mktemp("home")
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        paths = project(folder, pipeline)
-        run_stages()
-        return hashes(paths), [read_metadata(path) for path in paths], [read_table(path) for path in paths]
-    finally:
-        os.chdir(before)
+def some_pairs(count=300):
+    keys = np.unique(np.random.default_rng(1).integers(0, 40, (count, 2)), axis=0)
+    return keys, pa.table([pa.array(keys[:, 0]), pa.array(keys[:, 1]), pa.array([[float(key.sum())] for key in keys])],
+                          schema=PAIRS)
 
 
-def test_a_stage_makes_a_part_of_each(at_home, pipeline, tmp_path, monkeypatch):
-    found, metadata, tables = at_home
-    assert [len(each) for each in found] == [7, 7]
-    monkeypatch.chdir(tmp_path)
-    whole = project(tmp_path, pipeline)
-    block = json.loads((tmp_path / "params.yaml").read_text())
-    (tmp_path / "params.yaml").write_text(json.dumps({**block, "artifacts": {"part_rows": 100}}))
-    shutil.rmtree(tmp_path / "artifacts/data/toy/items/texts.parquet")
-    written(tmp_path / "artifacts/data/toy/items/texts.parquet", provenance=Provenance("ingest@toy", "0"))
-    run_stages()
-    assert [read_table(path).equals(table) for path, table in zip(whole, tables, strict=True)] == [True, True]
-    assert metadata[1]["counts"] == read_metadata(whole[1])["counts"]
+def test_rows_by_id_are_those_asked_for_in_that_order(tmp_path):
+    texts = Lookup.read(written(tmp_path / "texts"), TEXTS, ["text_id", "text"])
+    wanted = np.array([7, 3, 7, 19])
+    assert texts.of(wanted)["text"].to_pylist() == [STRINGS[number] for number in wanted]
+    assert texts.of(wanted[:0]).column_names == ["text_id", "text"]
+    with pytest.raises(InputError, match=r"table texts: text 20 has no row \(and 1 more\).*ingest and annotate again"):
+        texts.of(np.array([3, 20, 600, 20]))
+    assert Lookup("texts", rows(0, 0)).places(np.array([1])).tolist() == [-1]
 
 
-@pytest.mark.whole
-def test_any_number_of_workers_makes_the_same_parts(at_home, pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    paths = project(tmp_path, pipeline, workers=2)
-    run_stages()
-    assert hashes(paths) == at_home[0]
+def test_rows_by_two_ids_and_all_rows_of_an_id():
+    keys, table = some_pairs()
+    place = {tuple(key): row for row, key in enumerate(keys.tolist())}
+    every = np.array([(text, pair) for text in range(-1, 42) for pair in range(-1, 42)])
+    assert Lookup("attribution", table, "pair").places(every[:, 0], every[:, 1]).tolist() == [
+        place.get(tuple(key), -1) for key in every.tolist()]
+    groups = Lookup("textrank", table, unique=False)
+    for ids in (np.unique(keys[:, 0])[::-3], keys[:0, 0]):
+        found = groups.all_of(ids)
+        assert list(zip(found["text_id"].to_pylist(), found["pair"].to_pylist(), strict=True)) == [
+            tuple(key) for text in ids for key in keys.tolist() if key[0] == text]
+
+
+def test_rows_that_do_not_come_by_their_ids_are_refused():
+    _, table = some_pairs()
+    for refused, second, message in (
+            (table.take(pa.array([1, 0])), "pair", "table attribution: not sorted by text_id and pair"),
+            (table.take(pa.array([0, 0])), "pair", "table attribution: .* or a row stands twice"),
+            (table, None, "table attribution: not sorted by text_id, or a row stands twice")):
+        with pytest.raises(InputError, match=message):
+            Lookup("attribution", refused, second)

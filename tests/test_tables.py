@@ -26,7 +26,7 @@ def test_rows_are_sorted_described_and_carry_their_provenance(tmp_path):
     assert read_frame(path, SCHEMAS["texts"])["text_id"].tolist() == [0, 1, 2]
     schema = pq.read_schema(path)
     assert schema.field("text").metadata[b"description"] == b"the text as it first appeared"
-    assert b"pandas" not in schema.metadata
+    assert b"pandas" not in pq.read_metadata(path).metadata
     metadata = read_metadata(path)
     assert (metadata["stage"], metadata["params_hash"], metadata["rows"]) == ("ingest@s", "ab", 3)
     assert metadata["fallbacks"] == ["none of note"]

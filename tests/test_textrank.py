@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -14,6 +15,7 @@ import pytest
 from networkx import PowerIterationFailedConvergence
 from pydantic import ValidationError
 from ranking_tables import by_chance, tagged
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking import Settings, rank
@@ -39,9 +41,9 @@ def triples(*rows):
 
 
 def project(folder, tokens, examples, kind="examples", workers=1):
-    write_table(folder / HOME / "tokens.parquet", SCHEMAS["tokens"], tokens,
+    write_table(folder / HOME / "tokens", SCHEMAS["tokens"], tokens,
                 Provenance("annotate@toy", "0", models={"spacy": {"name": "x"}}))
-    write_table(folder / HOME / "items" / "examples.parquet", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
+    write_table(folder / HOME / "items" / "examples", SCHEMAS[kind], examples, Provenance("ingest@toy", "0"))
     (folder / "params.yaml").write_text(PARAMS.format(workers))
 
 
@@ -50,19 +52,19 @@ def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
     many = pa.concat_tables([tokens.set_column(0, "text_id", pa.array(range(n * 60, n * 60 + 60), pa.int64()))
                              for n in range(80)])  # more than one piece
     project(tmp_path, many, triples(("train", 0, 1, None), ("test", 2, 3, 4)), workers=2)
-    ranking = tmp_path / HOME / "textrank.parquet"
+    ranking = tmp_path / HOME / "textrank"
     done = subprocess.run([sys.executable, "-m", "stages.keywords.textrank", "toy"], cwd=tmp_path, capture_output=True,
                           text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
-    two = ranking.read_bytes()
-    ranking.unlink()
+    two = bytes_of(ranking)
+    shutil.rmtree(ranking)
     # This process has another hash seed, drawn by chance.
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(PARAMS.format(1))
     assert textrank.main(["toy"]) == 0
-    assert ranking.read_bytes() == two
-    metadata = read_metadata(HOME / "textrank.parquet")
+    assert bytes_of(ranking) == two
+    metadata = read_metadata(HOME / "textrank")
     assert metadata["models"] == {"spacy": {"name": "x"}}
     assert sum(metadata["counts"]["texts_by_status"].values()) == many.num_rows
     assert 1 < metadata["counts"]["iterations"] <= 100
@@ -82,7 +84,7 @@ def test_ties_fall_by_idf_over_the_texts_of_training_examples(examples, kind, be
     project(tmp_path, tokens, examples, kind)
     monkeypatch.chdir(tmp_path)
     assert textrank.main(["toy"]) == 0
-    assert read_frame(HOME / "textrank.parquet", SCHEMAS["textrank"])["keyword"].iloc[0] == best
+    assert read_frame(HOME / "textrank", SCHEMAS["textrank"])["keyword"].iloc[0] == best
 
 
 def test_ids_of_the_texts_of_examples(tmp_path):
@@ -128,12 +130,12 @@ def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypa
         file.write(f"textrank: {json.dumps({**chosen, 'engine': 'package'})}\n")
     monkeypatch.chdir(tmp_path)
     assert textrank.main(["toy"]) == 0
-    theirs = read_frame(HOME / "textrank.parquet", SCHEMAS["textrank"])
+    theirs = read_frame(HOME / "textrank", SCHEMAS["textrank"])
     ours = rank(by_chance(3, texts=30), compat="pytextrank", **chosen).to_pandas()
     assert len(theirs) == len(ours) > 30
     assert theirs[["text_id", "rank", "status"]].equals(ours[["text_id", "rank", "status"]])
     assert theirs["score"].to_numpy() == pytest.approx(ours["score"].to_numpy(), abs=1e-6, nan_ok=True)
-    metadata = read_metadata(HOME / "textrank.parquet")
+    metadata = read_metadata(HOME / "textrank")
     assert metadata["models"] == {"spacy": {"name": "x"}, "pytextrank": {"version": version("pytextrank")}}
     # The package does not tell how far its iteration went.
     assert metadata["counts"].keys() >= {"texts_by_status"} and "iterations" not in metadata["counts"]

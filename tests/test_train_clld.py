@@ -61,7 +61,7 @@ def test_texts_come_with_their_classes_in_the_order_of_ids():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda e, t: (e, t[3:]), r"texts.parquet: text 100 of example 0 is missing, and 2 more"),
+    (lambda e, t: (e, t[3:]), r"table texts: text 100 of example 0 is missing, and 2 more"),
     (lambda e, t: (e[e["split"] != "validation"], t), r"the validation split is empty.*ingest.validation"),
     (lambda e, t: (e[e["split"] != "train"], t), r"the train split is empty"),
     (lambda e, t: (e.assign(label="one"), t), r"column label has no value but 'one'.*columns.label")])
@@ -420,7 +420,7 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
         assert main([name]) == 1
         return capsys.readouterr().err
 
-    assert "artifacts/data/tiny/items/examples.parquet: no such artifact" in complaint()
+    assert "artifacts/data/tiny/items/examples: no such artifact" in complaint()
     tiny_classes.write_project(tmp_path)
     assert "models.clld.m.pairs: label distance: no class fits 'persn'; the nearest is person" in complaint(
         contrast="static_tau_pairs", pairs=[["persn", "place"]])

@@ -47,7 +47,7 @@ def test_flow_and_dvc_leave_the_same_lock(twins):
 
 def test_every_artifact_is_there_and_the_last_lines_say_where(twins):
     flow, _, run = twins
-    for path in ("data/tiny/keywords.parquet", "data/tiny/graph/edges.parquet", "models/hcl/13/model/model.safetensors",
+    for path in ("data/tiny/keywords.parquet", "data/tiny/graph/edges", "models/hcl/13/model/model.safetensors",
                  "runs/hcl/13/metrics.json", "data/tiny/paraphrase_items.parquet",
                  "models/pgkpr/13/model/model.safetensors", "runs/pgkpr/13/metrics.json",
                  "data/questions/linear_floor.parquet",
@@ -102,7 +102,7 @@ def test_a_new_text_is_rewritten_with_its_keyword_or_another(twins):
 
 # Commands that other tests run, or that would need another machine.
 ELSEWHERE = {"run", "stage", "use", "doctor"}
-STAND_INS = {"artifacts/data/sample/keywords.parquet": "artifacts/data/tiny/keywords.parquet", "sample": "tiny",
+STAND_INS = {"artifacts/data/sample/keywords": "artifacts/data/tiny/keywords", "sample": "tiny",
              "hcl-no-graph": None, "ct-clald": "clsled"}
 DOCUMENTED = [command for page in ("README.md", "docs/running.md", "docs/clld.md") for command in commands_of(page)
               if command.whole and command.program == "keycontrast" and command.words[1] not in ELSEWHERE
@@ -116,7 +116,7 @@ def test_commands_of_the_documents_run(twins, tmp_path, monkeypatch):
     monkeypatch.setattr(webbrowser, "open", lambda address: True)  # for `report --open`
     (tmp_path / "more.csv").write_text("question\nWhere is it?\nWho was that?\n")
     (tmp_path / "abstracts.csv").write_text("abstract\nKeyword graphs join keywords of a text.\n")
-    keyword = pd.read_parquet("artifacts/data/tiny/graph/nodes.parquet")["keyword"].iloc[0]
+    keyword = pd.read_parquet("artifacts/data/tiny/graph/nodes")["keyword"].iloc[0]
     own = {**STAND_INS, "dog": keyword, "soccer ball": keyword, **{name: str(tmp_path / Path(name).name) for name in (
         "more.csv", "data/sample/abstracts.csv", "docs/img/graph.svg", "graph.graphml", "judging", "my-classifier",
         "my-pairs")}}

@@ -21,7 +21,7 @@ from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
-from stages.common.tables import Provenance, read_metadata, read_table, write_table
+from stages.common.tables import Provenance, column_names, read_metadata, read_table, write_table
 from stages.keywords import embedrank, keywords
 from stages.keywords import yake as stage
 from stages.keywords.params import Keywords, Yake
@@ -86,7 +86,7 @@ def test_rows_of_a_text_depend_on_that_text_alone(tokens):
     whole = stage.run(tokens, Yake())
     alone = pa.concat_tables([stage.run(tokens.slice(place, 1), Yake()) for place in range(len(TEXTS))])
     assert whole.equals(alone)
-    assert whole.equals(stage.run(tokens, Yake(), workers=2))
+    assert whole.equals(stage.run(tokens, Yake()))
 
 
 def test_ties_fall_by_idf(tokens):
@@ -139,8 +139,8 @@ def test_it_names_keywords_from_the_table_to_the_choice(tokens):
 
 def project(folder, tokens, params):
     home = folder / "artifacts" / "data" / "toy"
-    write_table(home / "tokens.parquet", SCHEMAS["tokens"], tokens, Provenance("annotate@toy", "0", models={"x": {}}))
-    write_table(home / "items" / "examples.parquet", SCHEMAS["examples"], examples(("train", 0, 1, None)),
+    write_table(home / "tokens", SCHEMAS["tokens"], tokens, Provenance("annotate@toy", "0", models={"x": {}}))
+    write_table(home / "items" / "examples", SCHEMAS["examples"], examples(("train", 0, 1, None)),
                 Provenance("ingest@toy", "0"))
     Path("params.yaml").write_text(f"recipe: t\ndatasets: {{toy: {{source: x}}}}\n{params}\n")
     return home
@@ -150,10 +150,10 @@ def test_the_stage_writes_the_table_of_its_name(tokens, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     home = project(tmp_path, tokens, "keywords: {datasets: [toy], method: yake}")
     assert stage.main(["toy"]) == 0
-    found = pq.read_table(home / "yake.parquet")
+    found = pq.read_table(home / "yake")
     idf = InverseFrequency.over(tokens["token"].to_pylist()[:2])
     assert found.replace_schema_metadata(None).equals(stage.run(tokens, Yake(), idf).replace_schema_metadata(None))
-    metadata = read_metadata(home / "yake.parquet")
+    metadata = read_metadata(home / "yake")
     assert sum(metadata["counts"]["texts_by_status"].values()) == tokens.num_rows
     assert metadata["models"].keys() == {"x", "yake"} and "reason" not in metadata
 
@@ -166,16 +166,16 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     monkeypatch.setattr(ranking, "ranker_of", None)
     monkeypatch.setattr(ranking, "_models", None)
     assert ranking.main(["toy"]) == 0
-    path = home / f"{name}.parquet"
-    assert pq.read_table(path).num_rows == 0 and pq.read_schema(path).names == SCHEMAS[name].arrow().names
+    path = home / name
+    assert pq.read_table(path).num_rows == 0 and column_names(path) == SCHEMAS[name].arrow().names
     assert read_metadata(path)["reason"].startswith("keywords.method is textrank")
-    with pytest.raises(InputError, match=f"{name}.parquet: was left without rows: keywords.method is textrank"):
+    with pytest.raises(InputError, match=f"{name}: was left without rows: keywords.method is textrank"):
         read_table(path, SCHEMAS[name])
     inspection.show(path, Console(width=200))
     assert "Left without rows: keywords.method is textrank" in capsys.readouterr().out
     for query, noted in ((f"SELECT * FROM {name}", True), ("SELECT * FROM tokens", False)):
         sql.run(query, None, None, "csv", None, Console())
-        assert (f"{name}.parquet was left without rows: keywords.method is" in capsys.readouterr().err) == noted
+        assert (f"{name} was left without rows: keywords.method is" in capsys.readouterr().err) == noted
 
 
 @pytest.mark.parametrize(("ranking", "params"), [
@@ -185,7 +185,7 @@ def test_a_table_that_something_reads_is_made(ranking, params, tokens, tmp_path,
     monkeypatch.chdir(tmp_path)
     home = project(tmp_path, tokens, params)
     assert ranking.main(["toy"]) == 0
-    assert pq.read_table(home / f"{ranking.__name__.rpartition('.')[2]}.parquet").num_rows >= tokens.num_rows
+    assert pq.read_table(home / ranking.__name__.rpartition(".")[2]).num_rows >= tokens.num_rows
 
 
 def test_values_that_cannot_be_are_refused():

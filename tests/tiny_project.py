@@ -76,7 +76,7 @@ def params() -> dict:
                       "training": {"epochs": 25, "patience": 25, "batch_size": 8, "micro_batch": 8}},
         "generate_hcl": {"num_beams": 2, "max_length": 8},
         "paraphrase_items": {"datasets": {"tiny": {
-            name: f"artifacts/data/tiny/{name}.parquet" for name in ("psi", "s_tags")}}},
+            name: f"artifacts/data/tiny/{name}" for name in ("psi", "s_tags")}}},
         "train_pgkpr": {"sizes": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32},
                         "training": {"epochs": 2, "batch_size": 16, "micro_batch": 16}},
         "train_clld": {"max_length": 16, "textcnn": {"embedding": 16, "filters": 8, "min_count": 1},

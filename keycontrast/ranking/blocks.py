@@ -52,7 +52,7 @@ class TokenBlock:
             InputError: its lists are not as long as those of the tokens.
         """
         if not np.array_equal(_offsets(self.table[name]), self.offsets):
-            raise InputError(f"tokens.parquet: the lists of column {name!r} are not as long as those of 'token'; "
+            raise InputError(f"table tokens: the lists of column {name!r} are not as long as those of 'token'; "
                              f"run the stage annotate again.")
         return _flat(self.table[name])
 
@@ -83,7 +83,7 @@ class TokenBlock:
         text = np.repeat(np.arange(self.table.num_rows), np.diff(offsets))
         start, end = (_flat(self.table[name]).to_numpy().astype(np.int64) for name in ("chunk_start", "chunk_end"))
         if len(start) != len(end) or (end > np.diff(self.offsets)[text]).any() or (start > end).any():
-            raise InputError("tokens.parquet: noun chunks lie outside their texts; run the stage annotate again.")
+            raise InputError("table tokens: noun chunks lie outside their texts; run the stage annotate again.")
         return Spans(text, start + self.offsets[text], end + self.offsets[text])
 
 

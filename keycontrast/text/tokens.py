@@ -1,4 +1,4 @@
-"""Columns of ``tokens.parquet``: from spaCy documents to Arrow arrays and back, and texts in fixed pieces.
+"""Columns of table ``tokens``: from spaCy documents to Arrow arrays and back, and texts in fixed pieces.
 
     with a loaded pipeline:  tokens = token_table(annotate_texts(nlp, [0, 1], ["Dogs bark.", "Cats sleep."]))
     without any:             [doc for text_id, doc in rebuild_docs(tokens)]

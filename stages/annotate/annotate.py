@@ -1,30 +1,31 @@
 """Tokenise and tag every distinct text once: lemmas, parts of speech, sentence starts, noun chunks.
 
-Texts are read, annotated and written chunk by chunk, by worker processes or a Dask cluster, so that memory does
-not grow with the corpus. A stage that was killed goes on after the last chunk it had finished.
+Each part of the texts becomes a part of the tokens, by worker processes or a Dask cluster. A stage that was killed goes
+on with the parts that it had not finished.
 """
 
+import json
 import sys
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
+from keycontrast.text.annotate import annotated, annotator
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import stream_chunks
-from stages.annotate.annotation import annotated, annotator, annotator_arguments, row_groups
-from stages.common.chunk_store import ChunkStore
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.fingerprint import hash_code
-from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.paths import DatasetPaths
 from stages.common.settings import code_of
-from stages.common.tables import Provenance, read_batches
+from stages.common.tables import Provenance, read_batches, write_part
 from stages.common.writing import table_writer
-from stages.run.cluster_map import Cluster
+from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -32,16 +33,18 @@ if TYPE_CHECKING:
 
 _COLUMNS = ["text_id", "text"]
 _BATCH = 8192
+# A row group is written when it has so many texts, or tokens: enough to compress well, few enough to hold.
+_GROUP_TEXTS = 8192
+_GROUP_TOKENS = 1 << 20
 
 
-def run(texts: pa.Table, params: "Annotate", workers: int = 1, cluster: Cluster | None = None) -> pa.Table:
-    """Return the ``tokens`` table of ``texts``; the same whoever does the work.
+def run(texts: pa.Table, params: "Annotate", workers: int = 1) -> pa.Table:
+    """Return the ``tokens`` table of ``texts``; the same for any number of ``workers``.
 
     Args:
         texts: table ``texts``, of one language.
         params: pipeline and chunk size.
         workers: processes.
-        cluster: whose workers take the place of processes here.
 
     Raises:
         InputError: the pipeline cannot be used, or is made for another language.
@@ -51,7 +54,7 @@ def run(texts: pa.Table, params: "Annotate", workers: int = 1, cluster: Cluster 
         return empty
     language = _one_language(set(texts["language"].unique().to_pylist()), "texts")
     chunks = stream_chunks([texts.select(_COLUMNS).sort_by("text_id")], params.chunk)
-    return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers, cluster)])
+    return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers)])
 
 
 def _one_language(languages: set[str], place: str) -> str:
@@ -61,24 +64,64 @@ def _one_language(languages: set[str], place: str) -> str:
     return next(iter(languages))
 
 
+def part_annotator(pipeline: str, language: str, size: int, expected: dict[str, Any],
+                   provenance: Provenance) -> MakePart:
+    """Return what makes a part of the tokens of a part of the texts.
+
+    Args:
+        pipeline: as ``annotate.pipeline`` says it.
+        language: of the texts.
+        size: texts of a chunk, which are annotated together.
+        expected: the description that the pipeline must have.
+        provenance: of the table.
+
+    Raises:
+        InputError: the pipeline cannot be used, or is another one on this machine.
+    """
+    found = load_annotator(pipeline, language).describe()
+    if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
+        raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {found}, here it is {expected}. "
+                         f"Install the same one on every machine of the cluster.")
+    annotate = annotator(pipeline, language)
+
+    def make(part: Path, result: Path) -> dict[str, Any]:
+        chunks = stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size)
+        write_part(result, TOKENS, row_groups(map(annotate, chunks)), provenance.of_part())
+        return {}
+
+    return make
+
+
+def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield ``tables`` of tokens joined to row groups, cut by what they hold and by nothing else."""
+    group: list[pa.Table] = []
+    texts = tokens = 0
+    for table in tables:
+        group.append(table)
+        texts += table.num_rows
+        tokens += pc.sum(pc.list_value_length(table["token"])).as_py() or 0
+        if texts >= _GROUP_TEXTS or tokens >= _GROUP_TOKENS:
+            yield pa.concat_tables(group).combine_chunks()
+            group, texts, tokens = [], 0, 0
+    if group:
+        yield pa.concat_tables(group).combine_chunks()
+
+
 def _work(process: StageProcess) -> None:
     params = process.params
     paths = DatasetPaths(process.instance)
     source, chosen = paths.table("texts"), params.annotate
-    cluster = Cluster.of(params)
     languages = {name for batch in read_batches(source, TEXTS, ["language"])
                  for name in batch["language"].unique().to_pylist()}
     language = _one_language(languages or {params.datasets[process.instance].language}, str(source))
     by = load_annotator(chosen.pipeline, language)
-    key = hash_values({**process.declared_values, "model": by.describe(),
-                       "code": hash_code(code_of(process.stage))})
-    store = ChunkStore(process.scratch, key)
-    work = PartWork(annotator, annotator_arguments(chosen.pipeline, language, cluster), _COLUMNS, _BATCH,
-                    partial(stream_chunks, size=chosen.chunk), row_groups, TOKENS)
+    executor = Executor.of(process, hash_values({**process.declared_values, "model": by.describe(),
+                                                 "code": hash_code(code_of(process.stage))}))
     provenance = Provenance(process.name, process.params_hash, models={by.engine: by.describe()})
     with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
-        write_by_parts(source, work, writer, Workforce(params.runtime.workers, cluster, store), process.name)
-    store.clear()
+        arguments = chosen.pipeline, language, chosen.chunk, by.describe(), provenance
+        executor.make(source, part_annotator, arguments, writer)
+    executor.clear()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,69 +1,53 @@
 """Score the words of every source text by what they do to a network's answer (METHODS C.2, PGKPR, section 3).
 
 Reads examples, texts and tokens of a data set and its pair classifier (method siamese: the sentence encoder);
-writes attribution.parquet with one row per source text paired with itself (mode xx) and one per source and reference
+writes table attribution with one row per source text paired with itself (mode xx) and one per source and reference
 (mode xy; the target is the first reference). Where it names the keywords of the data set, every other text has a row
 of mode xx too. A run that was killed goes on where it stopped.
 """
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keycontrast.files import hash_values
-from keycontrast.progress import progress_bar
-from stages.attribution.saliency.blocks import (
-    BLOCK_CHUNKS,
-    Attributed,
-    Bar,
-    Piece,
-    block_scorer,
-    fallbacks,
-    gathered,
-    is_kept,
-    keep_block,
-    kept_block,
-    score_block,
-)
-from stages.attribution.saliency.scorers import Scorer, WorkerScorer, load_scorer, settings
-from stages.common.chunk_store import ChunkStore
+from stages.attribution.saliency.blocks import BLOCK_CHUNKS, Attributed, Piece, fallbacks, gathered, score_block
+from stages.attribution.saliency.scorers import Scorer, load_scorer, settings
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION
 from stages.common.device import choose_device
 from stages.common.fingerprint import hash_code, hash_files
-from stages.common.mapped import MappedTable, mapped
-from stages.common.parts import Layout
+from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
-from stages.common.settings import code_of
+from stages.common.settings import Values, code_of
 from stages.common.source_pairs import source_pairs
-from stages.common.tables import Provenance, check_columns, read_table
+from stages.common.tables import Provenance, check_columns, read_table, write_part
 from stages.common.writing import table_writer
-from stages.run.cluster_map import Cluster
-from stages.run.pool import map_chunks
+from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "attribution"
 # Tables and the columns of them that are needed.
 _READ = {EXAMPLES: ["source_id", "reference_ids"], TEXTS: ["text_id", "text"],
          TOKENS: ["text_id", "token", "start", "end"]}
-Elsewhere = Callable[[Iterable[Piece]], Iterable[Attributed]]
 
 
-def run(examples: pa.Table, texts: MappedTable, tokens: MappedTable, scorer: Scorer, modes: Sequence[str],
-        store: ChunkStore | None = None, open_bar: Callable[[int, int], Bar] | None = None,
-        every: bool = False, elsewhere: Elsewhere | None = None) -> Iterator[Attributed]:
+def run(examples: pa.Table, texts: Lookup, tokens: Lookup, scorer: Scorer, modes: Sequence[str],
+        every: bool = False) -> Iterator[Attributed]:
     """Yield the keyword probabilities of every word of every source text, in the order of the table's key.
 
-    The bytes depend on ``scorer.size`` and on nothing else of how the work is done. Of the whole data set only ids lie
-    in memory.
+    The bytes depend on ``scorer.size`` and on nothing else of how the work is done.
 
     Args:
         examples: table ``examples``, all splits.
@@ -71,10 +55,7 @@ def run(examples: pa.Table, texts: MappedTable, tokens: MappedTable, scorer: Sco
         tokens: table ``tokens``, whose tokens are the words.
         scorer: what scores them.
         modes: ``xx``, ``xy`` or both.
-        store: keeps finished blocks; those that it already has are not computed.
-        open_bar: given the rows in all and done, returns a progress bar.
         every: score each text of ``tokens`` beside itself, not only sources.
-        elsewhere: scores blocks, in order, with the same scorer on other machines.
 
     Raises:
         InputError: a text is not in ``texts``, or a source text not in ``tokens``.
@@ -82,29 +63,43 @@ def run(examples: pa.Table, texts: MappedTable, tokens: MappedTable, scorer: Sco
     requests, size = source_pairs(examples, modes, tokens.ids if every else None), BLOCK_CHUNKS * scorer.size
     for table, wanted in ((texts, requests[:, [0, 2]]), (tokens, requests[:, 0])):
         table.rows_of(np.unique(wanted))
-    blocks = [requests[start:start + size] for start in range(0, len(requests), size)]
-    found = [store is not None and is_kept(store, block) for block in blocks]
-    bar = open_bar(len(requests), sum(len(block) for block, kept in zip(blocks, found, strict=True) if kept)
-                   ) if open_bar else None
-    given = (_piece(block, texts, tokens) for block, kept in zip(blocks, found, strict=True) if not kept)
-    scored = iter(elsewhere(given) if elsewhere else (score_block(piece, scorer, bar) for piece in given))
-    for block, kept in zip(blocks, found, strict=True):
-        made = kept_block(store, block) if store and kept else next(scored)
-        assert made is not None  # what was kept when this began still is: the scratch folder is ours
-        if not kept:
-            if store:
-                keep_block(store, block, made)
-            if bar and elsewhere:
-                bar.update(len(block))
-        yield made
-    if bar:
-        bar.close()
+    for start in range(0, len(requests), size):
+        block = requests[start:start + size]
+        ids = np.unique(block[:, [0, 2]])
+        yield score_block(Piece(block, dict(zip(ids.tolist(), texts.of(ids)["text"].to_pylist(), strict=True)),
+                                tokens.of(block[:, 0])), scorer)
 
 
-def _piece(block: np.ndarray, texts: MappedTable, tokens: MappedTable) -> Piece:
-    ids = np.unique(block[:, [0, 2]])
-    return Piece(block, dict(zip(ids.tolist(), texts.of(ids)["text"].to_pylist(), strict=True)),
-                 tokens.of(block[:, 0]))
+def part_scorer(dataset: str, values: Mapping[str, Any], runtime: Mapping[str, Any], source: str, every: bool,
+                provenance: Provenance) -> MakePart:
+    """Return what scores the words of a part of the tokens.
+
+    Args:
+        dataset: name of the data set.
+        values: plain values of the block ``attribution``.
+        runtime: plain values of the block of that name.
+        source: ``encoder.source``.
+        every: as of :func:`run`.
+        provenance: of the table.
+    """
+    paths, asked = DatasetPaths(dataset), Values(runtime)
+    seed_everything(0, asked.threads, asked.deterministic, asked.tf32)  # draws nothing
+    scorer = load_scorer(values, paths.pair_classifier, source, choose_device(asked.device))
+
+    def make(part: Path, result: Path) -> dict[str, Any]:
+        counts: Counter[str] = Counter()
+        tokens = Lookup.read(part, TOKENS, _READ[TOKENS])
+        named = pc.field("source_id").isin(tokens.table["text_id"].combine_chunks())
+        examples = read_table(paths.table("examples"), EXAMPLES, _READ[EXAMPLES], named)
+        wanted = np.unique(source_pairs(examples, values["modes"], tokens.ids)[:, [0, 2]])
+        texts = Lookup(TEXTS.name, read_table(paths.table("texts"), TEXTS, _READ[TEXTS],
+                                              pc.field("text_id").isin(pa.array(wanted))))
+        with computing(asked):
+            blocks = run(examples, texts, tokens, scorer, values["modes"], every)
+            write_part(result, ATTRIBUTION, gathered(blocks, counts), provenance.of_part())
+        return counts
+
+    return make
 
 
 def _work(process: StageProcess) -> None:
@@ -112,38 +107,32 @@ def _work(process: StageProcess) -> None:
     tables = {schema: paths.table(schema.name) for schema in _READ}
     for schema, path in tables.items():
         check_columns(path, schema)
-    values, device = params.attribution.plain(), choose_device(params.runtime.device)
-    seed_everything(0, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)  # draws nothing
-    scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
-    params_hash = process.params_hash
-    key = hash_values({"params": params_hash, "models": scorer.models, "device": device,
-                       "data": hash_files(tables.values()),
-                       "code": hash_code(code_of(STAGE))})
-    store = ChunkStore(process.scratch, key)
+    # All sources, since those of no part of the tokens would be looked for by none.
+    sources = read_table(tables[EXAMPLES], columns=["source_id"])["source_id"].to_numpy()
+    Lookup.read(tables[TOKENS], TOKENS, ["text_id"]).rows_of(sources)
+    values, source = params.attribution.plain(), params.encoder.source
+    models, params_hash = load_scorer(values, paths.pair_classifier, source, "cpu").models, process.params_hash
+    device = choose_device(params.runtime.device)
+    executor = Executor.of(process, hash_values({
+        "params": params_hash, "models": models, "device": device, "data": hash_files(tables.values()),
+        "code": hash_code(code_of(STAGE))}))
+    if device != "cpu":
+        executor = replace(executor, workers=1)  # one network on the GPU
     described = settings(values)
     for bug in described["bugs_of_the_released_code"]:
         process.log.warning(f"as the params ask, with a bug of the released code: {bug}")
-    provenance = Provenance(process.name, params_hash, {**scorer.models, STAGE: described},
+    provenance = Provenance(process.name, params_hash, {**models, STAGE: described},
                             precision=computed_in(params.runtime.precision, params.runtime.tf32))
-    cluster = Cluster.of(params)
-    elsewhere: Elsewhere | None = None
-    if cluster is not None:
-        worker = WorkerScorer.of(scorer, values, params.runtime.plain(), paths.pair_classifier, params.encoder.source)
-        elsewhere = partial(map_chunks, block_scorer, (worker,), workers=1, what=process.name, cluster=cluster,
-                            gpu=params.runtime.device != "cpu")
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
-    with (mapped(tables[TEXTS], TEXTS, _READ[TEXTS], process.scratch) as texts,
-          mapped(tables[TOKENS], TOKENS, _READ[TOKENS], process.scratch) as tokens, computing(params.runtime),
-          table_writer(paths.table(STAGE), ATTRIBUTION, provenance, Layout.of(params)) as writer):
-        blocks = run(read_table(tables[EXAMPLES], columns=_READ[EXAMPLES]), texts, tokens, scorer, values["modes"],
-                     store, lambda total, done: progress_bar(process.name, total, "pair", done),
-                     params.keywords.method == STAGE, elsewhere)
-        for rows in gathered(blocks, counts):
-            writer.write(rows)
+    with table_writer(paths.table(STAGE), ATTRIBUTION, provenance) as writer:
+        for some in executor.make(tables[TOKENS], part_scorer, (
+                process.instance, values, params.runtime.plain(), source, params.keywords.method == STAGE, provenance),
+                writer):
+            counts.update(some)
         provenance.counts, provenance.fallbacks = dict(counts), fallbacks(counts)
     for sentence in provenance.fallbacks:
         process.log.info(sentence)
-    store.clear()
+    executor.clear()
 
 
 def main(argv: list[str] | None = None) -> int:

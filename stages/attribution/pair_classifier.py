@@ -1,6 +1,6 @@
 """Train the classifier of sentence pairs whose gradients become keyword scores (METHODS C.2).
 
-Reads examples.parquet and texts.parquet of a data set; writes artifacts/DATASET/pair_classifier/ (Hugging
+Reads tables examples and texts of a data set; writes artifacts/DATASET/pair_classifier/ (Hugging
 Face layout) and its metrics. Trains on the training split alone and selects by validation accuracy.
 """
 
@@ -23,10 +23,9 @@ from stages.attribution.pair_points import model_card, split_points
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.encoders import resolve_encoder
-from stages.common.mapped import MappedTexts, mapped
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
-from stages.common.tables import read_frame, write_json
+from stages.common.tables import read_frame, read_table, write_json
 from stages.common.training import fit_of_data_set
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
@@ -52,7 +51,7 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
 
     Args:
         examples: table ``examples``.
-        texts: by id; looked up batch by batch, they need not lie in memory.
+        texts: by id.
         values: plain values of the params block ``pair_classifier``.
         encoder: pre-trained encoder to start from.
         seed: fans out by name into negatives, order and dropout.
@@ -102,10 +101,10 @@ def _work(process: StageProcess) -> None:
     examples = read_frame(tables[0], EXAMPLES, _READ)
     encoder = resolve_encoder(params.encoder.source)
     values = params.pair_classifier.plain()
-    with mapped(tables[1], TEXTS, ["text_id", "text"], process.scratch) as texts:
-        trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
-            examples, MappedTexts(texts), values, encoder, params.seed, store, device, open_bar),
-            encoder=encoder.description)
+    table = read_table(tables[1], TEXTS, ["text_id", "text"])
+    texts = dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
+    trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
+        examples, texts, values, encoder, params.seed, store, device, open_bar), encoder=encoder.description)
     trained.classifier.config.computed_in = precision
     with atomic_folder(paths.pair_classifier) as folder:
         trained.classifier.save_pretrained(folder)

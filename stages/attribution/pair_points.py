@@ -44,7 +44,7 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
         kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
         pairs = [pairs[position] for position in sorted(kept.tolist())]
     if not pairs:
-        raise InputError(f"examples.parquet: the {split} split has no pair. Give ingest.{split} a larger share, or "
+        raise InputError(f"table examples: the {split} split has no pair. Give ingest.{split} a larger share, or "
                          f"more data.")
     if rule == "released" and (different := _labelled_different(mine, pairs)):
         return labelled_points(pairs, different)
@@ -52,7 +52,7 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
     try:
         return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
     except ValueError as error:
-        raise InputError(f"examples.parquet: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
+        raise InputError(f"table examples: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
                          f"from: {error}. Give it a larger share (ingest.validation), or more data.") from error
 
 
@@ -69,7 +69,7 @@ def _grouped(examples: pd.DataFrame, split: str) -> bool:
     if examples["reference_ids"].map(len).max() < 2:
         raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
                          f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
-                         f"source (captions), and the {split} split in examples.parquet has neither. Use random2.")
+                         f"source (captions), and the {split} split in table examples has neither. Use random2.")
     return True
 
 

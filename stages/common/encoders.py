@@ -7,10 +7,9 @@
 - ``scratch``: configuration and tokenizer of the bundled encoder, random weights.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,9 +17,6 @@ from keycontrast import encoders
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
-from stages.common.settings import Values
-from stages.run.cluster_map import Cluster
-from stages.run.pool import map_chunks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -52,22 +48,13 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
     return encoders.resolve_encoder(source, param)
 
 
-def folder_of(source: str) -> Path | None:
-    """Return the folder of this machine that ``encoder.source`` names; None for one that other machines have too."""
-    kind, _, rest = source.partition(":")
-    return resolve_encoder(source).location if kind in ("characters", "path") and rest else None
-
-
 # Texts whose pieces are counted together.
 _COUNTED = 8192
-# Embeds texts that are padded to a width, chunk by chunk and in order.
-Elsewhere = Callable[[Iterator[tuple[list[str], int]]], Iterable[np.ndarray]]
 
 
 def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str],
                 batch_size: int, max_length: int, pooling: Literal["mean", "cls"] = "mean",
-                track: Callable[[list[Chunk]], Iterable[Chunk]] = iter,
-                elsewhere: Elsewhere | None = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+                track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield embeddings of ``texts``, chunk by chunk, as (positions (n,), vectors (n, d) float32).
 
     Args:
@@ -78,14 +65,8 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
         max_length: word pieces of a text, special tokens included; the rest is cut.
         pooling: ``mean`` over real tokens, or the state of ``cls``.
         track: wraps the list of chunks, to show progress.
-        elsewhere: embeds texts that are padded to a width, in order, with the same encoder on other machines.
     """
     chunks = fixed_chunks(_lengths(tokenizer, texts), batch_size, max_length)
-    if elsewhere is not None:
-        found = elsewhere(([texts[row] for row in chunk.rows], chunk.width) for chunk in chunks)
-        for chunk, vectors in zip(chunks, found, strict=True):
-            yield chunk.items, vectors[:len(chunk.items)]
-        return
     for chunk in track(chunks):
         vectors = embed_rows(encoder, tokenizer, [texts[row] for row in chunk.rows], chunk.width, pooling)
         yield chunk.items, vectors[:len(chunk.items)]
@@ -112,80 +93,3 @@ def embed_rows(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase",
     with torch.inference_mode():
         vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
     return vectors.float().cpu().numpy()
-
-
-@dataclass(frozen=True)
-class WorkerEncoder:
-    """An encoder as workers of a cluster load it.
-
-    Attributes:
-        source: ``encoder.source``, or another param that names an encoder likewise; a folder by its absolute path.
-        sha256: of the weights that it must have.
-        runtime: plain values of the block of that name.
-    """
-
-    source: str
-    sha256: str | None
-    runtime: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, source: str, runtime: Mapping[str, Any]) -> "WorkerEncoder":
-        """Return the encoder that ``source`` names here, to be used as ``runtime`` says."""
-        folder = folder_of(source)
-        return cls(f"path:{folder.resolve()}" if folder else source, resolve_encoder(source).description["sha256"],
-                   dict(runtime))
-
-    def load(self) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
-        """Return encoder and tokenizer in a worker, which is seeded as the stages are.
-
-        Raises:
-            InputError: the worker's encoder is another one.
-        """
-        from models.common.encoders import load_encoder
-        from stages.common.seeds import seed_everything
-
-        resolved, asked = resolve_encoder(self.source), Values(self.runtime)
-        same_weights(self.source, resolved.description["sha256"], self.sha256)
-        seed_everything(0, asked.threads, asked.deterministic, asked.tf32)
-        encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
-        assert tokenizer is not None  # a location always has one
-        return encoder, tokenizer
-
-
-def same_weights(source: str, found: str | None, wanted: str | None) -> None:
-    """Refuse an encoder of a worker that has other weights than that of the process which asks."""
-    if found != wanted:
-        raise InputError(f"encoder.source: a worker's {source} has other weights (sha256 {found}) than here "
-                         f"({wanted}). Bring the same to every machine of the cluster.")
-
-
-def embedding_elsewhere(source: str, pooling: Literal["mean", "cls"], runtime: Mapping[str, Any], cluster: Cluster,
-                        what: str) -> Elsewhere:
-    """Return what embeds texts on ``cluster``, as :func:`embed_texts` takes it.
-
-    Args:
-        source: ``encoder.source``; a folder must be there for workers too.
-        pooling: as there.
-        runtime: plain values of that block; with another device than ``cpu``, workers with a GPU do it.
-        cluster: whose workers embed.
-        what: name shown by the bar.
-    """
-    return lambda chunks: map_chunks(_embedder, (WorkerEncoder.of(source, runtime), pooling), chunks, 1, what,
-                                     cluster=cluster, unit="chunk", gpu=runtime["device"] != "cpu")
-
-
-def _embedder(encoder_of: WorkerEncoder,
-              pooling: Literal["mean", "cls"]) -> Callable[[tuple[list[str], int]], np.ndarray]:
-    """Return what embeds a chunk in a worker of a cluster."""
-    from torch import nn
-
-    from stages.common.precision import computing
-
-    encoder, tokenizer = encoder_of.load()
-
-    def work(chunk: tuple[list[str], int]) -> np.ndarray:
-        with computing(Values(encoder_of.runtime)) as device:
-            nn.Module.to(encoder, device)
-            return embed_rows(encoder, tokenizer, *chunk, pooling)
-
-    return work

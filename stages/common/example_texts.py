@@ -25,7 +25,7 @@ TextMarks = npt.NDArray[np.bool_]
 
 
 def read_examples(path: Path) -> pa.Table:
-    """Read ``examples.parquet``; see :func:`examples_schema`.
+    """Read table ``examples``; see :func:`examples_schema`.
 
     Raises:
         InputError: the file is missing, is not Parquet, or lacks columns.
@@ -34,7 +34,7 @@ def read_examples(path: Path) -> pa.Table:
 
 
 def role_batches(path: Path) -> Iterator[pa.Table]:
-    """Yield the splits and the ids of the texts of ``examples.parquet``, and nothing else of it; as read_examples."""
+    """Yield the splits and the ids of the texts of table ``examples``, and nothing else of it; as read_examples."""
     schema = examples_schema(path)
     yield from read_batches(path, schema,
                             [name for name in ("split", "text_id", *_ROLES) if name in schema.arrow().names])

@@ -7,7 +7,7 @@ from typing import Any
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from stages.common.paths import manifest_path
-from stages.common.tables import read_metadata, row_count, write_json
+from stages.common.tables import SUFFIX, read_metadata, row_count, write_json
 from stages.run.process import StageProcess
 
 
@@ -28,6 +28,6 @@ def write_manifest(process: StageProcess, kind: str, folders: Sequence[Path]) ->
 
 def _entry(path: Path) -> dict[str, Any]:
     entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    if path.suffix == ".parquet":
+    if path.suffix == SUFFIX:
         entry |= {"rows": row_count(path), "metadata": read_metadata(path)}
     return entry

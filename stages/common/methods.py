@@ -80,7 +80,7 @@ class KeywordMethod:
 
 
 _ALL = (
-    KeywordMethod("textrank", "TextRank", "phrases", "phrases by the method of textrank.parquet", on_demand=False),
+    KeywordMethod("textrank", "TextRank", "phrases", "phrases by the method of table textrank", on_demand=False),
     KeywordMethod("attribution", "attribution", "scores",
                   "words by gradient attribution; null for a text that was not scored"),
     KeywordMethod("psi", "PSI", "primary words",

@@ -173,13 +173,6 @@ class Cluster(Block):
         return self
 
 
-class Artifacts(Block):
-    """How tables that grow with the corpus are kept: in one file, or in a folder of parts."""
-
-    part_rows: int = Field(1 << 18, ge=1, description="rows after which a table goes on in another part; a table with "
-                                                      "fewer is one file")
-
-
 class Encoder(Block):
     """The pre-trained text encoder."""
 

@@ -43,8 +43,8 @@ class DatasetPaths:
         return DATA / self.name
 
     def table(self, kind: str) -> Path:
-        """Path of the table ``kind`` (the name of its schema)."""
-        return self.folder / _INSIDE.get(kind, "") / f"{kind}.parquet"
+        """Folder of the table ``kind`` (the name of its schema)."""
+        return self.folder / _INSIDE.get(kind, "") / kind
 
     def metrics(self, stage: str) -> Path:
         """Path of the counts that a data stage reports as DVC metrics."""

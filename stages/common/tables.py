@@ -1,14 +1,21 @@
-"""Parquet tables that are written whole or not at all, the same bytes for the same content."""
+"""Parquet tables that are written whole or not at all, the same bytes for the same content.
+
+Tables of models and runs are single files. A table below ``artifacts/data`` grows with the corpus and is a folder of
+part files, also if it has one part. pandas, pyarrow, DuckDB and DVC read such a folder as one table:
+
+    tokens/part-00000.parquet, part-00001.parquet, ...
+"""
 
 import hashlib
 import json
+import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pandas as pd
 import pyarrow as pa
@@ -17,12 +24,18 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from keycontrast.errors import InputError
-from keycontrast.files import atomic_file
-from stages.common.parts import listed, parts_of
+from keycontrast.files import atomic_file, atomic_folder
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
 
 METADATA_KEY = b"keycontrast"
-_DIGEST_KEY = b"keycontrast.sha256"
+# Of the last part of a folder alone: how many parts there are.
+_PARTS_KEY = b"keycontrast.parts"
+# Before the SHA-256 of a footer, which stands in front of it, where readers of Parquet do not look.
+_MARK, _SHA256 = b"keycontrast.footer", hashlib.sha256().digest_size
+SUFFIX = ".parquet"
+# Rows of a part of a table that is written batch by batch.
+PART_ROWS = 8192
+_AGAIN = "Remove {} and run its stage again."
 ROW_GROUP = 131_072
 # How every table is written; pages with checksums, so that a bit that has turned over is told when they are read.
 WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
@@ -57,6 +70,10 @@ class Provenance:
                 "python": platform.python_version(), "pyarrow": version("pyarrow"),
                 **({"precision": self.precision} if self.precision else {}),
                 **({"reason": self.reason} if self.reason else {})}
+
+    def of_part(self) -> "Provenance":
+        """Return what all parts but the last say, which are written before anything is counted."""
+        return replace(self, counts={}, fallbacks=[])
 
 
 def as_table(schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:
@@ -94,55 +111,140 @@ def _check_unique(table: pa.Table, schema: TableSchema) -> None:
 
 def write_table(path: Path, schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any],
                 provenance: Provenance) -> pa.Table:
-    """Write ``rows`` as a table of ``schema`` to ``path``: sorted, checked, zstd, whole or not at all.
+    """Write ``rows`` as a table, whole or not at all: a file if ``path`` ends in ``.parquet``, else a folder of parts.
 
     Returns:
-        The table as written.
+        The table as written, sorted and checked.
     """
     table = as_table(schema, rows)
-    table = table.replace_schema_metadata(stored_metadata(schema.description, provenance.as_metadata(table.num_rows)))
-    with atomic_file(path) as temporary:
-        pq.write_table(table, temporary, row_group_size=ROW_GROUP, **WRITTEN)
+    if path.suffix == SUFFIX:
+        with atomic_file(path) as temporary:
+            write_part(temporary, schema, [table], provenance)
+        return table
+    with atomic_folder(path) as folder:
+        *starts, last = range(0, max(table.num_rows, 1), PART_ROWS)
+        for number, start in enumerate(starts):
+            write_part(folder / part_name(number), schema, [table.slice(start, PART_ROWS)], provenance.of_part())
+        write_part(folder / part_name(len(starts)), schema, [table.slice(last)], provenance, len(starts) + 1)
     return table
 
 
-def stored_metadata(description: str, metadata: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return what a table's file keeps of its making, with a digest, since pages alone have checksums."""
-    found = {METADATA_KEY: json.dumps(metadata, sort_keys=True, ensure_ascii=False).encode(),
-             b"description": description.encode()}
-    return {**found, _DIGEST_KEY: _digest(found)}
+def write_part(file: Path, schema: TableSchema, tables: Iterable[pa.Table], provenance: Provenance,
+               parts: int | None = None) -> None:
+    """Write a file of a table, a row group of each of ``tables``.
+
+    Args:
+        file: path, which ends in ``.parquet``.
+        schema: of the table.
+        tables: its rows, see :func:`as_table`.
+        provenance: for its metadata; read when all rows are written.
+        parts: in the last part of a folder, the number of parts.
+    """
+    rows, arrow = 0, schema.arrow()
+    with pq.ParquetWriter(file, arrow, **WRITTEN) as writer:
+        for table in tables:
+            if table.num_rows:
+                writer.write_table(table.replace_schema_metadata(arrow.metadata), row_group_size=ROW_GROUP)
+                rows += table.num_rows
+        writer.add_key_value_metadata({
+            METADATA_KEY: json.dumps(provenance.as_metadata(rows), sort_keys=True, ensure_ascii=False).encode(),
+            b"description": schema.description.encode(), **({_PARTS_KEY: str(parts).encode()} if parts else {})})
+    with file.open("r+b") as stream:
+        start = _footer_start(stream)
+        stream.seek(start)
+        footer = stream.read()
+        stream.seek(start)
+        stream.write(_MARK + hashlib.sha256(footer).digest() + footer)
 
 
-def _digest(stored: Mapping[bytes, bytes]) -> bytes:
-    parts = b"\0".join(stored.get(key, b"") for key in (METADATA_KEY, b"description"))
-    return hashlib.sha256(parts).hexdigest().encode()
+def part_name(number: int) -> str:
+    """Return the file name of a part of a table."""
+    return f"part-{number:05d}{SUFFIX}"
+
+
+def _footer_start(stream: BinaryIO) -> int:
+    """Return where the footer of a Parquet file begins; its length stands in front of the last four bytes."""
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(max(size - 8, 0))
+    return max(size - 8 - int.from_bytes(stream.read(4), "little"), 0)
+
+
+def is_table(path: Path) -> bool:
+    """Whether ``path`` is a table: a Parquet file, or a folder of parts."""
+    return path.suffix == SUFFIX and path.is_file() or any(path.glob(f"part-*{SUFFIX}"))
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return the files of a table, in order; of a single file, that file.
+
+    Raises:
+        InputError: there is no such table, or a part is missing.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
+                         f"`keycontrast stage NAME`.")
+    if path.is_file():
+        return [path]
+    parts = sorted(path.glob(f"*{SUFFIX}"))
+    for number, part in enumerate(parts or [path]):
+        if part.name != part_name(number):
+            raise InputError(f"{path / part_name(number)}: this part of the table is missing. {_AGAIN.format(path)}")
+    with readable(parts[-1]):
+        count = (_footer(parts[-1]).metadata or {}).get(_PARTS_KEY, b"more").decode()
+    if count != str(len(parts)):
+        raise InputError(f"{path}: has {len(parts)} parts of {count}: the last ones are missing. {_AGAIN.format(path)}")
+    return parts
+
+
+def footers(path: Path) -> dict[Path, pq.FileMetaData]:
+    """Return the files of a table, in order, and their footers, which are of one schema.
+
+    Raises:
+        InputError: there is no such table, or it is damaged.
+    """
+    found: dict[Path, pq.FileMetaData] = {}
+    for part in parts_of(path):
+        with readable(part):
+            found[part] = _footer(part)
+            if not found[part].schema.equals(next(iter(found.values())).schema):
+                raise ValueError(f"its columns are not those of {part_name(0)}")
+    return found
+
+
+def _footer(file: Path) -> pq.FileMetaData:
+    """Return the footer of a file; an error says that it is not the one that was written."""
+    with file.open("rb") as stream:
+        stream.seek(max(_footer_start(stream) - len(_MARK) - _SHA256, 0))
+        if stream.read(len(_MARK)) == _MARK and stream.read(_SHA256) != hashlib.sha256(stream.read()).digest():
+            raise ValueError("its footer is not the one that was written")
+        stream.seek(0)
+        return pq.read_metadata(stream)
 
 
 def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = None,
                  rows: int = 8192) -> Iterator[pa.Table]:
-    """Yield a table in pieces of at most ``rows`` rows, in its order; errors as in :func:`read_table`.
-
-    Raises:
-        InputError: the file is missing, is not Parquet, or lacks columns.
-    """
+    """Yield a table in pieces of at most ``rows`` rows, in its order; errors as in :func:`read_table`."""
     check_columns(path, schema)
-    with readable(path):
-        for part in parts_of(path):
-            yield from part.batches(columns, rows)
+    for part in parts_of(path):
+        # Buffered ahead, what was read of a file would be kept until its end.
+        with readable(part), pq.ParquetFile(part, page_checksum_verification=True, pre_buffer=False) as file:
+            left = file.metadata.num_rows
+            for batch in file.iter_batches(batch_size=rows, columns=columns):
+                left -= batch.num_rows
+                yield pa.Table.from_batches([batch])
+            if left:  # the head of a page, which has no checksum, may be taken for none
+                raise ValueError(f"{left:,} rows are not there")
 
 
 def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
     """Check that ``path`` is a table with the columns of ``schema`` (or these of them), from its metadata alone.
 
     Raises:
-        InputError: the file is missing, is not Parquet, lacks columns, has columns of other types, or was left without
-            rows for a reason that its metadata give.
+        InputError: the table is missing or damaged, lacks columns, has columns of other types, or was left without rows
+            for a reason that its metadata give.
     """
-    require_table(path)
-    with readable(path):
-        parts = parts_of(path)
-        with parts[0].opened() as file:  # of one writer, who gives all parts the same columns
-            found = file.schema_arrow
+    found = schema_of(path)
     for name, kind, _ in schema.fields:
         if columns is not None and name not in columns:
             continue
@@ -151,47 +253,28 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
                              f"Run its stage again with `keycontrast run`.")
         if _without_large(found.field(name).type) != kind:
             raise InputError(f"{path}: column {name!r} is of type {found.field(name).type}, not {kind}: written by "
-                             f"another version, or damaged since. Remove it and run its stage again.")
-    rows = sum(part.rows for part in parts)
+                             f"another version, or damaged since. {_AGAIN.format(path)}")
     metadata = read_metadata(path)
     if "reason" in metadata:
         raise InputError(f"{path}: was left without rows: {metadata['reason']}. Change that, and `keycontrast run` "
                          f"fills it.")
-    if metadata.get("rows", rows) != rows:
-        raise InputError(f"{path}: has {rows:,} rows, and its metadata count others: damaged since it was "
-                         f"written. Remove it and run its stage again.")
 
 
-def require_table(path: Path) -> None:
-    """Check that a table is there, whatever it is made of.
-
-    Raises:
-        InputError: nothing has that name.
-    """
-    if not Path(path).exists():
-        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
-                         f"`keycontrast stage NAME`.")
+def schema_of(path: Path) -> pa.Schema:
+    """Return the Arrow schema of a table; errors as of :func:`footers`."""
+    first = next(iter(footers(path)))
+    with readable(first):
+        return pq.read_schema(first)
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the names of a table's columns.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
-    require_table(path)
-    with readable(path), parts_of(path)[0].opened() as file:
-        return list(file.schema_arrow.names)
+    """Return the names of a table's columns; errors as of :func:`footers`."""
+    return list(schema_of(path).names)
 
 
 def row_count(path: Path) -> int:
-    """Return the rows of a table, from footers or from its list of parts.
-
-    Raises:
-        InputError: it is damaged.
-    """
-    with readable(path):
-        return sum(part.rows for part in parts_of(path))
+    """Return the rows of a table; errors as of :func:`footers`."""
+    return sum(footer.num_rows for footer in footers(path).values())
 
 
 def _without_large(kind: pa.DataType) -> pa.DataType:
@@ -206,26 +289,31 @@ def read_table(path: Path, schema: TableSchema | None = None, columns: list[str]
     """Read a table, or the rows of it that ``filters`` take; with ``schema``, check the columns that are read.
 
     Raises:
-        InputError: the file is missing, is not Parquet, lacks columns, or has columns of other types.
+        InputError: the table is missing or damaged, lacks columns, or has columns of other types.
     """
-    path = Path(path)
-    require_table(path)
-    with readable(path):
-        table = pa.concat_tables([pq.read_table(part.place, columns=columns, filters=filters,
-                                                page_checksum_verification=True) for part in parts_of(path)])
     if schema is not None:
         check_columns(path, schema, columns)
-    return table
+    with readable(path):
+        return dataset_of(path).to_table(columns=columns, filter=filters)
 
 
 def dataset_of(path: Path) -> ds.Dataset:
-    """Return a table as what Arrow and DuckDB scan, column by column and batch by batch.
+    """Return a table as what Arrow and DuckDB scan, with checksums compared; errors as of :func:`footers`."""
+    options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    return ds.dataset([str(part) for part in footers(path)], schema_of(path),
+                      format=ds.ParquetFileFormat(default_fragment_scan_options=options))
+
+
+def check_pages(path: Path) -> None:
+    """Read all of a table, for the error that names its damaged file.
 
     Raises:
-        InputError: the list of its parts is damaged, or where they lie cannot be read.
-        pyarrow.ArrowInvalid: a file is no Parquet.
+        InputError: a file of it is damaged.
     """
-    return ds.dataset([part.place for part in parts_of(path)], format="parquet")
+    for part in parts_of(path):
+        with readable(part), pq.ParquetFile(part, page_checksum_verification=True) as file:
+            for _ in file.iter_batches():
+                pass
 
 
 def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pd.DataFrame:
@@ -234,28 +322,25 @@ def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str]
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the metadata that :func:`write_table` stored; empty for a foreign Parquet file.
+    """Return the metadata that were stored with a table; empty for a foreign Parquet file.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: there is no such table, or it is damaged.
     """
-    with readable(path):
-        stored = table_metadata(path)
-        if stored.get(_DIGEST_KEY, _digest(stored)) != _digest(stored):
-            raise ValueError("its metadata are not those that were written")
-        found: dict[str, Any] = json.loads(stored.get(METADATA_KEY, b"{}"))
-    return found
+    found: dict[str, Any] = json.loads(table_metadata(path).get(METADATA_KEY, b"{}"))
+    return {**found, "rows": row_count(path)} if "rows" in found else found
 
 
 def table_metadata(path: Path) -> Mapping[bytes, bytes]:
-    """Return what the footer of a single file keeps, or the list of a table's parts: description and making."""
-    found = listed(path)
-    return (pq.read_metadata(path).metadata or {}) if found is None else found.metadata
+    """Return what the footer of a table, of its last part, keeps: description and making."""
+    last = parts_of(path)[-1]
+    with readable(last):
+        return _footer(last).metadata or {}
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a Parquet file's bytes, which pyarrow says in many ways, into one error that names it."""
+    """Turn what is wrong with a table's bytes, which pyarrow says in many ways, into one error that names the file."""
     try:
         yield
     except FileNotFoundError:
@@ -263,8 +348,10 @@ def readable(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the system: no permission, say
+        if path.is_dir():
+            check_pages(path)
         raise InputError(f"{path}: not a readable Parquet file, or damaged since it was written "
-                         f"({' '.join(str(error).split())[:200]}). Remove it and run its stage again.") from error
+                         f"({' '.join(str(error).split())[:200]}). {_AGAIN.format('it')}") from error
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from keycontrast.network import Containment, contained
 from stages.common.columns.clusters import CLUSTERS
-from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import ROW_GROUP, Provenance
@@ -72,7 +71,7 @@ def run(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LIMITS,
     further = {} if searched is None else {"texts": searched.texts, "tokens": searched.tokens}
     with joining({"examples": examples, "keywords": keywords, **further}, limits) as connection:
         for example, text in connection.sql(_LOST).fetchall():
-            raise InputError(f"keywords.parquet: no keyword for text {text} of example {example}. The tables are out "
+            raise InputError(f"table keywords: no keyword for text {text} of example {example}. The tables are out "
                              f"of step: run `keycontrast run`, or the stage keywords and those after it, again.")
         members = f"SELECT * FROM ({TRIPLES.format(condition='<>')})"
         if searched is not None:
@@ -108,7 +107,7 @@ def write_clusters(process: StageProcess) -> None:
         searched = Searched(paths.table("texts"), paths.table("tokens"), params.keywords.kw_lemma)
     rows = run(paths.table("examples"), paths.table("keywords"), JoinLimits.of(process), searched)
     last = None
-    with table_writer(paths.table("clusters"), CLUSTERS, provenance, Layout.of(params)) as writer:
+    with table_writer(paths.table("clusters"), CLUSTERS, provenance) as writer:
         for table in rows:
             writer.write(table)
             heads = table["keyword"].unique().to_pylist()

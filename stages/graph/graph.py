@@ -1,7 +1,7 @@
 """Group training examples by keyword, and build the graph of positive and negative keywords.
 
-Reads items and keywords of a data set, of plain texts also their ranking and tokens; writes graph/clusters.parquet,
-graph/nodes.parquet, graph/edges.parquet and metrics/graph.json.
+Reads items and keywords of a data set, of plain texts also their ranking and tokens; writes graph/clusters,
+graph/nodes, graph/edges and metrics/graph.json.
 Joins keep to runtime.memory_gib and go to disk beyond that; edges are formed for a block of nodes at a time.
 """
 

@@ -24,9 +24,8 @@ from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
-from stages.common.parts import parts_of
 from stages.common.schemas import NO_KEYWORD
-from stages.common.tables import ROW_GROUP, check_columns
+from stages.common.tables import ROW_GROUP, check_columns, check_pages, dataset_of
 from stages.run.process import StageProcess
 
 # A table by its file (never in memory as a whole), or in memory.
@@ -128,8 +127,8 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
     """Yield a database in which each of ``tables`` is a view of its name.
 
     Raises:
-        InputError: a file is missing, is no Parquet, or lacks columns of the table of its name; or memory and disk
-            do not suffice.
+        InputError: a table is missing, is damaged, or lacks columns of the schema of its name; or memory and disk do
+            not suffice.
     """
     for name, rows in tables.items():
         if isinstance(rows, Path):
@@ -147,7 +146,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
             connection.execute("SET enable_progress_bar = false")
         for name, rows in tables.items():
             if isinstance(rows, Path):
-                connection.read_parquet([part.place for part in parts_of(rows)]).create_view(name)
+                connection.from_arrow(dataset_of(rows)).create_view(name)
             else:
                 connection.register(name, _arrow(rows))
         try:
@@ -155,6 +154,11 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         except duckdb.OutOfMemoryException as error:
             raise InputError(f"runtime.memory_gib: {limits.memory_gib:g} GiB, and the disk beside it, are too little "
                              f"to join {', '.join(tables)}. Raise it, or free space under {folder.parent}.") from error
+        except (duckdb.Error, pa.ArrowException):
+            for rows in tables.values():
+                if isinstance(rows, Path):
+                    check_pages(rows)
+            raise
 
 
 def _remove(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Give every node of the keyword graph its initial vector: a mean of frozen text embeddings (METHODS A.3).
 
-Reads examples, texts, keywords and nodes of a data set; writes node_vectors.parquet and text_vectors.parquet. A node
+Reads examples, texts, keywords and nodes of a data set; writes tables node_vectors and text_vectors. A node
 averages the distinct input texts of the training split that have its keyword; a keyword never seen on an input averages
 target texts, and one seen on neither averages negatives. Column `origin` says which. The embeddings themselves are kept
 for trainings, which hide from each item what its own connected component contributed.
@@ -26,15 +26,13 @@ from stages.common.columns.graph import NODE_VECTORS, NODES, TEXT_VECTORS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.texts import TEXTS
-from stages.common.encoders import Elsewhere, embed_texts, embedding_elsewhere, resolve_encoder
-from stages.common.mapped import MappedTable, NewArray, TextSequence, mapped, mapped_arrays
-from stages.common.parts import Layout
+from stages.common.encoders import embed_texts, resolve_encoder
+from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, read_batches, read_table
 from stages.common.writing import table_writer
-from stages.run.cluster_map import Cluster
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "node_vectors"
@@ -93,10 +91,9 @@ def _lists(vectors: np.ndarray) -> pa.ListArray:
     return pa.ListArray.from_arrays(ends, vectors.ravel())
 
 
-def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: MappedTable, encoder: PreTrainedModel,
+def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: Lookup, encoder: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
-        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter, elsewhere: Elsewhere | None = None,
-        new: NewArray = np.zeros) -> Vectors:
+        track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Vectors:
     """Return the mean embedding of the training texts that stand for each node, and the embeddings.
 
     Args:
@@ -107,8 +104,6 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: MappedTable, encoder: 
         tokenizer: of the encoder.
         values: plain values of the params block ``node_vectors``.
         track: wraps the list of chunks, to show progress.
-        elsewhere: as :func:`stages.common.encoders.embed_texts` takes it.
-        new: makes the arrays of vectors, perhaps on the disk.
 
     Raises:
         InputError: a text that ``texts`` does not have.
@@ -118,11 +113,11 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: MappedTable, encoder: 
     wanted = [chosen["text_id"].to_numpy(), np.unique(stand_ins.to_numpy())]
     longest, width = min(int(tokenizer.model_max_length), values["max_length"]), encoder.config.hidden_size
     position = np.searchsorted(node_ids, chosen["node_id"].to_numpy())
-    embedded, sums = new((sum(map(len, wanted)), width), np.float32), new((len(node_ids), width), np.float64)
+    embedded, sums = np.zeros((sum(map(len, wanted)), width), np.float32), np.zeros((len(node_ids), width))
     start = 0
     for number, ids in enumerate(wanted):  # apart, so that stand-ins change no batch of those that are averaged
-        for items, found in embed_texts(encoder, tokenizer, TextSequence(texts, ids), values["batch_size"], longest,
-                                        values["pooling"], track, elsewhere):
+        for items, found in embed_texts(encoder, tokenizer, texts.of(ids)["text"].to_pylist(), values["batch_size"],
+                                        longest, values["pooling"], track):
             embedded[items + start] = found
             if number == 0:
                 np.add.at(sums, position[items], found.astype(np.float64))
@@ -155,12 +150,12 @@ def text_roles(examples: pa.Table, keywords: Iterable[pa.Table], nodes: pa.Table
     roles = pd.concat(columns, ignore_index=True)
     ids, node_of = _nodes_of_texts(keywords, nodes)
     wanted = roles["text_id"].to_numpy()
-    _complain(wanted[~np.isin(wanted, ids)], "keywords.parquet: no keyword for text", "keywords")
+    _complain(wanted[~np.isin(wanted, ids)], "table keywords: no keyword for text", "keywords")
     roles["node_id"] = node_of[np.searchsorted(ids, wanted)]
     roles = roles[roles["node_id"] >= 0]
     missing = ~np.isin(nodes["node_id"].to_numpy(), roles["node_id"])
     _complain(nodes["keyword"].to_numpy(zero_copy_only=False)[missing],
-              "nodes.parquet: no training text has the keyword", "graph")
+              "table nodes: no training text has the keyword", "graph")
     return roles
 
 
@@ -220,21 +215,17 @@ def _work(process: StageProcess) -> None:
     except ValueError as error:
         raise InputError(f"encoder.source: {error}.") from error
     assert tokenizer is not None  # a location always has one
-    models, layout = {"encoder": resolved.description}, Layout.of(params)
-    precision = computed_in(params.runtime.precision, params.runtime.tf32)
-    with (mapped(paths.table("texts"), TEXTS, ["text_id", "text"], process.scratch) as texts,
-          mapped_arrays(process.scratch) as new, computing(params.runtime) as device):
+    models, precision = {"encoder": resolved.description}, computed_in(params.runtime.precision, params.runtime.tf32)
+    texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
+    with computing(params.runtime) as device:
         nn.Module.to(encoder, device)
-        values, cluster = params.node_vectors.plain(), Cluster.of(params)
-        elsewhere = None if cluster is None else embedding_elsewhere(
-            params.encoder.source, values["pooling"], params.runtime.plain(), cluster, process.name)
-        made = run(roles, node_ids, texts, encoder, tokenizer, values,
-                   lambda chunks: progress(chunks, process.name, unit="chunk"), elsewhere, new)
-        for schema, pieces, counts in ((NODE_VECTORS, made.nodes(), made.counts), (TEXT_VECTORS, made.texts(), {})):
-            provenance = Provenance(process.name, process.params_hash, models, counts, precision=precision)
-            with table_writer(paths.table(schema.name), schema, provenance, layout) as writer:
-                for piece in pieces:
-                    writer.write(piece)
+        made = run(roles, node_ids, texts, encoder, tokenizer, params.node_vectors.plain(),
+                   lambda chunks: progress(chunks, process.name, unit="chunk"))
+    for schema, pieces, counts in ((NODE_VECTORS, made.nodes(), made.counts), (TEXT_VECTORS, made.texts(), {})):
+        provenance = Provenance(process.name, process.params_hash, models, counts, precision=precision)
+        with table_writer(paths.table(schema.name), schema, provenance) as writer:
+            for piece in pieces:
+                writer.write(piece)
 
 
 def main(argv: list[str] | None = None) -> int:

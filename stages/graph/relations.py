@@ -97,5 +97,5 @@ def _check_exact(outputs: _Counts, negatives: _Counts, links: _Counts | None) ->
     """Check a bound of every entry: the sum over clusters of squared members (Cauchy-Schwarz), links on top."""
     members = max(np.square(np.bincount(part.cluster, part.count)).sum() for part in (outputs, negatives))
     if members + (2.0 * links.count.sum() if links is not None else 0.0) >= _EXACT:
-        raise InputError("clusters.parquet: the clusters hold more than 2^53 pairs of examples, which cannot be "
+        raise InputError("table clusters: they hold more than 2^53 pairs of examples, which cannot be "
                          "counted exactly. Set ingest.max_train to use fewer.")

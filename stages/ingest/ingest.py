@@ -11,7 +11,6 @@ import duckdb
 from keycontrast.errors import InputError, nearest
 from stages.common.encoders import resolve_encoder
 from stages.common.layouts import is_paired, structure_of
-from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json
 from stages.common.writing import table_writer
@@ -80,7 +79,7 @@ def _work(process: StageProcess) -> None:
         provenance = Provenance(process.name, process.params_hash, models, made.counts)
         paths = DatasetPaths(key)
         for name, pieces in made.pieces.items():
-            with table_writer(paths.table(name), made.schemas[name], provenance, Layout.of(params)) as writer:
+            with table_writer(paths.table(name), made.schemas[name], provenance) as writer:
                 for piece in pieces():
                     writer.write(piece)
         write_json(paths.metrics("ingest"), made.counts)

@@ -137,7 +137,7 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
     late = np.flatnonzero(spans.end > block.offsets[spans.text + 1])
     if len(late):
         first = spans.text[late[0]]
-        raise InputError(f"{name}.parquet: a phrase of text {block.text_ids[first]} ends after its "
+        raise InputError(f"table {name}: a phrase of text {block.text_ids[first]} ends after its "
                          f"{np.diff(block.offsets)[first]} tokens; {STALE}")
     return Candidates(spans, score, keyword, np.ones(len(block.text_ids), dtype=bool))
 
@@ -188,13 +188,13 @@ def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Ta
     given = pc.list_value_length(rows["score"]).to_numpy()
     wrong = np.flatnonzero(~known | (given != lengths))
     if len(wrong):
-        raise InputError(f"{name}.parquet: text {ids[wrong[0]]} has {given[wrong[0]]} scores for "
+        raise InputError(f"table {name}: text {ids[wrong[0]]} has {given[wrong[0]]} scores for "
                          f"{lengths[wrong[0]]} tokens; {STALE}")
     return rows, text
 
 
 def _not_in_both(name: str, ids: np.ndarray) -> str:
-    return f"{name}.parquet: {len(ids)} texts, the first of them {ids[0]}, are not in both tables; {STALE}"
+    return f"table {name}: {len(ids)} texts, the first of them {ids[0]}, are not in both tables; {STALE}"
 
 
 _READERS: dict[Holds, Callable[[TokenBlock, pa.Table, str], Candidates]] = {

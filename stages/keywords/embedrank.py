@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from stages.keywords.params import EmbedRank
 
 
-def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en",
-        workers: int = 1) -> pa.Table:
+def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
     """Return table ``embedrank`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""
-    return ranked_tokens(ranker_of, tokens, params, idf, language, workers)
+    return ranked_tokens(ranker_of, tokens, params, idf, language)
 
 
 def ranker_of(params: "EmbedRank", language: str, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
@@ -35,7 +34,7 @@ def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
 
 
 def _work(process: StageProcess) -> None:
-    rank_if_named(process, ranker_of, _models)
+    rank_if_named(process, _models)
 
 
 def _models(process: StageProcess) -> dict[str, Any]:

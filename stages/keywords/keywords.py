@@ -23,7 +23,6 @@ from stages.common.example_texts import (
     room_for,
     training_text_ids,
 )
-from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_batches, read_metadata, write_json
 from stages.common.writing import table_writer
@@ -101,7 +100,7 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
 def _check_ids(wanted: TextMarks, held: TextMarks) -> None:
     missing = np.flatnonzero(wanted & ~room_for(held, len(wanted))[:len(wanted)])
     if len(missing):
-        raise InputError(f"tokens.parquet: {len(missing)} texts, the first of them {missing[0]}, are not in both "
+        raise InputError(f"table tokens: {len(missing)} texts, the first of them {missing[0]}, are not in both "
                          f"tables; {STALE}")
 
 
@@ -111,7 +110,7 @@ def _work(process: StageProcess) -> None:
     source, ranking = paths.table("tokens"), paths.table(chosen.method)
     examples = partial(role_batches, paths.table("examples"))
     provenance = Provenance(process.name, process.params_hash)
-    with table_writer(paths.table("keywords"), KEYWORDS, provenance, Layout.of(params)) as writer:
+    with table_writer(paths.table("keywords"), KEYWORDS, provenance) as writer:
         tally = choose_all(
             lambda columns: read_batches(source, TOKENS, columns, _BATCH),
             read_batches(ranking, METHOD_TABLES[chosen.method], ranking_columns(chosen.method)), examples, chosen,

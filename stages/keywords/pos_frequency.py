@@ -114,7 +114,7 @@ def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> di
     penn = language == "en"
     held = {text: place for place, text in enumerate(rows["text_id"].to_pylist())}
     if missing := sorted(set(counted.sources.tolist()) - held.keys()):
-        raise InputError(f"tokens.parquet: text {missing[0]} has no row. Run `keycontrast run`.")
+        raise InputError(f"table tokens: text {missing[0]} has no row. Run `keycontrast run`.")
     columns = [rows[name].to_pylist() for name in ("tag", "pos", *_WEIGHTS.values())]
     for example, source in zip(counted.examples.tolist(), counted.sources.tolist(), strict=True):
         tags, pos, scores, primary = (column[held[source]] for column in columns)

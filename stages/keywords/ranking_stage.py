@@ -1,24 +1,35 @@
-"""The frame of the stages that rank the phrases of every text: tokens in pieces, workers, one table."""
+"""The frame of the stages that rank the phrases of every text: a part of the ranking for each part of the tokens."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from keycontrast.files import hash_values
 from keycontrast.ranking import Report
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.ranker import Ranked
 from keycontrast.ranking.selection import InverseFrequency
 from stages.common.columns.phrases import PHRASES, ranked_by
 from stages.common.columns.tokens import TOKENS
+from stages.common.fingerprint import hash_code, hash_files
 from stages.common.methods import METHODS
-from stages.common.part_work import PartWork, Workforce, write_by_parts
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, check_columns, read_metadata, write_table
+from stages.common.settings import code_of
+from stages.common.tables import (
+    Provenance,
+    as_table,
+    check_columns,
+    read_batches,
+    read_metadata,
+    write_part,
+    write_table,
+)
 from stages.common.writing import table_writer
 from stages.keywords.frequency import training_frequency
-from stages.run.cluster_map import Cluster
-from stages.run.pool import map_chunks
+from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess
 
 # Given a method's settings, the language of the texts and an IDF that breaks ties, returns what ranks token tables.
@@ -29,8 +40,8 @@ _COLUMNS = TOKENS.arrow().names
 
 
 def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
-                  language: str = "en", workers: int = 1) -> pa.Table:
-    """Return the ranked phrases of table ``tokens``; the same for any number of ``workers``.
+                  language: str = "en") -> pa.Table:
+    """Return the ranked phrases of table ``tokens``.
 
     Args:
         make: of the method.
@@ -38,57 +49,75 @@ def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseF
         settings: the method's block.
         idf: IDF over training texts, which breaks ties; None leaves them to the position.
         language: of the texts.
-        workers: processes.
     """
     ordered = tokens.sort_by("text_id")
     batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
-    found: Iterator[Ranked] = map_chunks(make, (settings, language, idf), pieces(batches), workers, "ranking",
-                                         total=ordered.num_rows, unit="text", measure=lambda piece: piece.num_rows)
+    found = map(make(settings, language, idf), pieces(batches))
     return pa.concat_tables([PHRASES.arrow().empty_table(), *(one.table for one in found)])
 
 
-def rank_data_set(process: StageProcess, make: RankerOf, models: Mapping[str, Any]) -> None:
+def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency | None,
+                provenance: Provenance) -> MakePart:
+    """Return what ranks the phrases of a part of the tokens by ``method``; further arguments as of its ``RankerOf``."""
+    rank = METHODS[method].ranker(settings, language, idf)
+
+    def make(part: Path, result: Path) -> dict[str, Any]:
+        report = Report()
+
+        def tables() -> Iterator[pa.Table]:
+            for piece in pieces(read_batches(part, TOKENS, _COLUMNS, _BATCH)):
+                ranked = rank(piece)
+                report.add(ranked.report)
+                yield as_table(ranked_by(method), ranked.table)
+
+        write_part(result, ranked_by(method), tables(), provenance.of_part())
+        return vars(report)
+
+    return make
+
+
+def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
     """Write the table of the stage, which is named as its method and its block: the phrases of every text.
 
     Args:
         process: of the stage.
-        make: of the method.
         models: what else than the annotation decides the ranking, for the metadata.
     """
     params = process.params
     paths, kind = DatasetPaths(process.instance), process.stage
     source = paths.table("tokens")
     check_columns(source, TOKENS)
-    force = Workforce(params.runtime.workers, Cluster.of(params))
     idf = training_frequency(source, paths.table("examples"))
-    # Nothing is kept for resuming: a million short texts are ranked in less time than it takes to store them.
-    work = PartWork(make, (getattr(params, kind), params.datasets[process.instance].language, idf), _COLUMNS, _BATCH,
-                    pieces, iter, ranked_by(kind))
     # The tagger decides the candidates, so its version travels with the ranking.
     provenance = Provenance(process.name, process.params_hash,
                             models={**read_metadata(source).get("models", {}), **models})
+    executor = Executor.of(process, hash_values({
+        **process.declared_values, "models": provenance.models, "code": hash_code(code_of(kind)),
+        "data": hash_files([source, paths.table("examples")])}))     # of which the IDF is made
     report = Report()
-    with table_writer(paths.table(kind), work.schema, provenance) as writer:
-        write_by_parts(source, work, writer, force, kind, report.add)
+    with table_writer(paths.table(kind), ranked_by(kind), provenance) as writer:
+        for counts in executor.make(source, part_ranker, (
+                kind, getattr(params, kind), params.datasets[process.instance].language, idf, provenance), writer):
+            report.add(Report(**{**counts, "texts": Counter(counts["texts"])}))
         provenance.counts.update(report.as_counts())
+    executor.clear()
     process.log.info(_sentence(provenance.counts))
 
 
-def rank_if_named(process: StageProcess, make: RankerOf, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
+def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
     """Write the table of the stage if something reads it, or else one without rows, whose metadata say why.
 
     So every data set has the stage, and `dvc exp run -S keywords.method=yake` needs no other change of the params.
 
     Args:
         process: of the stage.
-        make: of the method.
         models: returns those of :func:`rank_data_set`.
     """
     params, kind = process.params, process.stage
     method = params.keywords.method
     compared = METHODS[kind].compared
     if method == kind or (compared and process.instance in params.side_by_side.datasets):
-        rank_data_set(process, make, models(process))
+        rank_data_set(process, models(process))
         return
     beside = ", and side_by_side.datasets does not name the data set" if compared else ""
     reason = f"keywords.method is {method}{beside}"

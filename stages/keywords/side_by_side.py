@@ -1,7 +1,7 @@
 """Put the keywords of every method beside each other and measure how far they agree.
 
 Reads tokens, examples and the table of each method of a data set, all of them piece by piece; writes
-side_by_side.parquet, the agreement of every two methods, and the picture of keywords by part of speech (PGKPR Figures 3
+table side_by_side, the agreement of every two methods, and the picture of keywords by part of speech (PGKPR Figures 3
 and 4).
 """
 
@@ -27,7 +27,6 @@ from stages.common.columns.side_by_side import SIDE_BY_SIDE
 from stages.common.columns.tokens import TOKENS
 from stages.common.example_texts import marked_texts, training_text_ids
 from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS
-from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_batches, read_metadata, read_table, write_json
 from stages.common.writing import table_writer
@@ -190,15 +189,15 @@ def _words(phrases: Sequence[str]) -> frozenset[str]:
 
 def _check_same(name: str, strange: np.ndarray) -> None:
     if len(strange):
-        raise InputError(f"{name}.parquet: {len(strange)} texts, the first of them {strange[0]}, are not in both it "
-                         f"and tokens.parquet. Run `keycontrast run`.")
+        raise InputError(f"table {name}: {len(strange)} texts, the first of them {strange[0]}, are not in both it "
+                         f"and table tokens. Run `keycontrast run`.")
 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     provenance = Provenance(process.name, process.params_hash)
     examples = read_table(paths.table("examples"), EXAMPLES, _EXAMPLES)
-    with table_writer(paths.table("side_by_side"), SIDE_BY_SIDE, provenance, Layout.of(params)) as writer:
+    with table_writer(paths.table("side_by_side"), SIDE_BY_SIDE, provenance) as writer:
         made = run(lambda columns: read_batches(paths.table("tokens"), TOKENS, columns, _BATCH),
                    {name: read_batches(paths.table(name), METHOD_TABLES[name], COLUMNS[name], _BATCH)
                     for name in COMPARED_NAMING},

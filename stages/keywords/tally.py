@@ -61,7 +61,7 @@ class Tally:
         """Return a sentence per fall-back that was taken."""
         sentences = []
         if self._unscored:
-            sentences.append(f"{self._unscored} texts have no row in {self._method}.parquet: their keyword is by IDF")
+            sentences.append(f"{self._unscored} texts have no row in table {self._method}: their keyword is by IDF")
         if self._methods.get("idf", 0):
             sentences.append(f"{self._methods['idf']} texts have no ranked keyword: the word of highest IDF was taken")
         if self._methods.get("none", 0):

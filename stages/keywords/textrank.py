@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from stages.keywords.params import TextRank
 
 
-def run(tokens: pa.Table, params: "TextRank", idf: InverseFrequency | None = None, language: str = "en",
-        workers: int = 1) -> pa.Table:
+def run(tokens: pa.Table, params: "TextRank", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
     """Return table ``textrank`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""
-    return ranked_tokens(ranker_of, tokens, params, idf, language, workers)
+    return ranked_tokens(ranker_of, tokens, params, idf, language)
 
 
 def ranker_of(params: "TextRank", language: str,
@@ -41,7 +40,7 @@ def ranking(params: "TextRank", language: str) -> Settings:
 
 def _work(process: StageProcess) -> None:
     packaged = process.params.textrank.engine == "package"
-    rank_data_set(process, ranker_of, {"pytextrank": {"version": version("pytextrank")}} if packaged else {})
+    rank_data_set(process, {"pytextrank": {"version": version("pytextrank")}} if packaged else {})
 
 
 def main(argv: list[str] | None = None) -> int:

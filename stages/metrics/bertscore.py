@@ -6,18 +6,14 @@ either mean but may be the best match of a piece; an empty text scores 0. Values
 comparable only under the same.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keycontrast.text.batches import Chunk, fixed_chunks
-from stages.common.encoders import WorkerEncoder
-from stages.common.settings import Values
 from stages.metrics.bleu import check_items
-from stages.run.cluster_map import Cluster
-from stages.run.pool import map_chunks
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -52,12 +48,6 @@ class BertScores:
         return {"bertscore_precision": float(self.precision.mean()), "bertscore_recall": float(self.recall.mean()),
                 "bertscore": float(self.f1.mean())}
 
-
-# Some items: outputs by system, and references; and their (n, 3) scores by system.
-Block = tuple[dict[str, list[str]], list[list[str]]]
-BlockScores = dict[str, np.ndarray]
-# Scores blocks in order, given the layer and the weights (V,) of word pieces.
-Elsewhere = Callable[[Iterator[Block], int, np.ndarray], Iterable[BlockScores]]
 
 
 @dataclass(frozen=True)
@@ -95,17 +85,16 @@ class BertScorer:
     Args:
         encoder, tokenizer, layer, idf: as there.
         baseline: F1 of random pairs under this encoder and layer, for :func:`rescaled`; None where it is not known.
-        elsewhere: scores the blocks of 1,024 items with the same encoder on other machines.
     """
 
     def __init__(self, encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", layer: int | None = None,
-                 idf: bool = False, baseline: float | None = None, elsewhere: Elsewhere | None = None) -> None:
+                 idf: bool = False, baseline: float | None = None) -> None:
         layers = int(encoder.config.num_hidden_layers)
         if layer is not None and not 0 <= layer <= layers:
             raise ValueError(f"BERTScore takes hidden states 0 to {layers} of this encoder, not {layer}")
         self.layer = layers if layer is None else layer
         self.baseline = baseline
-        self._encoder, self._tokenizer, self._idf, self._elsewhere = encoder, tokenizer, idf, elsewhere
+        self._encoder, self._tokenizer, self._idf = encoder, tokenizer, idf
         roberta = encoder.config.model_type == "roberta"
         # RoBERTa numbers positions after its padding token's number, and tells a word by the space before it: the
         # package gives one to the first word too.
@@ -127,20 +116,13 @@ class BertScorer:
         targets = [[item] if isinstance(item, str) else list(item) for item in references]
         weights = self._weights([text for item in targets for text in item])
         spans = [range(start, min(start + _ITEMS, len(targets))) for start in range(0, len(targets), _ITEMS)]
-
-        def blocks(drawn: Iterable[range]) -> Iterator[Block]:
-            for span in drawn:
-                of = slice(span.start, span.stop)
-                yield {name: list(outputs[of]) for name, outputs in systems.items()}, targets[of]
-
-        found = (self._elsewhere(blocks(spans), self.layer, weights) if self._elsewhere else
-                 (self.score_block(block, weights) for block in blocks(track(spans))))
-        rows = list(found)
+        rows = [self._score_block({name: list(outputs[span.start:span.stop]) for name, outputs in systems.items()},
+                                  targets[span.start:span.stop], weights) for span in track(spans)]
         return {name: BertScores(*np.concatenate([block[name] for block in rows]).T) for name in systems}
 
-    def score_block(self, block: Block, weights: np.ndarray) -> BlockScores:
-        """Return the scores of each system on some items, whose texts are encoded together."""
-        systems, targets = block
+    def _score_block(self, systems: Mapping[str, list[str]], targets: list[list[str]],
+                     weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the (n, 3) scores of each system on some items, whose texts are encoded together."""
         pieces = self._pieces(sorted({text for texts in (*systems.values(), *targets) for text in texts}), weights)
         return {name: np.array([_best(pieces[output], [pieces[text] for text in target])
                                 for output, target in zip(outputs, targets, strict=True)])
@@ -186,37 +168,6 @@ class BertScorer:
         with torch.inference_mode():
             found = self._encoder(input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True)
         return np.asarray(found.hidden_states[self.layer].float().cpu().numpy())
-
-
-def scoring_elsewhere(source: str, runtime: Mapping[str, Any], cluster: Cluster, what: str) -> Elsewhere:
-    """Return what scores blocks on ``cluster``, as :class:`BertScorer` takes it.
-
-    Args:
-        source: of the encoder; a folder of this machine goes to each worker once.
-        runtime: plain values of that block; with another device than ``cpu``, workers with a GPU do it.
-        cluster: whose workers score.
-        what: name shown by the bar.
-    """
-    return lambda blocks, layer, weights: map_chunks(
-        _block_scorer, (WorkerEncoder.of(source, runtime), layer, weights), blocks, 1, what, cluster=cluster,
-        unit="block", gpu=runtime["device"] != "cpu")
-
-
-def _block_scorer(encoder_of: WorkerEncoder, layer: int, weights: np.ndarray) -> Callable[[Block], BlockScores]:
-    """Return what scores a block in a worker of a cluster."""
-    from torch import nn
-
-    from stages.common.precision import computing
-
-    encoder, tokenizer = encoder_of.load()
-    scorer = BertScorer(encoder.float(), tokenizer, layer)
-
-    def work(block: Block) -> BlockScores:
-        with computing(Values(encoder_of.runtime)) as device:
-            nn.Module.to(encoder, device)
-            return scorer.score_block(block, weights)
-
-    return work
 
 
 def package_layer(name: str) -> int | None:

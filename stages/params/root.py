@@ -12,7 +12,7 @@ from stages.annotate.params import Annotate
 from stages.attribution.params import Attribution, PairClassifier
 from stages.common.layouts import is_paired, structure_of
 from stages.common.methods import FOR_ANY_TEXT, METHODS
-from stages.common.params import Artifacts, Block, Cluster, Encoder, Name, Runtime
+from stages.common.params import Block, Cluster, Encoder, Name, Runtime
 from stages.common.settings import laid_over, seed_of_earlier
 from stages.graph.params import Graph, NodeVectors
 from stages.ingest.params import Dataset, Ingest
@@ -80,7 +80,6 @@ class Params(Block):
     seed: int = Field(13, ge=0)
     runtime: Runtime = Runtime()
     cluster: Cluster = Cluster()
-    artifacts: Artifacts = Artifacts()
     encoder: Encoder = Encoder()
     datasets: dict[Name, Dataset]
     ingest: Ingest = Ingest()

@@ -1,6 +1,6 @@
 """An encoder for texts that no pre-trained one at hand can read: word pieces of characters, and vectors for them.
 
-Reads examples.parquet and texts.parquet of a data set; writes the folder character_encoder (Hugging Face layout) and
+Reads tables examples and texts of a data set; writes the folder character_encoder (Hugging Face layout) and
 metrics/character_encoder.json with the share of unknown pieces in each split. Everything is learned from the training
 split: the vocabulary, and skip-gram vectors as word embeddings. The layers of the BERT are drawn by the project's seed
 with outputs of zero, so that the encoder as it stands here gives each text the mean of its pieces' vectors, and what
@@ -72,7 +72,7 @@ def run(texts: dict[str, list[str]], values: dict[str, Any], seed: int) -> Made:
     try:
         words, vectors = train_skip_gram(sentences, seed=derived_seed(seed, STAGE, "vectors"), **settings)
     except ValueError as error:
-        raise InputError(f"texts.parquet: the training split is too small for an encoder: {error}.") from error
+        raise InputError(f"table texts: the training split is too small for an encoder: {error}.") from error
     # Pieces without one, the special ones among these, have vectors as long as the others.
     drawn = np.random.default_rng(derived_seed(seed, STAGE, "pieces")).standard_normal((len(tokenizer), values["size"]))
     table = (drawn / np.sqrt(values["size"])).astype(np.float32)

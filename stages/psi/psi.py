@@ -1,6 +1,6 @@
 """Score the words of every source text by paired semantic importance (METHODS C.7, IANet).
 
-Reads examples.parquet, tokens.parquet and word_vectors.parquet of a data set; writes psi.parquet with one row per
+Reads tables examples, tokens and word_vectors of a data set; writes table psi with one row per
 source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one). Where
 it names the keywords of the data set, every other text has a row of mode xx too.
 """
@@ -18,7 +18,6 @@ from keycontrast.progress import progress
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import PSI, WORD_VECTORS
-from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.source_pairs import MODES, source_pairs
 from stages.common.tables import Provenance, read_batches, read_metadata, read_table
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from stages.psi.params import Psi
 
 STAGE = "psi"
-CHUNK = 8192  # rows of tokens.parquet; decides the row groups of what is written
+CHUNK = 8192  # rows of table tokens; decides the row groups of what is written
 
 
 def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: VectorTable, params: "Psi",
@@ -94,7 +93,7 @@ def _work(process: StageProcess) -> None:
                  read_table(paths.table("examples"), EXAMPLES, ["source_id", "reference_ids"]), vectors, params.psi,
                  params.keywords.method == STAGE)
     total: Counter[str] = Counter()
-    with table_writer(paths.table(STAGE), PSI, provenance, Layout.of(params)) as writer:
+    with table_writer(paths.table(STAGE), PSI, provenance) as writer:
         for piece in progress(pieces, process.name, unit="chunk"):
             writer.write(piece)
             total.update(counts(piece))

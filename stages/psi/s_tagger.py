@@ -1,7 +1,7 @@
 """Train the S-Tagger, which tells the primary words of a source without its target (METHODS C.7, IANet+S).
 
-Reads examples.parquet, tokens.parquet and psi.parquet of a data set; learns the labels of mode xy on training sources
-and is selected on validation sources. Writes artifacts/DATASET/s_tagger/ (Hugging Face layout), s_tags.parquet with
+Reads tables examples, tokens and psi of a data set; learns the labels of mode xy on training sources
+and is selected on validation sources. Writes artifacts/DATASET/s_tagger/ (Hugging Face layout), table s_tags with
 the tags of every source text, and its metrics.
 """
 

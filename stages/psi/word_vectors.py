@@ -1,6 +1,6 @@
 """Word vectors of a data set's vocabulary: from a file, or trained on its training split.
 
-Reads examples.parquet and tokens.parquet of a data set; writes word_vectors.parquet, whose metadata say where the
+Reads tables examples and tokens of a data set; writes table word_vectors, whose metadata say where the
 vectors come from, and metrics/word_vectors.json with the share of the texts' words that have one.
 """
 
@@ -78,7 +78,7 @@ def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[
         return train_skip_gram(sentences, params.size, params.window, params.min_count, params.epochs,
                                derived_seed(seed, STAGE), params.isotropic)
     except ValueError as error:
-        raise InputError(f"examples.parquet: the training split is too small for word vectors: {error}. Lower "
+        raise InputError(f"table examples: the training split is too small for word vectors: {error}. Lower "
                          f"word_vectors.min_count (now {params.min_count}), or give more data.") from error
 
 

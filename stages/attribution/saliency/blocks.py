@@ -1,43 +1,25 @@
-"""The texts to be scored, block by block, so that a run that was killed goes on where it stopped."""
+"""The texts to be scored, block by block."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.text.batches import fixed_chunks, piece_counts
-from stages.attribution.saliency.scorers import Pairs, Scorer, WorkerScorer
-from stages.common.chunk_store import ChunkStore
+from stages.attribution.saliency.scorers import Pairs, Scorer
 from stages.common.columns.words import ATTRIBUTION
-from stages.common.device import choose_device
-from stages.common.precision import computing
-from stages.common.seeds import seed_everything
-from stages.common.settings import Values
 from stages.common.source_pairs import MODES
 from stages.common.tables import as_table
 
-# Chunks that are scored, stored and, after a kill, not repeated together.
+# Chunks that are scored together.
 BLOCK_CHUNKS = 64
 # Pairs are padded to multiples of this: a finer step than that of single texts pads less, and they are many.
 _WIDTHS = 8
 # Rows of the table that are written at once.
 _WRITTEN_ROWS = 4096
-# Of a kept block: how many of its words have no piece.
-_UNALIGNED = b"unaligned_words"
-
-
-class Bar(Protocol):
-    """A progress bar; ``tqdm`` is one."""
-
-    def update(self, n: int) -> object:
-        """Count ``n`` more pairs as done."""
-
-    def close(self) -> None:
-        """Take the bar away."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +53,7 @@ class Piece:
     words: pa.Table
 
 
-def block_scorer(worker: WorkerScorer) -> Callable[[Piece], Attributed]:
-    """Return what scores blocks in a worker of a cluster."""
-    runtime = Values(worker.runtime)
-    seed_everything(0, runtime.threads, runtime.deterministic, runtime.tf32)
-    scorer = worker.load(choose_device(runtime.device))
-
-    def work(piece: Piece) -> Attributed:
-        with computing(runtime):
-            return score_block(piece, scorer, None)
-
-    return work
-
-
-def score_block(piece: Piece, scorer: Scorer, bar: Bar | None) -> Attributed:
+def score_block(piece: Piece, scorer: Scorer) -> Attributed:
     """Return the rows of table ``attribution`` for a block."""
     requests, text_of, words = piece.requests, piece.text_of, piece.words
     firsts, seconds = ([text_of[number] for number in requests[:, side].tolist()] for side in (0, 2))
@@ -98,8 +67,6 @@ def score_block(piece: Piece, scorer: Scorer, bar: Bar | None) -> Attributed:
         for item, score in zip(chunk.items, found, strict=False):  # the rest are repeats that fill the chunk
             scores[item] = score
         unaligned += int(lost[:len(chunk.items)].sum())
-        if bar:
-            bar.update(len(chunk.items))
     return _attributed(requests, words, scores, unaligned)
 
 
@@ -116,29 +83,6 @@ def _attributed(requests: np.ndarray, words: pa.Table, scores: list[np.ndarray],
     return Attributed(as_table(ATTRIBUTION, {
         "text_id": requests[:, 0], "mode": np.array(MODES)[requests[:, 1]], "pair": requests[:, 2],
         "word": words["token"], "score": pa.ListArray.from_arrays(bounds, np.concatenate(scores))}), unaligned)
-
-
-def is_kept(store: ChunkStore, requests: np.ndarray) -> bool:
-    """Whether ``store`` has a block."""
-    return store.find(_chunk(requests)) is not None
-
-
-def kept_block(store: ChunkStore, requests: np.ndarray) -> Attributed | None:
-    """Return what ``store`` has of a block; None if it was not finished."""
-    path = store.find(_chunk(requests))
-    if path is None:
-        return None
-    table = store.read(path)
-    return Attributed(table.replace_schema_metadata(None), int(table.schema.metadata[_UNALIGNED]))
-
-
-def keep_block(store: ChunkStore, requests: np.ndarray, made: Attributed) -> None:
-    """Keep a block, whole or not at all."""
-    store.keep(_chunk(requests), made.table.replace_schema_metadata({_UNALIGNED: str(made.unaligned)}))
-
-
-def _chunk(requests: np.ndarray) -> pa.Table:
-    return pa.table(dict(zip(("text_id", "mode", "pair"), requests.T, strict=True)))
 
 
 def gathered(blocks: Iterable[Attributed], counts: Counter[str]) -> Iterator[pa.Table]:

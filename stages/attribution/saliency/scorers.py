@@ -16,7 +16,7 @@ from keycontrast.text.batches import encode_texts
 from models.common.encoders import load_encoder
 from models.keywords.attribution import SaliencyBatch, from_characters, from_encoding, siamese_saliency, word_saliency
 from models.keywords.pair_classifier import encode_pairs
-from stages.common.encoders import folder_of, resolve_encoder, same_weights
+from stages.common.encoders import resolve_encoder
 
 # Values of the params that are bugs of the released code; they are named in the table's metadata.
 BUGS = {"argmax_of": "first_row", "embedding": "block_output", "token_types": False}
@@ -157,47 +157,6 @@ def _siamese_scorer(source: str, values: Mapping[str, Any], device: str) -> Siam
     if tokenizer is None:
         raise InputError(f"encoder.source: {source} has no tokenizer.")
     return SiameseScorer(encoder, tokenizer, values, {"encoder": resolved.description})
-
-
-@dataclass(frozen=True)
-class WorkerScorer:
-    """What loads a scorer on a worker of a cluster.
-
-    Attributes:
-        values: plain values of the block ``attribution``.
-        runtime: plain values of the block of that name.
-        network: the folder that the scorer is loaded from; None for an encoder that is installed there, or comes from
-            a hub.
-        source: ``encoder.source``.
-        sha256: of the weights that it must have.
-    """
-
-    values: Mapping[str, Any]
-    runtime: Mapping[str, Any]
-    network: Path | None
-    source: str
-    sha256: str | None
-
-    @classmethod
-    def of(cls, scorer: Scorer, values: Mapping[str, Any], runtime: Mapping[str, Any], classifier: Path,
-           source: str) -> "WorkerScorer":
-        """Return what loads ``scorer``, which :func:`load_scorer` made of these."""
-        (described,) = scorer.models.values()
-        folder = classifier if values["method"] != "siamese" else folder_of(source)
-        return cls(values, runtime, folder.resolve() if folder else None, source, described["sha256"])
-
-    def load(self, device: str) -> Scorer:
-        """Return the scorer.
-
-        Raises:
-            InputError: the worker's encoder is another one.
-        """
-        siamese = self.values["method"] == "siamese" and self.network is not None
-        scorer = load_scorer(self.values, self.network or Path(), f"path:{self.network}" if siamese else self.source,
-                             device)
-        (described,) = scorer.models.values()
-        same_weights(self.source, described["sha256"], self.sha256)
-        return scorer
 
 
 def _on(batch: SaliencyBatch, network: PreTrainedModel) -> SaliencyBatch:

@@ -21,14 +21,14 @@ EXAMPLES = TableSchema(
     ))
 
 PLAIN_EXAMPLES = TableSchema(
-    "plain_examples", "Plain texts, in the place of examples.parquet for a data set of that layout.", ("example_id",), (
+    "plain_examples", "Plain texts, in the place of table examples for a data set of that layout.", ("example_id",), (
         ("example_id", pa.int64(), "number of the item; stable for the same inputs and params"),
         ("split", pa.string(), "train, unless the data set publishes others"),
         ("text_id", pa.int64(), "text id"),
     ))
 
 LABELLED_EXAMPLES = TableSchema(
-    "labelled_examples", "Labelled texts, in the place of examples.parquet for a data set of that layout.",
+    "labelled_examples", "Labelled texts, in the place of table examples for a data set of that layout.",
     ("example_id",), (
         ("example_id", pa.int64(), "number of the item; stable for the same inputs and params"),
         ("split", pa.string(), "train, validation or test"),

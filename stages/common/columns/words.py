@@ -11,7 +11,7 @@ ATTRIBUTION = TableSchema(
         ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
         ("pair", pa.int64(), "text id of the second segment"),
-        ("word", STRINGS, "word as written; aligned with the token lists of tokens.parquet"),
+        ("word", STRINGS, "word as written; aligned with the token lists of table tokens"),
         ("score", pa.list_(pa.float32()), "keyword probability in [0, 1]; aligned likewise"),
     ))
 
@@ -30,7 +30,7 @@ PSI = TableSchema(
         ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
         ("pair", pa.int64(), "text id of the second text"),
-        ("word", STRINGS, "word as written; aligned with the token lists of tokens.parquet"),
+        ("word", STRINGS, "word as written; aligned with the token lists of table tokens"),
         ("score", pa.list_(pa.float64()), "importance G; aligned likewise"),
         ("primary", pa.list_(pa.bool_()), "G exceeds the threshold; aligned likewise"),
     ))
@@ -38,7 +38,7 @@ PSI = TableSchema(
 S_TAGS = TableSchema(
     "s_tags", "Primary words as the S-Tagger sees them, without a target (METHODS C.7).", ("text_id",), (
         ("text_id", pa.int64(), "source text"),
-        ("word", STRINGS, "word as written; aligned with the token lists of tokens.parquet"),
+        ("word", STRINGS, "word as written; aligned with the token lists of table tokens"),
         ("probability", pa.list_(pa.float32()), "of being primary; aligned likewise"),
         ("primary", pa.list_(pa.bool_()), "the probability exceeds one half; aligned likewise"),
     ))

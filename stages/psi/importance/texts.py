@@ -43,7 +43,7 @@ class Texts:
         known = self.ids[np.minimum(found, len(self.ids) - 1)] == text_ids if len(self.ids) else text_ids != text_ids
         if not known.all():
             missing = np.unique(np.asarray(text_ids)[~known])
-            raise InputError(f"tokens.parquet: text {missing[0]} has no row (and {len(missing) - 1} more). {STALE}")
+            raise InputError(f"table tokens: text {missing[0]} has no row (and {len(missing) - 1} more). {STALE}")
         return found
 
     def rows(self, positions: np.ndarray) -> np.ndarray:

@@ -22,26 +22,26 @@ def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
     what is primary in view of one reference may be secondary in view of another, and the tagger learns how often.
 
     Raises:
-        InputError: there is none; psi.parquet lacks mode xy or a pair, or was made from other texts.
+        InputError: there is none; table psi lacks mode xy or a pair, or was made from other texts.
     """
     rows = psi.filter(pc.equal(psi["mode"], "xy"))
     place = {pair: row for row, pair in enumerate(zip(rows["text_id"].to_pylist(), rows["pair"].to_pylist(),
                                                       strict=True))}
     if not place:
-        raise InputError("psi.parquet: no row is of mode xy, from which the S-Tagger learns. Add xy to psi.modes.")
+        raise InputError("table psi: no row is of mode xy, from which the S-Tagger learns. Add xy to psi.modes.")
     found = []
     chosen = examples[examples["split"] == split]
     for pair in map(tuple, reference_pairs(pa.Table.from_pandas(chosen, _PAIRS)).tolist()):
         if pair not in place:
-            raise InputError(f"psi.parquet: no row for text {pair[0]} with {pair[1]}. {STALE}")
+            raise InputError(f"table psi: no row for text {pair[0]} with {pair[1]}. {STALE}")
         labels = rows["primary"][place[pair]].values.to_numpy(zero_copy_only=False).astype(np.int64)
         if len(labels) != len(lower.of(pair[0])):
-            raise InputError(f"psi.parquet: text {pair[0]} has {len(labels)} words, and {len(lower.of(pair[0]))} in "
-                             f"tokens.parquet. {STALE}")
+            raise InputError(f"table psi: text {pair[0]} has {len(labels)} words, and {len(lower.of(pair[0]))} in "
+                             f"table tokens. {STALE}")
         if len(labels):
             found.append((pair[0], labels))
     if not found:
-        raise InputError(f"examples.parquet: the {split} split has no source with words. Give ingest.{split} a larger "
+        raise InputError(f"table examples: the {split} split has no source with words. Give ingest.{split} a larger "
                          f"share, or more data.")
     return found
 

@@ -33,10 +33,10 @@ def linear_probabilities(table: pd.DataFrame, items: pd.DataFrame, classes: Sequ
     rows = table.set_index("example_id")
     missing = [number for number in items["example_id"] if number not in rows.index]
     if missing:
-        raise InputError(f"linear_floor.parquet: example {missing[0]} was evaluated and is missing there, and "
+        raise InputError(f"table linear_floor: example {missing[0]} was evaluated and is missing there, and "
                          f"{len(missing) - 1} more. Run linear_floor again.")
     found = np.stack(rows.loc[items["example_id"], column].to_list())
     if found.shape[1] != len(classes) or rows.loc[items["example_id"], "label"].tolist() != items["label"].tolist():
-        raise InputError(f"linear_floor.parquet: its classes or labels are not those of the model, which knows "
+        raise InputError(f"table linear_floor: its classes or labels are not those of the model, which knows "
                          f"{len(classes)} classes. Run linear_floor again, and train the model again.")
     return found

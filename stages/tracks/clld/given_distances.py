@@ -46,7 +46,7 @@ def _read(path: Path, where: str) -> tuple[list[str], list[list[Any]]]:
         raise InputError(f"{where}: no such file. Put a table of the classes by the classes there, or name another.")
     try:
         if path.suffix.lower() == ".parquet":
-            table = pq.read_table(path)
+            table = pq.read_table(path, page_checksum_verification=True)
             return table.column_names[1:], [list(row.values()) for row in table.to_pylist()]
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = [(reader.line_num, row) for reader in [csv.reader(file)] for row in reader if any(row)]

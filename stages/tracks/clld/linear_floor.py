@@ -1,6 +1,6 @@
 """Classify the texts of a data set by logistic regression on TF-IDF: the floor that papers omit.
 
-Reads the labelled texts; writes linear_floor.parquet, the probabilities of every validation and test text, and metrics.
+Reads the labelled texts; writes table linear_floor, the probabilities of every validation and test text, and metrics.
 It knows words and nothing else; another one, on request, knows the frozen vectors of the project's encoder. Their
 regularisation is chosen on the validation split, of equal accuracies the strongest; no text but those of the training
 split is learned from.

@@ -37,15 +37,15 @@ def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
     joined = examples.merge(texts[["text_id", "text"]], on="text_id", how="left", validate="many_to_one")
     lost = joined[joined["text"].isna()]
     if len(lost):
-        raise InputError(f"texts.parquet: text {lost['text_id'].iloc[0]} of example {lost['example_id'].iloc[0]} is "
+        raise InputError(f"table texts: text {lost['text_id'].iloc[0]} of example {lost['example_id'].iloc[0]} is "
                          f"missing, and {len(lost) - 1} more; the tables are of different runs. Run the stage ingest "
                          f"again.")
     for split in ("train", "validation"):
         if not joined["split"].eq(split).any():
-            raise InputError(f"examples.parquet: the {split} split is empty. Give more data, or a larger share "
+            raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
                              f"(ingest.validation).")
     if joined["label"].nunique() < 2:
-        raise InputError(f"examples.parquet: column label has no value but {joined['label'].iloc[0]!r}, and there is "
+        raise InputError(f"table examples: column label has no value but {joined['label'].iloc[0]!r}, and there is "
                          f"nothing to tell apart. Check columns.label of the data set.")
     return joined.sort_values("example_id", ignore_index=True)[COLUMNS]
 

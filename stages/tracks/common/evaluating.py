@@ -76,7 +76,7 @@ def _evaluate(schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluat
     predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
-        similarity = similarity_of(params, predictions, items, device, cut, f"{process.name} BERTScore")
+        similarity = similarity_of(params, predictions, items, device, cut)
         result = scored(params, Evaluated(predictions, items, paths, similarity, Resampling.of(params)))
     result.metrics["settings"] |= {"model": paths.name, **similarity.description}
     write_evaluation(run, schema, result, process.name, process.params_hash,

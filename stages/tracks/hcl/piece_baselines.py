@@ -292,7 +292,7 @@ def run(baseline: Baseline, start: Start, items: pd.DataFrame, values: Mapping[s
 def _split(items: pd.DataFrame, split: str) -> pd.DataFrame:
     chosen = items[items["split"] == split]
     if chosen.empty:
-        raise InputError(f"examples.parquet: the {split} split is empty. Give more data, or a larger share "
+        raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
                          f"(ingest.validation).")
     return chosen
 

@@ -158,7 +158,7 @@ def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Mem
     rows = tables.clusters
     place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
     if (place < 0).any():
-        raise InputError("clusters.parquet has examples that examples.parquet has not. Run the stages clusters, graph "
+        raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
     cluster, output, negative = (_real(index, rows[name]) for name in ("keyword", "output_keyword",
                                                                        "negative_keyword"))
@@ -197,7 +197,7 @@ def _embedded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 def _rows(text_ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     rows = pd.Index(text_ids).get_indexer(wanted)
     if (rows < 0).any():
-        raise InputError(f"text_vectors.parquet: no vector for input text {wanted[rows < 0][0]}. Run the stage "
+        raise InputError(f"table text_vectors: no vector for input text {wanted[rows < 0][0]}. Run the stage "
                          f"node_vectors again.")
     return rows
 

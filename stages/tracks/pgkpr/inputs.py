@@ -1,13 +1,11 @@
-"""The tables that pairs are joined from, each looked into by text id and none held in memory.
+"""The tables that pairs are joined from, each looked into by text id.
 
-    with opened_inputs(tables, process.scratch) as inputs:
-        inputs.words.of(text_ids)
+    inputs = read_inputs(tables)
+    inputs.words.of(text_ids)
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +19,8 @@ from stages.common.columns.methods import METHOD_TABLES
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
-from stages.common.mapped import MappedGroups, MappedTable, columns_of, copied, grouped
+from stages.common.lookup import Lookup
+from stages.common.schemas import TableSchema
 from stages.tracks.pgkpr.phrases import check_ends, ranked
 from stages.tracks.pgkpr.words import WORD_ROWS, list_lengths, positions, words_of
 
@@ -69,11 +68,11 @@ class Inputs:
         english: a text is English.
     """
 
-    words: MappedTable
+    words: Lookup
     lengths: np.ndarray
-    texts: MappedTable
-    scores: dict[str, MappedTable]
-    textrank: MappedGroups | None
+    texts: Lookup
+    scores: dict[str, Lookup]
+    textrank: Lookup | None
     english: bool
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
@@ -82,53 +81,54 @@ class Inputs:
         Raises:
             InputError: a text is not there.
         """
-        return positions(self.words.ids, text_ids, "tokens.parquet")
+        return positions(self.words.ids, text_ids, "table tokens")
 
 
-@contextmanager
-def opened_inputs(tables: Mapping[str, Batches], folder: Path) -> Iterator[Inputs]:
-    """Yield the tables of a data set, copied to files in ``folder`` that are gone after the block.
+def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
+    """Return what is needed of the tables of a data set, in memory.
 
     Args:
         tables: ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be missing.
-        folder: of this process.
 
     Raises:
         InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
     """
-    languages: set[str] = set()
-    with ExitStack() as stack:
-        untagged = Faults()
-        words = stack.enter_context(copied(
-            "tokens", WORD_ROWS, (words_of(piece, untagged).as_rows() for piece in pieces(tables["tokens"]())),
-            folder / "words.arrow"))
-        untagged.check()
-        texts = stack.enter_context(copied("texts", columns_of(TEXTS, ["text_id", "text"]),
-                                           _noting_languages(tables["texts"](), languages), folder / "texts.arrow"))
-        scores = {name: stack.enter_context(_score_rows(tables[source.table], source, folder / f"{name}.arrow"))
-                  for name, source in SCORES.items() if source.table in tables}
-        textrank = None
-        if "textrank" in tables:
-            textrank = stack.enter_context(grouped(
-                "textrank", columns_of(TEXTRANK, READ[TEXTRANK]), _with_ends(tables["textrank"](), words),
-                folder / "textrank.arrow"))
-            positions(textrank.ids, words.ids, "textrank.parquet")
-        lengths = words.numbers(lambda rows: list_lengths(rows["words"]), np.int32)
-        yield Inputs(words, lengths, texts, scores, textrank, "en" in languages)
+    untagged, languages = Faults(), set[str]()
+    words = Lookup("tokens", _joined(WORD_ROWS, (words_of(piece, untagged).as_rows()
+                                                 for piece in pieces(tables["tokens"]()))))
+    untagged.check()
+    texts = Lookup("texts", _joined(_columns_of(TEXTS, ["text_id", "text"]),
+                                    _noting_languages(tables["texts"](), languages)))
+    scores = {name: _score_rows(tables[source.table], source) for name, source in SCORES.items()
+              if source.table in tables}
+    textrank = None
+    if "textrank" in tables:
+        textrank = Lookup("textrank", _joined(_columns_of(TEXTRANK, READ[TEXTRANK]),
+                                              _with_ends(tables["textrank"](), words)), unique=False)
+        positions(np.unique(textrank.ids), words.ids, "table textrank")
+    lengths = list_lengths(words.table["words"]).astype(np.int32)
+    return Inputs(words, lengths, texts, scores, textrank, "en" in languages)
 
 
-@contextmanager
-def _score_rows(batches: Batches, source: WordColumn, file: Path) -> Iterator[MappedTable]:
+def _score_rows(batches: Batches, source: WordColumn) -> Lookup:
     columns = ["text_id", *(["pair"] if source.mode == "xy" else []), source.column]
     rows = batches() if source.mode is None else (
         batch.filter(pc.equal(batch["mode"], source.mode)) for batch in batches())
-    with copied(source.table, columns_of(_SCHEMAS[source.table], columns), rows, file,
-                "pair" if source.mode == "xy" else None) as table:
-        if source.mode is not None and not len(table.ids):
-            raise InputError(f"{source.table}.parquet: no row is of mode {source.mode}, from which column "
-                             f"{source.column} of the pairs is taken. Add {source.mode} to {source.table}.modes in "
-                             f"params.yaml.")
-        yield table
+    table = Lookup(source.table, _joined(_columns_of(_SCHEMAS[source.table], columns), rows),
+                   "pair" if source.mode == "xy" else None)
+    if source.mode is not None and not len(table.ids):
+        raise InputError(f"table {source.table}: no row is of mode {source.mode}, from which column {source.column} of "
+                         f"the pairs is taken. Add {source.mode} to {source.table}.modes in params.yaml.")
+    return table
+
+
+def _joined(schema: pa.Schema, batches: Iterable[pa.Table]) -> pa.Table:
+    """Return the columns of ``schema`` of all ``batches``."""
+    return pa.concat_tables([schema.empty_table(), *(batch.select(schema.names).cast(schema) for batch in batches)])
+
+
+def _columns_of(schema: TableSchema, columns: list[str]) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in schema.arrow() if field.name in columns])
 
 
 def _noting_languages(batches: Iterable[pa.Table], languages: set[str]) -> Iterator[pa.Table]:
@@ -137,11 +137,11 @@ def _noting_languages(batches: Iterable[pa.Table], languages: set[str]) -> Itera
         yield batch
 
 
-def _with_ends(batches: Iterable[pa.Table], words: MappedTable) -> Iterator[pa.Table]:
+def _with_ends(batches: Iterable[pa.Table], words: Lookup) -> Iterator[pa.Table]:
     """Yield ``batches`` of the ranking, whose phrases are to end within their texts."""
-    tokens = words.numbers(lambda rows: list_lengths(rows["kept"]), np.int32)
+    tokens = list_lengths(words.table["kept"])
     for batch in batches:
         rows = ranked(batch)
         text_ids = rows["text_id"].to_numpy()
-        check_ends(text_ids, rows["end"].to_numpy(), tokens[positions(words.ids, text_ids, "tokens.parquet")])
+        check_ends(text_ids, rows["end"].to_numpy(), tokens[positions(words.ids, text_ids, "table tokens")])
         yield batch

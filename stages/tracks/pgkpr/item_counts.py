@@ -8,16 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.mapped import MappedTable
+from stages.common.lookup import Lookup
 from stages.common.schemas import SPLITS
 from stages.tracks.pgkpr.pairs import Pairs
 from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, Vocabulary
 from stages.tracks.pgkpr.words import TextWords, list_lengths, within
 
 _MODES = ("xx", "xy")
+# Texts whose words are counted together.
+_ROWS = 8192
 
 
-def count_vocabulary(words: MappedTable, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
+def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
     """Return the vocabulary: every tag of ``words``, and the ``size`` most frequent words of training pairs.
 
     Args:
@@ -28,13 +30,11 @@ def count_vocabulary(words: MappedTable, weights: np.ndarray, size: int, penn: b
     """
     counted: Counter[str] = Counter()
     tags: Counter[str] = Counter(dict.fromkeys(PENN_WORD_TAGS, 0) if penn else {})
-    row = 0
-    for rows in words.batches():
-        texts = TextWords.of_rows(rows)
-        weight = np.repeat(weights[row:row + rows.num_rows], texts.lengths)
-        counted.update({word: count for word, count in _counts(texts.words.values, weight).items() if count})
-        tags.update(_counts(texts.tags.values, weight))
-        row += rows.num_rows
+    for row in range(0, len(words.ids), _ROWS):
+        texts = TextWords.of_rows(words.table.slice(row, _ROWS))
+        weight = np.repeat(weights[row:row + _ROWS], texts.lengths)
+        counted.update({word: count for word, count in _counts(texts.words.flatten(), weight).items() if count})
+        tags.update(_counts(texts.tags.flatten(), weight))
     return Vocabulary.counted(counted, tags, size)
 
 

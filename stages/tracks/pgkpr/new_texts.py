@@ -109,7 +109,7 @@ class NewTexts:
             return items.assign(mask=[np.zeros(len(row), dtype=bool) for row in items["source_words"]]), nothing
         rows = items.assign(example_id=texts)     # the text itself names its coins
         if self._marks is not None:
-            marks = read.beside("tokens.parquet", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
+            marks = read.beside("table tokens", np.arange(len(texts)), self._marks(chunk, tokens)).to_pylist()
             rows = rows.assign(**{COLUMNS[self._which]: marks})
         masks = fixed_masks(rows, self._which, self._seed, self._on.mark_all, self._on.max_length)
         return items.assign(mask=masks), nothing

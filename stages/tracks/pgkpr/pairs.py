@@ -115,12 +115,12 @@ def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> PairCounts:
         for text_ids in (pairs.source[train & (pairs.reference == 0)], pairs.target[train]):
             np.add.at(found.weights, inputs.positions(text_ids), 1)
         for text_ids in (pairs.source, pairs.target):
-            positions(inputs.texts.ids, text_ids, "texts.parquet")
+            positions(inputs.texts.ids, text_ids, "table texts")
         for name, faults in missing.items():
             _note_unscored(name, pairs, inputs, faults)
     others.check()
     if not trained:
-        raise InputError("examples.parquet: the train split has no pair with words on both sides. Read more data, or "
+        raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
                          "give ingest.validation and ingest.test smaller shares.")
     for faults in missing.values():
         faults.check()
@@ -134,7 +134,7 @@ def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
     first = pc.list_element(examples["reference_ids"].take(pa.array(some)), 0).to_numpy()
     wrong = np.append(np.flatnonzero(lengths == 0), some[first != examples["target_id"].to_numpy()[some]])
     faults.add(len(wrong), lambda more: (
-        f"examples.parquet: the first of reference_ids is not the target of example "
+        f"table examples: the first of reference_ids is not the target of example "
         f"{examples['example_id'][int(wrong[0])]} (and of {more} more). Run the stage ingest again."))
 
 
@@ -144,6 +144,6 @@ def _note_unscored(name: str, pairs: Pairs, inputs: Inputs, faults: Faults) -> N
     second = pairs.second(mode)
     missing = np.flatnonzero(inputs.scores[name].places(pairs.source, second) < 0)
     faults.add(len(missing), lambda more: (
-        f"{table}.parquet: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
+        f"table {table}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
         f"{pairs.source[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
         f", and {more} more are missing. {STALE}"))

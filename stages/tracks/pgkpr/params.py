@@ -17,9 +17,9 @@ Decay = Annotated[float, Field(ge=0, lt=1)]
 class Joined(Block):
     """Tables that the pairs of a data set are joined with besides, for models and runs that read them."""
 
-    psi: str = Field(NOTHING, description=f"artifacts/data/NAME/psi.parquet, or {NOTHING}")
-    s_tags: str = Field(NOTHING, description="artifacts/data/NAME/s_tags.parquet, likewise")
-    textrank: str = Field(NOTHING, description="artifacts/data/NAME/textrank.parquet, likewise")
+    psi: str = Field(NOTHING, description=f"artifacts/data/NAME/psi, or {NOTHING}")
+    s_tags: str = Field(NOTHING, description="artifacts/data/NAME/s_tags, likewise")
+    textrank: str = Field(NOTHING, description="artifacts/data/NAME/textrank, likewise")
 
 
 class ParaphraseItems(Block):

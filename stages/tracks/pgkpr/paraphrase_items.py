@@ -2,29 +2,26 @@
 
 Reads examples, texts, tokens and attribution of a data set, and psi, s_tags and textrank where a model reads them;
 writes paraphrase_items.parquet with one row per example and reference, vocabulary.parquet, and counts. Texts and scores
-are looked up by id, and pairs joined piece by piece, so that neither is held in memory.
+are looked up by id, and pairs joined piece by piece.
 """
 
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError
-from stages.common.mapped import MappedTable
-from stages.common.parts import Layout
+from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.settings import NOTHING
 from stages.common.tables import Provenance, check_columns, read_batches, read_metadata, write_json, write_table
 from stages.common.writing import table_writer
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.pgkpr.inputs import READ, SCORES, Batches, Inputs, opened_inputs
+from stages.tracks.pgkpr.inputs import READ, SCORES, Batches, Inputs, read_inputs
 from stages.tracks.pgkpr.item_counts import ItemCounts, count_vocabulary, sums_of
 from stages.tracks.pgkpr.pairs import Pairs, count_pairs, pair_pieces
 from stages.tracks.pgkpr.phrases import phrase_words
@@ -74,9 +71,7 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrase
     ordered = {schema.name: tables[schema.name].select(columns).sort_by([(key, "ascending") for key in schema.key])
                for schema, columns in READ.items() if schema.name in tables}
     items: list[pa.Table] = [PARAPHRASE_ITEMS.arrow().empty_table()]
-    with TemporaryDirectory() as folder:
-        made = join_all({name: partial(_whole, table) for name, table in ordered.items()}, params, Path(folder),
-                        items.append)
+    made = join_all({name: partial(_whole, table) for name, table in ordered.items()}, params, items.append)
     return Paraphrases(made.vocabulary, made.metrics, made.fallbacks, pa.concat_tables(items))
 
 
@@ -84,30 +79,28 @@ def _whole(table: pa.Table) -> list[pa.Table]:
     return [table]
 
 
-def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems", folder: Path,
+def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
              write: Callable[[pa.Table], Any]) -> Joined:
     """Join all pairs piece by piece, and hand each piece of table ``paraphrase_items`` to ``write``.
 
     Args:
         tables: as in :func:`run`, in pieces.
         params: likewise.
-        folder: for files that are gone afterwards.
         write: takes pieces of the table.
 
     Raises:
         InputError: scores of a mode or of a pair are missing, tables are of different texts, a score is not in
             [0, 1], or no training pair has words.
     """
-    with opened_inputs(tables, folder) as inputs:
-        found = count_pairs(tables["examples"](), inputs)
-        vocabulary = count_vocabulary(inputs.words, found.weights, params.vocabulary, inputs.english)
-        counts = ItemCounts(found.pairs, vocabulary, params.max_length)
-        for examples, pairs in pair_pieces(tables["examples"](), inputs):
-            words = TextWords.of_rows(inputs.words.of(np.unique(np.concatenate([pairs.source, pairs.target]))))
-            scores = scores_of_pairs(pairs, words, inputs)
-            counts.add(pairs, words, scores)
-            write(pa.table({**texts_of_pairs(examples, pairs, words, inputs), **scores},
-                           schema=PARAPHRASE_ITEMS.arrow()))
+    inputs = read_inputs(tables)
+    found = count_pairs(tables["examples"](), inputs)
+    vocabulary = count_vocabulary(inputs.words, found.weights, params.vocabulary, inputs.english)
+    counts = ItemCounts(found.pairs, vocabulary, params.max_length)
+    for examples, pairs in pair_pieces(tables["examples"](), inputs):
+        words = TextWords.of_rows(inputs.words.of(np.unique(np.concatenate([pairs.source, pairs.target]))))
+        scores = scores_of_pairs(pairs, words, inputs)
+        counts.add(pairs, words, scores)
+        write(pa.table({**texts_of_pairs(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
     return Joined(vocabulary, counts.metrics(found.left_out), _fallbacks(found.left_out))
 
 
@@ -146,11 +139,11 @@ def scores_of_pairs(pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str,
     columns = {name: scores_of(inputs.scores[name], name, words, pairs) if name in inputs.scores else nothing
                for name in SCORES}
     columns["primary_textrank"] = (nothing if inputs.textrank is None else
-                                   _of_phrases(inputs.textrank.of(words.ids), words, pairs, columns["score_xx"]))
+                                   _of_phrases(inputs.textrank.all_of(words.ids), words, pairs, columns["score_xx"]))
     return columns
 
 
-def scores_of(rows: MappedTable, name: str, words: TextWords, pairs: Pairs) -> pa.ListArray:
+def scores_of(rows: Lookup, name: str, words: TextWords, pairs: Pairs) -> pa.ListArray:
     """Return, for each pair, the values of one column for the words of its source.
 
     Args:
@@ -162,9 +155,9 @@ def scores_of(rows: MappedTable, name: str, words: TextWords, pairs: Pairs) -> p
     Raises:
         InputError: a list is not as long as its text, or a score is no probability.
     """
-    file, column = f"{rows.name}.parquet", SCORES[name].column
+    file, column = f"table {rows.name}", SCORES[name].column
     used, row = np.unique(rows.places(pairs.source, pairs.second(SCORES[name].mode)), return_inverse=True)
-    lists = words.beside(file, rows.ids[used], rows.at(used)[column])
+    lists = words.beside(file, rows.ids[used], rows.table[column].take(pa.array(used)))
     if pa.types.is_floating(lists.values.type):
         _check_probabilities(lists, rows.ids[used], file, column)
     return lists.take(pa.array(row))
@@ -181,7 +174,7 @@ def _of_phrases(ranking: pa.Table, words: TextWords, pairs: Pairs, scores: pa.Li
     """
     source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
     expected[source] = sums_of(scores)     # the same in every pair of a source
-    return words.beside("textrank.parquet", words.ids, phrase_words(ranking, words, expected)).take(pa.array(source))
+    return words.beside("table textrank", words.ids, phrase_words(ranking, words, expected)).take(pa.array(source))
 
 
 def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, file: str, column: str) -> None:
@@ -190,7 +183,7 @@ def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, file: str, c
     if len(wrong):
         row = int(np.searchsorted(lists.offsets.to_numpy(), wrong[0], side="right")) - 1
         raise InputError(f"{file}: column {column} of text {text_ids[row]} holds {values[wrong[0]]}, which is no "
-                         f"probability. Run the stage {file.removesuffix('.parquet')} again.")
+                         f"probability. Run the stage {file.removeprefix('table ')} again.")
 
 
 def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
@@ -209,8 +202,8 @@ def _work(process: StageProcess) -> None:
         if schema.name in tables:
             check_columns(paths.table(schema.name), schema)
     provenance = Provenance(process.name, process.params_hash)
-    with table_writer(paths.table(STAGE), PARAPHRASE_ITEMS, provenance, Layout.of(params)) as writer:
-        made = join_all(tables, params.paraphrase_items, process.scratch, writer.write)
+    with table_writer(paths.table(STAGE), PARAPHRASE_ITEMS, provenance) as writer:
+        made = join_all(tables, params.paraphrase_items, writer.write)
         for kind in ("attribution", *(kind for kind in joined if kind in tables)):
             provenance.models.update(read_metadata(paths.table(kind)).get("models", {}))
         provenance.counts.update(made.metrics)

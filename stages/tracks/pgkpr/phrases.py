@@ -30,7 +30,7 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     Raises:
         InputError: a text is in one of the tables alone, or a phrase ends behind its text.
     """
-    positions(np.unique(ranking["text_id"].to_numpy()), words.ids, "textrank.parquet")
+    positions(np.unique(ranking["text_id"].to_numpy()), words.ids, "table textrank")
     rows = ranked(ranking).sort_by([("text_id", "ascending"), ("rank", "ascending")])
     text = words.positions(rows["text_id"].to_numpy())
     start, end = (rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
@@ -64,4 +64,4 @@ def check_ends(text_ids: np.ndarray, end: np.ndarray, tokens: np.ndarray) -> Non
     """
     late = np.flatnonzero(end > tokens)
     if len(late):
-        raise InputError(f"textrank.parquet: a phrase of text {text_ids[late[0]]} ends after its last token. {STALE}")
+        raise InputError(f"table textrank: a phrase of text {text_ids[late[0]]} ends after its last token. {STALE}")

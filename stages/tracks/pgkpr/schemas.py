@@ -7,10 +7,10 @@ from stages.common.schemas import STRINGS, TableSchema
 PARAPHRASE_ITEMS = TableSchema(
     "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR; METHODS C.1-C.3).",
     ("example_id", "reference"), (
-        ("example_id", pa.int64(), "example of examples.parquet"),
+        ("example_id", pa.int64(), "example of table examples"),
         ("reference", pa.int32(), "0 for the target; 1.. for further references, each a pair of its own"),
         ("split", pa.string(), "train, validation or test"),
-        ("group", pa.int64(), "group of examples.parquet: texts of one group are no negatives of each other"),
+        ("group", pa.int64(), "group of table examples: texts of one group are no negatives of each other"),
         ("source", pa.string(), "source text"),
         ("target", pa.string(), "target text"),
         ("source_words", STRINGS, "words of the source in lower case, uncut"),

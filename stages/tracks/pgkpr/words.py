@@ -2,7 +2,7 @@
 
     words = read_words(tokens)
     words.words, words.tags  # a list per text
-    words.beside("attribution.parquet", ids, scores)  # lists aligned with tokens, made aligned with words
+    words.beside("table attribution", ids, scores)  # lists aligned with tokens, made aligned with words
 """
 
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class TextWords:
         Raises:
             InputError: one of them is not there.
         """
-        return positions(self.ids, text_ids, "tokens.parquet")
+        return positions(self.ids, text_ids, "table tokens")
 
     def beside(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
         """Return ``lists``, aligned with the tokens of the texts ``text_ids``, aligned with their words.
@@ -79,7 +79,7 @@ class TextWords:
         wrong = np.flatnonzero(lengths != found)
         if len(wrong):
             raise InputError(f"{table}: text {text_ids[wrong[0]]} has values for {found[wrong[0]]} words, and "
-                             f"{lengths[wrong[0]]} tokens in tokens.parquet. {STALE}")
+                             f"{lengths[wrong[0]]} tokens in table tokens. {STALE}")
         kept = self.kept[np.repeat(self.offsets[at], lengths) + within(lengths)]
         return _filtered(pc.list_flatten(lists), lengths, kept)
 
@@ -106,7 +106,7 @@ def words_of(tokens: pa.Table, untagged: Faults) -> TextWords:
     lengths = list_lengths(ordered["token"])
     wrong = np.flatnonzero(lengths != list_lengths(ordered["tag"]))
     if len(wrong):
-        raise InputError(f"tokens.parquet: text {ordered['text_id'][int(wrong[0])]} has other numbers of tokens and of "
+        raise InputError(f"table tokens: text {ordered['text_id'][int(wrong[0])]} has other numbers of tokens and of "
                          f"tags. Run the stage annotate again.")
     written, tags = (pc.list_flatten(ordered[name]) for name in ("token", "tag"))
     # Each distinct token is looked at once.
@@ -123,7 +123,7 @@ def words_of(tokens: pa.Table, untagged: Faults) -> TextWords:
 
 def _without_tag(texts: TextWords, word: int, more: int) -> str:
     text = int(np.searchsorted(texts.words.offsets.to_numpy(), word, side="right")) - 1
-    return (f"tokens.parquet: word {texts.words.values[word].as_py()!r} of text {texts.ids[text]} has no tag, and "
+    return (f"table tokens: word {texts.words.values[word].as_py()!r} of text {texts.ids[text]} has no tag, and "
             f"{more} more have none. Name a pipeline that tags parts of speech in annotate.pipeline.")
 
 

@@ -7,7 +7,7 @@ from stages.common.schemas import TableSchema
 LABELLED_ITEMS = TableSchema(
     "labelled_items", "Texts with their classes that a classifier was chosen by and is evaluated on, in the place "
                       "of items.parquet.", ("example_id",), (
-        ("example_id", pa.int64(), "example of examples.parquet"),
+        ("example_id", pa.int64(), "example of table examples"),
         ("text_id", pa.int64(), "text id"),
         ("split", pa.string(), "validation or test"),
         ("text", pa.string(), "the text"),

@@ -15,10 +15,9 @@ from stages.common.fingerprint import hash_files
 from stages.common.seeds import derived_seed
 from stages.common.settings import Params
 from stages.metrics import EncoderVectors, WordVectors
-from stages.metrics.bertscore import BertScorer, Elsewhere, package_baseline, package_layer, scoring_elsewhere
+from stages.metrics.bertscore import BertScorer, package_baseline, package_layer
 from stages.metrics.tokens import Text
 from stages.metrics.word_tables import vectors_from_file, vectors_from_training
-from stages.run.cluster_map import Cluster
 from stages.tracks.common.evaluation.floors import SEEDED_AS
 
 if TYPE_CHECKING:
@@ -41,26 +40,22 @@ class Similarity:
 
 
 def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame, device: str,
-                  cut: Callable[[str], Text] = str, what: str = "BERTScore") -> Similarity:
+                  cut: Callable[[str], Text] = str) -> Similarity:
     """Return what the block ``evaluation`` of ``params`` names; further arguments as in :func:`word_vectors`.
 
     Args:
-        params: in force; where they name a cluster, its workers run the encoder behind BERTScore.
+        params: in force.
         predictions: table ``predictions``.
         items: table ``items``.
         device: of the encoder behind BERTScore.
         cut: makes a text what is scored.
-        what: name shown by the bar of a cluster.
 
     Raises:
         InputError: an encoder or a file of vectors cannot be had.
     """
     settings = params.evaluation
     vectors, emb = word_vectors(settings.emb, params.encoder.source, predictions, items, params.seed, cut)
-    source, cluster = settings.bertscore.encoder, Cluster.of(params)
-    elsewhere = None if source is None or cluster is None else scoring_elsewhere(source, params.runtime.plain(),
-                                                                                cluster, what)
-    scorer, bertscore = bert_scorer(settings.bertscore, device, elsewhere)
+    scorer, bertscore = bert_scorer(settings.bertscore, device)
     return Similarity(vectors, scorer, {"emb": emb, "bertscore": bertscore})
 
 
@@ -120,14 +115,12 @@ def _texts(items: pd.DataFrame) -> set[str]:
     return {*items["source"], *(keyword for keyword in items["keyword"] if isinstance(keyword, str)), *lists}
 
 
-def bert_scorer(settings: "BertScore", device: str,
-                elsewhere: Elsewhere | None = None) -> tuple[BertScorer | None, dict[str, Any] | None]:
+def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
     """Return the scorer of BERTScore and what it is; None and None where it is left out.
 
     Args:
         settings: block ``evaluation.bertscore``.
         device: of the encoder.
-        elsewhere: as of :class:`BertScorer`.
 
     Raises:
         InputError: the encoder cannot be had, or has no such layer.
@@ -144,5 +137,5 @@ def bert_scorer(settings: "BertScore", device: str,
                          f"layers. Give one of them, or null for the last.")
     layer = model.config.num_hidden_layers if layer is None else layer
     baseline = package_baseline(name, layer, settings.idf)
-    scorer = BertScorer(model.float().to(device), tokenizer, layer, settings.idf, baseline, elsewhere)
+    scorer = BertScorer(model.float().to(device), tokenizer, layer, settings.idf, baseline)
     return scorer, {**resolved.description, "layer": layer, "idf": settings.idf, "baseline": baseline}

@@ -6,7 +6,7 @@ from stages.common.schemas import STRINGS, TableSchema
 
 ITEMS = TableSchema(
     "items", "What a model was trained and is evaluated on, as plain texts with keywords.", ("example_id",), (
-        ("example_id", pa.int64(), "example of examples.parquet"),
+        ("example_id", pa.int64(), "example of table examples"),
         ("split", pa.string(), "train, validation or test"),
         ("source", pa.string(), "input text"),
         ("target", pa.string(), "output text"),

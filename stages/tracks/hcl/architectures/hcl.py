@@ -129,7 +129,7 @@ def _batches(items: pd.DataFrame, split: str, tokenizer: PreTrainedTokenizerBase
              training: Mapping[str, Any]) -> TripleBatches:
     chosen = items[items["split"] == split]
     if chosen.empty:
-        raise InputError(f"examples.parquet: the {split} split is empty. Give more data, or a larger share "
+        raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
                          f"(ingest.validation).")
     return TripleBatches(chosen, tokenizer, training["max_source"], training["max_target"], training["keep"])
 
@@ -172,7 +172,7 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
     """
     vectors = node_vectors.sort_values("node_id")
     if vectors["node_id"].tolist() != sorted(nodes["node_id"]):
-        raise InputError("node_vectors.parquet does not have the nodes of nodes.parquet. Run the stages graph and "
+        raise InputError("table node_vectors does not have the nodes of table nodes. Run the stages graph and "
                          "node_vectors again.")
     columns = [torch.from_numpy(edges[name].to_numpy(copy=True)) for name in ("target", "source", "sign")]
     return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)

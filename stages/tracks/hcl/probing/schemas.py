@@ -7,7 +7,7 @@ from stages.common.schemas import TableSchema
 LATENT = TableSchema(
     "latent", "Points of the latent space of some items, and where t-SNE puts them (HCL Figure 3).",
     ("example_id", "kind"), (
-        ("example_id", pa.int64(), "example of examples.parquet"),
+        ("example_id", pa.int64(), "example of table examples"),
         ("kind", pa.string(), "input (mu of the prior), positive and negative (mu of the posterior), "
                               "output_keyword and impostor_keyword (P u)"),
         ("text", pa.string(), "the text, or the keyword"),
@@ -18,7 +18,7 @@ LATENT = TableSchema(
 
 KEYWORD_SWAP = TableSchema(
     "keyword_swap", "The same input rewritten under other keywords (HCL Table 4).", ("example_id", "choice"), (
-        ("example_id", pa.int64(), "example of examples.parquet"),
+        ("example_id", pa.int64(), "example of table examples"),
         ("choice", pa.string(), "textrank, random or given"),
         ("keyword", pa.string(), "keyword that conditioned the prior"),
         ("keyword_known", pa.bool_(), "it is a node of the training graph"),

@@ -1,0 +1,88 @@
+"""Rows of a table by id: some of its columns, in memory.
+
+    texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
+    texts.of(np.array([12, 7]))["text"]     # of text 12, then of text 7
+"""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from keycontrast.errors import InputError
+from stages.common.schemas import TableSchema
+from stages.common.tables import read_table
+
+Ids = npt.NDArray[np.int64]
+
+
+class Lookup:
+    """Rows by the id in their first column, or by two ids; they come sorted by these.
+
+    Attributes:
+        name: of the table, for messages.
+        table: the rows.
+        ids: of the rows, ascending, (rows,).
+    """
+
+    def __init__(self, name: str, table: pa.Table, second: str | None = None, unique: bool = True) -> None:
+        self.name, self.table = name, table.combine_chunks()
+        first = table.column_names[0]
+        self.ids: Ids = table[first].to_numpy().astype(np.int64)
+        # Two ids as one number, in the same order.
+        others = None if second is None else table[second].to_numpy().astype(np.int64)
+        self._span = None if others is None else int(others.max(initial=0)) + 1
+        self._keys = self.ids if self._span is None else self.ids * self._span + others
+        steps = np.diff(self._keys)
+        if (steps < 0).any() or (unique and (steps == 0).any()):
+            key = first if second is None else f"{first} and {second}"
+            raise InputError(f"table {name}: not sorted by {key}{', or a row stands twice' if unique else ''}: written "
+                             f"by another version, or damaged since. Remove it and run its stage again.")
+
+    @classmethod
+    def read(cls, path: Path, schema: TableSchema, columns: list[str]) -> "Lookup":
+        """Return some columns of a table, the id first among them."""
+        return cls(schema.name, read_table(path, schema, columns))
+
+    @classmethod
+    def of_table(cls, name: str, table: pa.Table) -> "Lookup":
+        """Return a table, in any order, by its column ``text_id``."""
+        others = [column for column in table.column_names if column != "text_id"]
+        return cls(name, table.select(["text_id", *others]).sort_by("text_id"))
+
+    def places(self, ids: Ids, others: Ids | None = None) -> Ids:
+        """Return the row of each id, or of each two ids where rows have two, -1 where there is none."""
+        wanted = np.asarray(ids)
+        if not len(self._keys):
+            return np.full(len(wanted), -1, dtype=np.int64)
+        within = np.full(len(wanted), True)
+        if self._span is not None and others is not None:
+            within = (others >= 0) & (others < self._span)
+            wanted = wanted * self._span + others
+        row = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.where(within & (self._keys[row] == wanted), row, -1).astype(np.int64)
+
+    def rows_of(self, ids: Ids) -> Ids:
+        """Return the row of each id.
+
+        Raises:
+            InputError: an id has no row.
+        """
+        rows = self.places(ids)
+        missing = np.unique(np.asarray(ids)[rows < 0])
+        if len(missing):
+            raise InputError(f"table {self.name}: text {missing[0]} has no row (and {len(missing) - 1} more). It was "
+                             f"made from other texts: run the stages ingest and annotate again.")
+        return rows
+
+    def of(self, ids: Ids) -> pa.Table:
+        """Return the row of each of ``ids``, in the order given; errors as in :meth:`rows_of`."""
+        return self.table.take(pa.array(self.rows_of(ids)))
+
+    def all_of(self, ids: Ids) -> pa.Table:
+        """Return all rows of each of ``ids``, in the order given."""
+        start, stop = (np.searchsorted(self.ids, ids, side=side) for side in ("left", "right"))
+        counts = stop - start
+        rows = np.arange(counts.sum()) + np.repeat(start - np.cumsum(counts) + counts, counts)
+        return self.table.take(pa.array(rows))

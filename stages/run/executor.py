@@ -1,0 +1,201 @@
+"""A part of a new table for each part of another one: made here, by processes, or by workers of a Dask cluster.
+
+Only paths go to workers, which see the same files and have this project installed. Finished parts wait in the stage's
+scratch folder, so that a stage that was killed goes on where it was. Dask is an optional extra.
+"""
+
+import importlib
+import json
+import os
+import pickle
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from keycontrast.errors import InputError
+from keycontrast.files import flush_path, sha256_of
+from keycontrast.progress import progress_bar
+from stages.common.fingerprint import hash_code
+from stages.common.settings import Values
+from stages.common.tables import footers
+from stages.common.writing import TableWriter
+from stages.run.process import StageProcess
+from stages.run.processes import die_with
+from stages.run.progress import advance
+
+# Writes what becomes of a part to a path, and returns counts, which JSON can hold.
+MakePart = Callable[[Path, Path], Mapping[str, Any]]
+Job = tuple[Path, Path, Path]     # what says how parts are made, a part, and what it becomes
+# What a process makes parts with, loaded once, and used by one thread of a worker at a time.
+_LOADED: dict[Path, MakePart] = {}
+_LOCK = Lock()
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Makes parts by processes, or by the cluster that a block ``cluster`` names; finished ones wait in ``folder``."""
+
+    what: str
+    folder: Path
+    workers: int = 1
+    cluster: Values | None = None
+
+    @classmethod
+    def of(cls, process: StageProcess, key: str) -> "Executor":
+        """Return what a stage's params ask for; ``key`` is a hash of what decides its parts beside the input."""
+        cluster = process.params.cluster
+        return cls(process.name, process.scratch / "parts" / key, process.params.runtime.workers,
+                   cluster if cluster.address or cluster.scheduler_file else None)
+
+    def make(self, source: Path, maker: Callable[..., MakePart], arguments: tuple[Any, ...],
+             writer: TableWriter) -> list[Mapping[str, Any]]:
+        """Add a part to ``writer`` for each part of table ``source``, and return the counts of each.
+
+        ``maker``, a function of a module, is called once per process with ``arguments``, and returns what makes a part.
+        An InputError says that a worker was killed, or that the cluster cannot be used.
+        """
+        for other in self.folder.parent.glob("*"):
+            if other.name != self.folder.name:
+                shutil.rmtree(other)  # made with other params or other code
+        self.folder.mkdir(parents=True, exist_ok=True)
+        work = self.folder / "work.pickle"
+        _LOADED.clear()
+        work.write_bytes(pickle.dumps((_name(maker), arguments)))
+        rows = {part: footer.num_rows for part, footer in footers(source).items()}
+        results = {part: self.folder / f"{sha256_of(part)}.parquet" for part in rows}
+        missing = [part for part, result in results.items() if not result.exists()]
+        with progress_bar(self.what, sum(rows.values()), "text") as bar:
+            advance(bar, sum(rows.values()) - sum(map(rows.__getitem__, missing)), restored=True)
+            for number in self._finished([(work, part, results[part]) for part in missing]):
+                advance(bar, rows[missing[number]])
+        for result in results.values():
+            writer.add_part(result)
+        return [json.loads(result.with_suffix(".json").read_text()) for result in results.values()]
+
+    def clear(self) -> None:
+        """Remove finished parts, once the table is there."""
+        shutil.rmtree(self.folder.parent)
+
+    def _finished(self, jobs: list[Job]) -> Iterator[int]:
+        """Yield the number of each job when it is done."""
+        if self.cluster is not None:
+            yield from self._on_cluster(jobs, self.cluster)
+        elif min(self.workers, len(jobs)) > 1:
+            yield from self._by_processes(jobs)
+        else:
+            for number, job in enumerate(jobs):
+                make_part(*job)
+                yield number
+
+    def _by_processes(self, jobs: list[Job]) -> Iterator[int]:
+        # Spawned, not forked: this process runs threads (guard, progress bar), whose locks a fork would copy.
+        with ProcessPoolExecutor(self.workers, get_context("spawn"), die_with, ([os.getpid()],)) as pool:
+            numbers = {pool.submit(make_part, *job): number for number, job in enumerate(jobs)}
+            try:
+                for future in as_completed(numbers):
+                    future.result()
+                    yield numbers[future]
+            except BrokenProcessPool as error:
+                raise InputError(f"{self.what}: a worker process ended before its work was done, most often for want "
+                                 f"of memory. Lower runtime.workers (now {self.workers}) and try again; finished "
+                                 f"parts are not made again.") from error
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _on_cluster(self, jobs: list[Job], cluster: Values) -> Iterator[int]:
+        if find_spec("distributed") is None:
+            raise InputError("cluster.address needs Dask, which is not installed: pip install 'keycontrast[cluster]', "
+                             "or set cluster.address to null to use processes of this machine.")
+        from distributed import KilledWorker
+        from distributed import as_completed as completed
+        from distributed.comm.core import CommClosedError
+
+        with _client(cluster, self.workers) as client:
+            numbers = {client.submit(make_part, *(path.resolve() for path in job), code_fingerprint(), Path.cwd(),
+                                     pure=False): number for number, job in enumerate(jobs)}
+            try:
+                for future in completed(numbers, loop=client.loop):
+                    future.result()
+                    yield numbers[future]
+            except KilledWorker as error:
+                raise InputError(f"{self.what}: workers of the cluster died again and again over one part, most often "
+                                 f"for want of memory. Give them more and try again.") from error
+            except (CancelledError, CommClosedError) as error:
+                raise InputError(f"{self.what}: the connection to the scheduler was lost. Start it again; finished "
+                                 f"parts are not made again.") from error
+
+
+@contextmanager
+def _client(cluster: Values, workers: int) -> Iterator[Any]:
+    """Yield a client of a cluster that has workers."""
+    from distributed import Client, LocalCluster
+
+    if cluster.address == "local":
+        with (LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address="127.0.0.1:0") as own,
+              Client(own, set_as_default=False) as client):
+            yield client
+        return
+    param = "cluster.address" if cluster.address else "cluster.scheduler_file"
+    place, wait = f"{param}: {cluster.address or cluster.scheduler_file!r}", cluster.connect_timeout
+    try:
+        if cluster.scheduler_file:
+            Path(cluster.scheduler_file).stat()  # the client would wait for it
+        client = Client(cluster.address, scheduler_file=cluster.scheduler_file, timeout=wait, set_as_default=False)
+    except (OSError, ValueError) as error:  # nobody listens; no such file; no address at all
+        raise InputError(f"{place}: no Dask scheduler answers ({error}). Start one with `dask scheduler`, correct "
+                         f"{param}, or set it to null.") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=wait)
+        except TimeoutError as error:
+            raise InputError(f"{place}: the scheduler has no workers after {wait:g} seconds. Start some with `dask "
+                             f"worker --nthreads 1`, or raise cluster.connect_timeout.") from error
+        yield client
+
+
+def make_part(work: Path, part: Path, result: Path, code: str | None = None, folder: Path | None = None) -> None:
+    """Make one part, in whatever process; on a cluster for code of that fingerprint, and relative to ``folder``.
+
+    Raises:
+        InputError: this process does not see the files, or runs other code.
+    """
+    if code is not None and code != code_fingerprint():
+        raise InputError("cluster.address: a worker runs another version of this project's code. Bring the code on "
+                         "its machine up to date and restart the workers.")
+    if not work.exists():
+        raise InputError(f"cluster.address: a worker does not see {work}. All machines of the cluster need the file "
+                         f"system that the project is on, under the same path.")
+    with _LOCK:
+        os.chdir(folder or ".")
+        if work not in _LOADED:
+            _LOADED.clear()
+            (module, name), arguments = pickle.loads(work.read_bytes())  # noqa: S301 - of the process that asks
+            _LOADED[work] = getattr(importlib.import_module(module), name)(*arguments)
+        unfinished = result.with_suffix(f".{os.getpid()}.tmp")
+        counts = _LOADED[work](part, unfinished)
+        result.with_suffix(".json").write_text(json.dumps(counts))
+        flush_path(unfinished)
+        unfinished.replace(result)
+
+
+def _name(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return module and name of a function; what ``python -m`` runs is ``__main__`` in its own process alone."""
+    spec = sys.modules["__main__"].__spec__
+    return spec.name if spec and function.__module__ == "__main__" else function.__module__, function.__qualname__
+
+
+@cache
+def code_fingerprint() -> str:
+    """Return a hash of the code that makes parts, as it was when first asked for."""
+    folders = (Path(__file__).resolve().parents[2] / name for name in ("keycontrast", "models", "stages"))
+    return hash_code(path for folder in folders for path in folder.rglob("*.py"))
