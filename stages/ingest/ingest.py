@@ -18,10 +18,10 @@ from stages.ingest.deduplication.taken_rows import take_rows
 from stages.ingest.items.counts import summary
 from stages.ingest.items.examples import Ingested, contrasted_examples, text_examples
 from stages.ingest.layouts.newsgroups import stripped_posts
-from stages.ingest.negatives.mined import Embed, frozen
-from stages.ingest.negatives.sources import check_source
+from stages.ingest.negatives import Embed, frozen
 from stages.ingest.reading.files import read_rows
 from stages.ingest.reading.rows import RawRow
+from stages.ingest.sources import check_source
 from stages.ingest.splitting.exclusions import connected
 from stages.run.errors import InputError, nearest
 from stages.run.process import StageProcess, run_stage
@@ -34,8 +34,8 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
         embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
     """Turn raw rows into examples (METHODS A.1).
 
-    Besides the database, memory holds some tens of bytes per distinct text and per item. Retrieved negatives need
-    ten bytes more per word of the texts of a split, by BM25 (``roc_neg``, ``douban_neg``) seventeen.
+    Besides the database, memory holds some tens of bytes per distinct text and per item; retrieved negatives need
+    some tens of bytes more per word of the texts of a split.
 
     Args:
         rows: those of one file one after another, numbers rising.
@@ -43,7 +43,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
         params: rules, shares and limits.
         seed: the project's seed.
         scratch: an empty folder; it is needed until the pieces of the result have been written.
-        embed: what mines negatives, or tells how easy they are.
+        embed: for mined negatives, for which 1.5 KB a text are needed besides.
         memory_gib: of the database that holds rows and texts; what is over goes to ``scratch``.
 
     Raises:
@@ -57,8 +57,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     taken.rows.check_share(params.max_rejected)
     if not is_paired(dataset.layout):
         return text_examples(taken, dataset, params, seed)
-    return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, scratch,
-                               embed)
+    return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, embed)
 
 
 def _work(process: StageProcess) -> None:
@@ -72,7 +71,7 @@ def _work(process: StageProcess) -> None:
     spool.mkdir()
     try:
         settings = params.ingest_settings(key)
-        asked = (settings.neg_source == "mined" or settings.told_apart) and is_paired(dataset.layout)
+        asked = settings.neg_source == "mined" and is_paired(dataset.layout)
         embed = frozen(settings.neg_encoder) if asked else None
         made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed,
                    params.runtime.memory_gib)

@@ -127,8 +127,6 @@ class Ingest(Block):
     neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is taken for a "
                                                                    "paraphrase that nobody labelled, on the scale of "
                                                                    "the bundled encoder; null: none is")
-    told_apart: bool = Field(False, description="also count the items whose output `neg_encoder` finds nearer to the "
-                                                "input than the negative; counted anyway where they are mined")
     neg_pick: Literal["hardest", "random"] = "hardest"
     negatives: int = Field(1, ge=1, description="negatives per item, best first; the further ones serve the contrast "
                                                "between instances alone")

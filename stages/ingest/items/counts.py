@@ -10,7 +10,7 @@ from stages.ingest.deduplication.taken_rows import Taken
 from stages.ingest.items.items import NO_TEXT, Items
 from stages.ingest.items.partners import PAPER_TRIPLES, nearest_rule
 from stages.ingest.layouts.stories import SENTENCES
-from stages.ingest.negatives.sources import rule_of
+from stages.ingest.sources import rule_of
 from stages.ingest.splitting.by_hash import large_components
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_lines
@@ -165,9 +165,6 @@ def summary(counts: dict[str, Any]) -> str:
     if "negatives_per_item" in counts:
         lines.append(f"items by number of negatives: {_listed(counts['negatives_per_item']['items'])}; "
                      f"{counts['negatives_per_item']['asked']} were asked for")
-    lines += [f"{name}: an untrained encoder finds the output nearer than the negative in "
-              f"{100 * found['share']:.1f} % of the items (cosines {found['cosine_of_target']:.2f} and "
-              f"{found['cosine_of_negative']:.2f})" for name, found in counts.get("told_apart", {}).items()]
     lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
                  f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
     if "hashed" in counts:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +21,8 @@ from stages.ingest.items.counts import (
 )
 from stages.ingest.items.items import Items
 from stages.ingest.items.tables import example_batches, text_batches, text_example_batches, text_numbers, used_texts
-from stages.ingest.negatives.mined import Embed, Vectors, told_apart
-from stages.ingest.negatives.sources import left_out, made_items, negative_origin, no_items, with_negatives
+from stages.ingest.negatives import Embed
+from stages.ingest.sources import left_out, made_items, negative_origin, no_items, with_negatives
 from stages.ingest.splitting.by_hash import component_marks, inside_part, split_by_hash
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.leaks import leak_report
@@ -54,7 +53,7 @@ class Ingested:
         return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
 
 
-def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,
+def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int,
                         embed: Embed | None = None) -> Ingested:
     """Make items of source, target and negative.
 
@@ -63,8 +62,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         dataset: names the structure and language.
         params: rules and shares.
         seed: the project's seed.
-        scratch: the folder of what was read.
-        embed: of the encoder that mines negatives, or is asked whether it tells them apart.
+        embed: for mined negatives.
 
     Raises:
         InputError: a split would have none.
@@ -75,8 +73,7 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         raise no_items(dataset, params, len(found.taken))
     split, of_group, outside = _split(whole, found, params, seed)
     kept = sample_items(split, _limits(params), seed, outside)
-    vectors = Vectors(found.taken.texts, embed, scratch / "vectors") if embed is not None else None
-    items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed, vectors)
+    items, split = with_negatives(whole, split, kept, of_group, found, dataset, params, seed, embed)
     _check_filled(split, params)
     group, used = found.group, used_texts(items, len(found.group))
     counts |= {
@@ -87,8 +84,6 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         counts["hashed"] = hashed_counts(found, of_group, params)
     if params.negatives > 1:
         counts["negatives_per_item"] = negative_counts(items, params.negatives)
-    if vectors is not None:
-        counts["told_apart"] = told_apart(items, split, vectors)
     origin = negative_origin(dataset, params)
     return Ingested(EXAMPLES, counts, {
         "examples": lambda: example_batches(items, split, group, text_numbers(used), origin),

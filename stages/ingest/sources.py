@@ -13,10 +13,7 @@ from stages.ingest.items.continuations import story_items, with_references
 from stages.ingest.items.items import NO_TEXT, Items
 from stages.ingest.items.partners import given_items, labelled_items, paraphrase_items
 from stages.ingest.layouts.registry import roles_of
-from stages.ingest.negatives.mined import Cosines, Vectors
-from stages.ingest.negatives.outputs_of_others import from_candidates, from_other_items
-from stages.ingest.negatives.overlapping import Overlap, Scores, retrieve
-from stages.ingest.negatives.word_counts import in_key_order
+from stages.ingest.negatives import Embed, from_candidates, from_other_items, in_key_order, retrieve
 from stages.ingest.splitting.exclusions import Connected
 from stages.ingest.splitting.splits import TRAIN
 from stages.run.errors import InputError
@@ -31,29 +28,27 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
     Raises:
         InputError: it has not; the message says what to set instead.
     """
-    structure, columns = structure_of(dataset.layout), roles_of(dataset)
+    structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
         return  # which have no negatives
-    if params.neg_source == "given" and structure not in ("triples", "labelled"):
+    if source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
                          f"{'labelled, ' if labelled else ''}retrieved or none, or give triples (layout: triples, "
                          f"columns.negative).")
-    if params.neg_source == "labelled" and structure == "captions":
+    if source == "labelled" and structure == "captions":
         raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no pairs that are labelled "
                          f"as non-paraphrases. Set neg_source to retrieved or none.")
-    if params.neg_source == "labelled" and structure == "stories":
+    if source == "labelled" and structure == "stories":
         raise InputError("ingest.neg_source is labelled, but stories have no labelled negatives. Set neg_source to "
                          "retrieved (ingest.roc_neg says how) or none.")
-    if params.neg_source == "labelled" and structure == "dialogue" and "label" not in columns:
+    if source == "labelled" and structure == "dialogue" and "label" not in columns:
         raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
                          "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
                          "how) or none.")
-    if (params.neg_source == "mined" or params.told_apart) and dataset.language == "zh" and (
-            params.neg_encoder == "bundled"):
+    if source == "mined" and dataset.language == "zh" and params.neg_encoder == "bundled":
         raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
-                         "or path and neg_path of the data set), or set ingest.neg_source to retrieved and told_apart "
-                         "to false.")
+                         "or path and neg_path of the data set), or set ingest.neg_source to retrieved.")
     if negative_origin(dataset, params) == "scored" and "scores" not in columns:
         raise InputError("ingest.douban_neg is scored, but the data set has no scored candidates. Name the columns "
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
@@ -117,7 +112,7 @@ def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
                    dataset: "Dataset", params: "Ingest", seed: int,
-                   vectors: Vectors | None = None) -> tuple[Items, np.ndarray]:
+                   embed: Embed | None = None) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
     Those for which there is no negative are left out; of stories and dialogues those of training alone, since
@@ -132,7 +127,7 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
         dataset: names the structure.
         params: rules and shares.
         seed: the project's seed.
-        vectors: of the texts, for mined negatives.
+        embed: for mined negatives.
 
     Raises:
         InputError: a split would be empty.
@@ -144,12 +139,15 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
         negatives = from_candidates(items, split, kept, found.group, taken.further.at(np.arange(len(items))),
                                     params.negatives)
     elif taken.structure in CONTINUATIONS:
-        negatives = from_other_items(items, split, kept, found.group, taken.texts, way, params.negatives, seed,
-                                     vectors if way == "mined" else None, params.neg_ceiling)
+        negatives = from_other_items(items, split, kept, found.group, taken.texts, way, params.negatives, seed, embed,
+                                     params.neg_ceiling)
     else:
         homes = _homes(items, split, of_group, found, params, seed)
-        negatives = _retrieved(items.at(kept), split[kept], homes, found, params,
-                               vectors if way == "mined" else None)
+        negatives = np.empty((len(kept), params.negatives), dtype=np.int32)
+        for which in np.unique(split[kept]).tolist():
+            mine, pool = split[kept] == which, in_key_order(taken.texts, (homes >> which & 1).astype(bool))
+            negatives[mine] = retrieve(items.source[kept][mine], pool, found.group, taken.texts, params.negatives,
+                                       embed if way == "mined" else None, params.neg_ceiling)
     may = negatives[:, 0] != NO_TEXT
     if taken.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
@@ -196,21 +194,6 @@ def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: 
 
 def _bit(split: np.ndarray) -> np.ndarray:
     return np.left_shift(np.int8(1), split.astype(np.int8))
-
-
-def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connected, params: "Ingest",
-               vectors: Vectors | None) -> np.ndarray:
-    """Return the (n_items, count) most overlapping texts of each item's split; the nearest ones if by ``vectors``."""
-    negatives, texts = np.full((len(items), params.negatives), NO_TEXT, dtype=np.int32), found.taken.texts
-    for which in np.unique(split).tolist():
-        mine, pool = np.flatnonzero(split == which), in_key_order(texts, (homes >> which & 1).astype(bool))
-        if vectors is None:
-            engine: Scores = Overlap(texts, pool)
-        else:
-            own = vectors.mapped(pool)
-            engine = Cosines(own, own, params.neg_ceiling)
-        negatives[mine] = retrieve(items.source[mine], pool, found.group, engine, params.negatives)
-    return negatives
 
 
 def left_out(asked: int, items: Items, dataset: "Dataset", params: "Ingest") -> dict[str, int]:
