@@ -25,7 +25,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params, stage_hash
 from stages.common.tables import ROW_GROUP, WRITTEN, atomic_folder, column_names, dataset_of
-from stages.ingest.reading.files import data_files
+from stages.ingest.files import data_files
 from stages.run.errors import InputError
 
 _PAIRS = """

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from stages.ingest.layouts.layout import TABLES, BoundLayout, Column, Layout
-from stages.ingest.reading.files import file_format, read_table
-from stages.ingest.reading.rows import RawRow, RowMaker, is_unicode, text_fault
-from stages.ingest.reading.text import character_problem, is_sound, text_lines
+from stages.ingest.layouts import TABLES, BoundLayout, Column, Layout
+from stages.ingest.readers import character_problem, file_format, read_table, text_lines
+from stages.ingest.rows import RawRow, RowMaker, is_unicode, text_fault
 from stages.run.errors import InputError, nearest
 
 COLUMN = "text"
@@ -108,8 +107,8 @@ def _of_file(file: Path, column: str | None, encoding: str) -> Iterator[str]:
 def _of_lines(file: Path, encoding: str) -> Iterator[str]:
     found = False
     for number, line in enumerate(text_lines(file, encoding), 1):
-        if not is_sound(line):
-            raise InputError(f"{file}: {character_problem(line, encoding, number)}")
+        if problem := character_problem(line, encoding, f"line {number}"):
+            raise InputError(f"{file}: {problem}")
         if line.strip():
             found = True
             if fault := text_fault(line, f"line {number}"):

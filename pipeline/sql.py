@@ -35,7 +35,7 @@ from pipeline.datasets import in_force
 from stages.common.parts import is_folder_of_parts
 from stages.common.paths import ARTIFACTS, DATA
 from stages.common.tables import METADATA_KEY, dataset_of
-from stages.ingest.reading.rows import is_unicode
+from stages.ingest.rows import is_unicode
 from stages.run.errors import InputError, nearest
 from stages.run.log import logger
 

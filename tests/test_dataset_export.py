@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from pipeline import dataset_export
 from pipeline.cli import app
 from stages.ingest import ingest
-from stages.ingest.layouts.registry import LAYOUTS
+from stages.ingest.layouts import LAYOUTS
 from stages.run.errors import InputError
 
 PAIRS = [{"source": f"The {n} dogs bark | loudly", "target": f"{n} dogs are loud", "negative": f"{n} cats sleep"}

@@ -78,15 +78,15 @@ def test_a_person_who_gives_nothing_is_told_what_to_give():
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
-    ("a.txt", b"one\ncaf\xe9\n", r"a\.txt: encoding: not valid UTF-8: byte 0xe9 at byte 4 of line 2.*--encoding"),
+    ("a.txt", b"one\ncaf\xe9\n", r"a\.txt: encoding: not valid UTF-8: byte 0xe9 in line 2.*--encoding"),
     ("a.txt", b"\n \n", r"a\.txt: the file has no text"),
     ("a.csv", "", "the file is empty. Fetch it again"),
     ("a.csv", "text\n", "a header but no rows"),
     ("a.csv", "question\nWho?\n", r"a\.csv: no column 'text' \(--column\); valid names: question"),
     ("a.csv", "id,text\n1,Who?\n2,\n", r"a\.csv, row 2: column 'text' is empty\. Fill it in, or leave the row out"),
     ("a.csv", "id,text\n1,Who?\n2,a,b\n", r"a\.csv, row 2: broken line: 3 fields instead of 2 in line 3"),
-    ("a.csv", b"text\nWho?\ncaf\xe9\n", r"a\.csv, row 2: encoding: .* of line 3, column 'text'.*--encoding"),
-    ("a.csv", 'text\nWho "is" it?\n', r"row 1: quotation mark: .* double the mark$"),
+    ("a.csv", b"text\nWho?\ncaf\xe9\n", r"a\.csv, row 2: encoding: .* in line 3.*--encoding"),
+    ("a.csv", 'text\n"Who "is" it?\n', r"row 1: broken line: .* in line 2; double the quotation marks inside fields$"),
     ("a.csv", 'id,text\n1,Who?\n2,"is\nit\n', r"a\.csv: lines 3 to 4: .* Double the quotation marks inside fields\.$"),
     ("a.tsv", "id,text\n1,Who?\n", r"only one column was found, and its name holds commas"),
     ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', r"a\.jsonl, row 2: column 'text' holds 3, and a text is needed"),
@@ -104,7 +104,7 @@ def test_files_and_rows_that_cannot_be_read_are_named(write, name, content, mess
 
 def test_columns_of_numbers_and_gaps_in_parquet_are_named(tmp_path, write):
     pd.DataFrame({"text": [1, 2]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"column 'text' \(text\) is of type int64, but must be text"):
+    with pytest.raises(InputError, match="row 1: column 'text' holds 1, and a text is needed"):
         read(tmp_path / "a.parquet")
     pd.DataFrame({"text": ["a", None]}).to_parquet(tmp_path / "a.parquet")
     with pytest.raises(InputError, match=r"a\.parquet, row 2: column 'text' has no value"):

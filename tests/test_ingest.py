@@ -14,10 +14,10 @@ from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
-from stages.ingest.deduplication.taken_rows import take_rows
-from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.deduplicate import deduplicate
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
+from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 from stages.run.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,8 +55,8 @@ def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
 
 def taken(rows, folder, data=None):
     """The rows that are taken, and a frame of those that are not."""
-    found = take_rows(rows, data or dataset(), folder)
-    return found, pa.concat_tables(found.rows.rejected()).to_pandas()
+    found = deduplicate(rows, data or dataset(), folder)
+    return found, pa.concat_tables(found.tables.rejected()).to_pandas()
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -72,11 +72,8 @@ def test_rows_that_cannot_be_taken_say_why(tmp_path, row, reason):
 
 
 def test_rows_that_the_readers_could_not_read_keep_their_line(tmp_path):
-    rows = [RawRow("a", 1, "x,y", "broken line: 2 fields instead of 3"), *raw([("a", "b", 1)], split="dev")]
-    _, refused = taken(rows, tmp_path)
-    assert refused[["row", "reason"]].to_numpy().tolist() == [
-        [1, "broken line: 2 fields instead of 3"], [1, "split: must be train, validation, test, found 'dev'"]]
-    assert refused["raw"].tolist() == ["x,y", '{"source": "a", "target": "b", "label": 1}']
+    _, refused = taken([RawRow("a", 1, "x,y", "broken line: 2 fields instead of 3")], tmp_path)
+    assert refused[["row", "reason", "raw"]].to_numpy().tolist() == [[1, "broken line: 2 fields instead of 3", "x,y"]]
 
 
 def test_labels_may_be_written_in_several_ways(tmp_path):
@@ -92,7 +89,7 @@ def test_pairs_are_one_in_either_order_and_the_first_surface_stays(tmp_path):
     assert [found.texts[number] for number in range(found.n_texts)] == ["How are you?", "What's up", "x", "y"]
     assert found.pairs.tolist() == [[0, 1], [2, 3]]
     assert refused[["row", "reason"]].to_numpy().tolist() == [[2, "duplicate: of f.csv row 1"]]
-    assert found.rows.unusable() == 0
+    assert found.tables.unusable() == 0
 
 
 def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from ingest_rows import by_key, dataset, ingested
 
 from stages.ingest import ingest
-from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
+from stages.ingest.text_keys import text_key
 from stages.run.errors import InputError
 
 COLUMNS = {"group": "image", "text": "caption"}

@@ -3,9 +3,9 @@
 import pytest
 from ingest_rows import dataset, ingested
 
-from stages.ingest.deduplication import taken_rows as pairs
+from stages.ingest import deduplicate as pairs
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
 from stages.run.errors import InputError
 
 COLUMNS = {"text": "t", "label": "c"}

@@ -7,10 +7,9 @@ import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from stages.ingest import ingest
-from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
 from stages.ingest.params import Ingest
-from stages.ingest.splitting.by_hash import split_by_hash
-from stages.ingest.splitting.splits import TEST, TRAIN, VALIDATION
+from stages.ingest.splits import TEST, TRAIN, VALIDATION, split_by_hash
+from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 from stages.run.errors import InputError
 
 

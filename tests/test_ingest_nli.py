@@ -7,8 +7,8 @@ import json
 import pytest
 from ingest_rows import SHARES, by_key, ingested
 
+from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.files import read_rows
 from stages.run.errors import InputError
 
 TOPICS = ("river", "market", "garden", "engine", "harbour", "violin", "bakery", "library", "glacier", "museum",

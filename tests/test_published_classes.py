@@ -4,8 +4,8 @@ import pytest
 from ingest_rows import ingested
 
 from stages.common.layouts import structure_of
+from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.files import read_rows
 from stages.run.errors import InputError
 
 

@@ -1,7 +1,7 @@
 """Read raw rows, de-duplicate texts, build training items and split them without leakage."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
@@ -14,15 +14,15 @@ from stages.common.parts import Layout
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json
 from stages.common.writing import table_writer
-from stages.ingest.deduplication.taken_rows import take_rows
-from stages.ingest.items.counts import summary
-from stages.ingest.items.examples import Ingested, contrasted_examples, text_examples
-from stages.ingest.layouts.newsgroups import stripped_posts
+from stages.ingest.counts import summary
+from stages.ingest.deduplicate import deduplicate
+from stages.ingest.examples import Ingested, contrasted_examples, text_examples
+from stages.ingest.exclusions import connected
+from stages.ingest.files import read_rows
 from stages.ingest.negatives import Embed, frozen
-from stages.ingest.reading.files import read_rows
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.parsing import strip_post
+from stages.ingest.rows import RawRow
 from stages.ingest.sources import check_source
-from stages.ingest.splitting.exclusions import connected
 from stages.run.errors import InputError, nearest
 from stages.run.process import StageProcess, run_stage
 
@@ -51,13 +51,23 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     """
     check_source(dataset, params)
     labelled = structure_of(dataset.layout) == "labelled"
-    rows = stripped_posts(rows, params.ng_strip) if labelled else rows
+    rows = _stripped_posts(rows, params.ng_strip) if labelled and params.ng_strip != "none" else rows
     copies = labelled and params.labelled_copies == "keep"
-    taken = take_rows(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
-    taken.rows.check_share(params.max_rejected)
+    unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
+    unique.tables.check_share(params.max_rejected)
     if not is_paired(dataset.layout):
-        return text_examples(taken, dataset, params, seed)
-    return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, embed)
+        return text_examples(unique, dataset, params, seed)
+    return contrasted_examples(connected(unique, params.split_by, params.captions), dataset, params, seed, embed)
+
+
+def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
+    """Yield ``rows`` with their texts stripped; what is shown of a row that is not taken stays as it was read."""
+    for row in rows:
+        if not isinstance(row.content, str) and isinstance(row.content.get("text"), str):
+            shown = (row.names, row.values) if row.names else (tuple(row.content), tuple(row.content.values()))
+            content = {**row.content, "text": strip_post(row.content["text"], how)}
+            row = row._replace(content=content, names=shown[0], values=shown[1])
+        yield row
 
 
 def _work(process: StageProcess) -> None:

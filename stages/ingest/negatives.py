@@ -8,15 +8,15 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sklearn.feature_extraction.text import CountVectorizer
+from scipy.sparse import csr_matrix
 
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.layouts import TURN
 from stages.common.seeds import derived_seed, generator, seed_everything
-from stages.ingest.deduplication.on_disk import TextFile
-from stages.ingest.deduplication.text_keys import HAN, overlap_tokens, text_key
-from stages.ingest.items.items import NO_TEXT, Items, TextLists, grouped
-from stages.ingest.splitting.splits import TRAIN
+from stages.ingest.items import Items
+from stages.ingest.splits import TRAIN
+from stages.ingest.text_keys import HAN, overlap_tokens, text_key
+from stages.ingest.texts import NO_TEXT, TextFile, TextLists, grouped
 from stages.run.errors import InputError
 from stages.run.progress import progress
 
@@ -40,7 +40,7 @@ def overlap(texts: Iterable[str]) -> Scores:
 
     Float32 is exact enough: quotients of numbers below 2**11 differ whenever the fractions do.
     """
-    words = CountVectorizer(analyzer=overlap_tokens, binary=True, dtype=np.float32).fit_transform(texts)
+    words = _counts(texts, overlap_tokens).astype(np.float32)
     columns, sizes = words.T.tocsr(), np.diff(words.indptr).astype(np.float32)
 
     def scores(places: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def bm25(texts: Iterable[str]) -> Scores:
     idf(t) tf(t, d) (k1 + 1) / (tf(t, d) + k1 (1 - b + b |d| / mean length)), with
     idf(t) = ln(1 + (n - n_t + 0.5) / (n_t + 0.5)), which is positive also for terms of most texts.
     """
-    counts = CountVectorizer(analyzer=terms, dtype=np.float64).fit_transform(texts)
+    counts = _counts(texts, terms).astype(np.float64)
     n, lengths, holders = counts.shape[0], np.asarray(counts.sum(axis=1)).ravel(), counts.count_nonzero(axis=0)
     idf = np.log1p((n - holders + 0.5) / (holders + 0.5))
     damping = np.repeat(_K1 * (1 - _B + _B * lengths / lengths.mean()), np.diff(counts.indptr))
@@ -66,6 +66,13 @@ def bm25(texts: Iterable[str]) -> Scores:
     weights.data = idf[counts.indices] * counts.data * (_K1 + 1) / (counts.data + damping)
     columns = weights.T.tocsr()
     return lambda places: (counts[places] @ columns).toarray()
+
+
+def _counts(texts: Iterable[str], words_of: Callable[[str], Iterable[str]]) -> csr_matrix:
+    """Return how often the texts have each word, (n_texts, n_words)."""
+    from sklearn.feature_extraction.text import CountVectorizer  # 50 MiB that other data sets do not need
+
+    return CountVectorizer(analyzer=words_of, dtype=np.int32).fit_transform(texts)
 
 
 def terms(text: str) -> list[str]:
@@ -153,8 +160,11 @@ def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, texts: Te
     """
     place = np.empty(len(group), dtype=np.int32)
     place[pool] = np.arange(len(pool))
-    scores = overlap(map(texts.__getitem__, pool.tolist())) if embed is None else (
-        cosines(*[_vectors(texts, pool, embed)] * 2, ceiling))
+    if embed is None:
+        scores = overlap(map(texts.__getitem__, pool.tolist()))
+    else:
+        vectors = _vectors(texts, pool, embed)
+        scores = cosines(vectors, vectors, ceiling)
     ranked = _ranked(scores, place[queries], group[pool])
     return _table([_first((int(pool[other]) for other in others), set(), count) for others in ranked], count)
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from stages.common.params import Block
 from stages.common.settings import NOTHING
-from stages.ingest.layouts.registry import LAYOUTS
+from stages.ingest.layouts import LAYOUTS
 from stages.run.errors import nearest
 
 
@@ -108,7 +108,7 @@ class Dataset(Block):
             if isinstance(entry, OwnColumns) and (found := LAYOUTS[entry.layout]).structure != wanted:
                 raise ValueError(f"{entry.name}: its layout {entry.layout} gives {found.structure}, but {self.layout} "
                                  f"gives {wanted}. Files of two structures are two data sets")
-            if isinstance(entry, OwnColumns) and found.folders is not None:
+            if isinstance(entry, OwnColumns) and found.reader == "posts":
                 raise ValueError(f"{entry.name}: layout {entry.layout} reads folders, which have no columns")
         return self
 

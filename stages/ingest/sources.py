@@ -7,15 +7,20 @@ import numpy as np
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
-from stages.ingest.deduplication.taken_rows import CONTINUATIONS
-from stages.ingest.items.captions import caption_items
-from stages.ingest.items.continuations import story_items, with_references
-from stages.ingest.items.items import NO_TEXT, Items
-from stages.ingest.items.partners import given_items, labelled_items, paraphrase_items
-from stages.ingest.layouts.registry import roles_of
+from stages.ingest.deduplicate import CONTINUATIONS
+from stages.ingest.exclusions import Connected
+from stages.ingest.items import (
+    Items,
+    caption_items,
+    labelled_items,
+    plain_items,
+    story_items,
+    with_references,
+)
+from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, from_other_items, in_key_order, retrieve
-from stages.ingest.splitting.exclusions import Connected
-from stages.ingest.splitting.splits import TRAIN
+from stages.ingest.splits import TRAIN
+from stages.ingest.texts import NO_TEXT
 from stages.run.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,23 +67,33 @@ def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
     return params.neg_source
 
 
-def made_items(found: Connected, params: "Ingest", seed: int) -> Items:
-    """Return the items; with their negatives, if these are given or labelled."""
-    taken = found.taken
-    if found.captions is not None:
+def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Items:
+    """Return the items; with their negatives, if these are given or labelled.
+
+    Raises:
+        InputError: there is none.
+    """
+    rows, partners = found.rows, found.partners
+    if partners is None:
+        assert found.captions is not None  # only captions have no partners
         rank = np.zeros(len(found.captions.bounds) - 1, dtype=np.int8)
-        rank[taken.second] = taken.rank
-        return caption_items(found.captions, rank, taken.texts, params.caption_source, seed)
-    if taken.structure == "stories":
-        return story_items(taken, params.roc_mode)
-    if found.partners is None or params.neg_source == "given":  # only captions have no partners
-        return given_items(taken)
-    if params.neg_source == "labelled":
-        return labelled_items(found.partners, taken.texts, rule_of(taken.structure, params), params.neg_pick, seed,
-                              params.negatives)
-    items = paraphrase_items(found.partners)
-    scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
-    return with_references(items) if taken.structure == "dialogue" and not scored else items
+        rank[rows.second] = rows.rank
+        items = caption_items(found.captions, rank, rows.texts, params.caption_source, seed)
+    elif rows.structure == "stories":
+        items = story_items(rows, params.roc_mode)
+    elif params.neg_source == "given":
+        items = plain_items(rows.first, rows.second, rows.negative, rows.rank)
+    elif params.neg_source == "labelled":
+        items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed,
+                               params.negatives)
+    else:
+        items = plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], rank=partners.duplicate_rank)
+        scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
+        if rows.structure == "dialogue" and not scored:
+            items = with_references(items)
+    if not len(items):
+        raise _no_items(dataset, params, len(rows))
+    return items
 
 
 def rule_of(structure: str, params: "Ingest") -> str:
@@ -86,7 +101,7 @@ def rule_of(structure: str, params: "Ingest") -> str:
     return f"question1_{params.qqp_rule.partition('_')[2]}" if structure == "dialogue" else params.qqp_rule
 
 
-def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
+def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
     structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
@@ -132,24 +147,24 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     Raises:
         InputError: a split would be empty.
     """
-    way, taken = negative_origin(dataset, params), found.taken
+    way, rows = negative_origin(dataset, params), found.rows
     if way in ("given", "labelled", "none"):
         return items.at(kept), split[kept]
     if way == "scored":
-        negatives = from_candidates(items, split, kept, found.group, taken.further.at(np.arange(len(items))),
+        negatives = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))),
                                     params.negatives)
-    elif taken.structure in CONTINUATIONS:
-        negatives = from_other_items(items, split, kept, found.group, taken.texts, way, params.negatives, seed, embed,
+    elif rows.structure in CONTINUATIONS:
+        negatives = from_other_items(items, split, kept, found.group, rows.texts, way, params.negatives, seed, embed,
                                      params.neg_ceiling)
     else:
-        homes = _homes(items, split, of_group, found, params, seed)
+        allowed = _allowed_splits(items, split, of_group, found, params, seed)
         negatives = np.empty((len(kept), params.negatives), dtype=np.int32)
         for which in np.unique(split[kept]).tolist():
-            mine, pool = split[kept] == which, in_key_order(taken.texts, (homes >> which & 1).astype(bool))
-            negatives[mine] = retrieve(items.source[kept][mine], pool, found.group, taken.texts, params.negatives,
+            mine, pool = split[kept] == which, in_key_order(rows.texts, (allowed >> which & 1).astype(bool))
+            negatives[mine] = retrieve(items.source[kept][mine], pool, found.group, rows.texts, params.negatives,
                                        embed if way == "mined" else None, params.neg_ceiling)
     may = negatives[:, 0] != NO_TEXT
-    if taken.structure in CONTINUATIONS:
+    if rows.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
     kept, negatives = kept[may], negatives[may]
     for which, name in enumerate(SPLITS):
@@ -170,42 +185,27 @@ def _reason(way: str) -> str:
     return "all its texts are connected by pairs"
 
 
-def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
-           seed: int) -> np.ndarray:
+def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
+                    seed: int) -> np.ndarray:
     """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
 
-    If components are kept together a text is at home in its component's split. Else it is where the items
-    are that use it; texts of no item are drawn by the shares of the splits, or are where they were published.
+    If components are kept together it is their split. Else it is that of the items that use the text; texts of no item
+    are drawn by the shares of the splits, or are where they were published.
     """
     if of_group is not None:
         return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
-    homes = np.zeros(len(found.group), dtype=np.int8)
-    np.bitwise_or.at(homes, items.source, _bit(split))
-    for texts, owner in items.outputs():
-        np.bitwise_or.at(homes, texts, _bit(split[owner]))
-    if found.taken.published and found.partners is not None:
+    allowed = np.zeros(len(found.group), dtype=np.int8)
+    texts, owner = items.outputs
+    np.bitwise_or.at(allowed, items.source, _bit(split))
+    np.bitwise_or.at(allowed, texts, _bit(split[owner]))
+    if found.rows.published and found.partners is not None:
         for column in found.partners.others.T:
-            np.bitwise_or.at(homes, column, _bit(found.partners.other_rank))
-    without = np.flatnonzero(found.paired & (homes == 0))
+            np.bitwise_or.at(allowed, column, _bit(found.partners.other_rank))
+    without = np.flatnonzero(found.paired & (allowed == 0))
     shares = [1 - params.validation - params.test, params.validation, params.test]
-    homes[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
-    return homes
+    allowed[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
+    return allowed
 
 
 def _bit(split: np.ndarray) -> np.ndarray:
     return np.left_shift(np.int8(1), split.astype(np.int8))
-
-
-def left_out(asked: int, items: Items, dataset: "Dataset", params: "Ingest") -> dict[str, int]:
-    """Return the counts of items for which stories and dialogues have found no negative.
-
-    Args:
-        asked: items for which one was looked for.
-        items: those that were not left out.
-        dataset: names the structure.
-        params: the source of negatives.
-    """
-    if params.neg_source not in ("retrieved", "mined") or structure_of(dataset.layout) not in CONTINUATIONS:
-        return {}
-    return {"training_items_left_out_without_a_negative": asked - len(items),
-            "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}

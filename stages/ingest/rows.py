@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from stages.ingest.layouts.layout import SPLIT, BoundLayout
+from stages.ingest.layouts import SPLIT, BoundLayout
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
@@ -57,39 +57,29 @@ class RowMaker:
         self.layout = layout
         self._file, self._split = file, split
         # What names something may be a number in one file and text in another.
-        self._names = tuple(role for role in layout.columns if layout.values(role) == "name")
-        self._convert = layout.layout.convert
-        self._checked = bool(self._names) or SPLIT in layout.columns or self._convert is not None
+        self._names = tuple(role for role in layout.columns if layout.is_name(role))
 
     def row(self, number: int, content: dict[str, Any], names: Collection[str], values: Collection[Any]) -> RawRow:
         """Return row ``number`` with ``content`` by role, from ``values`` of the columns ``names``."""
-        if not self._checked:
-            return RawRow(self._file, number, content, "", self._split, names, values)
-        problem, split = self._finish(content)
-        if self._convert and not problem:
-            try:
-                content = self._convert(content)
-            except ValueError as error:
-                problem = str(error)
+        problem, split, convert = "", self._split, self.layout.layout.convert
+        try:
+            for role in self._names:
+                content[role] = _name(content.get(role), role)
+            if SPLIT in self.layout.columns:
+                split = content[SPLIT] = _published(content.get(SPLIT))
+                if self._split not in (None, split):
+                    split = self._split
+                    raise ValueError(f"split: the row says {content[SPLIT]}, but its file is named under "
+                                     f"splits.{self._split}")
+            if convert:
+                content = convert(content)
+        except ValueError as error:
+            problem = str(error)
         return RawRow(self._file, number, content, problem, split, names, values)
 
     def broken(self, number: int, line: str, problem: str) -> RawRow:
         """Return row ``number`` of which there is only a ``line``, and the ``problem`` with it."""
         return RawRow(self._file, number, line, problem, self._split)
-
-    def _finish(self, content: dict[str, Any]) -> tuple[str, str | None]:
-        """Spell names and splits in one way; return problem and split."""
-        try:
-            for role in self._names:
-                content[role] = _name(content.get(role), role)
-            if SPLIT not in self.layout.columns:
-                return "", self._split
-            split = content[SPLIT] = _published(content.get(SPLIT))
-        except ValueError as error:
-            return str(error), self._split
-        if self._split not in (None, split):
-            return f"split: the row says {split}, but its file is named under splits.{self._split}", self._split
-        return "", split
 
 
 def _name(value: Any, role: str) -> str:
@@ -102,8 +92,7 @@ def _name(value: Any, role: str) -> str:
         value = int(value)
     if not isinstance(value, (int, str)):
         raise ValueError(f"{role}: must be text or a whole number, found {value!r}")
-    name = str(value).strip()
-    if not name:
+    if not (name := str(value).strip()):
         raise ValueError(f"{role}: is empty")
     return name
 
@@ -116,12 +105,7 @@ def _published(value: Any) -> str:
 
 
 def text_fault(text: str, name: str) -> str:
-    """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
-
-    Args:
-        text: of a row.
-        name: what it is called there, for the detail.
-    """
+    """Return why ``text``, called ``name`` in its row, cannot be taken, as ``category: detail``; empty if it can."""
     if "\0" in text:
         return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
     if len(text) > LONGEST_TEXT:

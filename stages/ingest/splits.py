@@ -1,14 +1,19 @@
-"""Splits by connected component, by item or by class, and seeded samples of them (METHODS A.1, step 6)."""
+"""Splits by connected component, by hash, by item or by class, and seeded samples (METHODS A.1, step 6)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
 
 import numpy as np
 
 from stages.common.schemas import SPLITS
-from stages.common.seeds import generator
+from stages.common.seeds import derived_seed, generator
+from stages.ingest.text_keys import text_key
+from stages.ingest.texts import TextFile
 from stages.run.errors import InputError
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
+LARGEST_HASH = np.iinfo(np.uint64).max
+_BATCH = 2**13
 
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
@@ -54,6 +59,67 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
         split[chosen] = which
         taken[chosen] = True
     return split
+
+
+def split_by_hash(hashes: np.ndarray, sizes: np.ndarray, validation: float, test: float, seed: int,
+                 fixed: np.ndarray | None = None) -> np.ndarray:
+    """Return the split (index into ``SPLITS``) of each component, drawn for itself by its mark and the seed.
+
+    Data sets made of the same rows with the same seed and shares agree, whichever rule, source of negatives or sample
+    they take: no text that one evaluates is trained on by another. Shares are met only on average. A component that
+    holds more than a tenth of the smaller share's texts, and more than components hold on average, is of training.
+
+    Args:
+        hashes: (n_components,) uint64, as of ``component_hashes``.
+        sizes: (n_components,) number of texts in pairs.
+        validation: share of components.
+        test: likewise.
+        seed: the project's seed.
+        fixed: (n_components,) published split of each component, 0 where it is free or training; a split that
+            occurs here takes no other component.
+    """
+    drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "hashed"))
+    split = np.full(len(hashes), TRAIN, dtype=np.int8)
+    fixed = split if fixed is None else fixed
+    small = ~large_components(sizes, min(validation, test)) & (fixed == TRAIN)
+    for which, low, share in ((TEST, 0.0, test), (VALIDATION, test, validation)):
+        if not (fixed == which).any():
+            split[small & (drawn >= low) & (drawn < low + share)] = which
+    return np.where(fixed == TRAIN, split, fixed)
+
+
+def in_range(hashes: np.ndarray, part: Sequence[float], seed: int) -> np.ndarray:
+    """Return which components have a second draw in ``part``, a lower bound and an excluded upper one, (n_components,).
+
+    Data sets of the same rows whose parts do not overlap share no component.
+    """
+    drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "part"))
+    return (drawn >= part[0]) & (drawn < part[1])
+
+
+def _drawn(hashes: np.ndarray, salt: int) -> np.ndarray:
+    """Return the hashes, salted and well mixed (the finaliser of SplitMix64), as numbers in [0, 1)."""
+    mixed = hashes ^ np.uint64(salt)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+def large_components(sizes: np.ndarray, share: float) -> np.ndarray:
+    """Return which components are too large to be evaluated, (n_components,) bool; see ``split_by_hash``."""
+    filled = int(np.count_nonzero(sizes))
+    return sizes > max(share * int(sizes.sum()) / 10, int(sizes.sum()) / max(1, filled))
+
+
+def component_hashes(texts: TextFile, group: np.ndarray) -> np.ndarray:
+    """Return the smallest hash of the text keys of each component, (n_components,) uint64; ``group`` is (n_texts,)."""
+    hashes = np.full(int(group.max(initial=-1)) + 1, LARGEST_HASH, dtype=np.uint64)
+    start = 0
+    for batch in texts.batches(np.ones(len(group), dtype=bool), _BATCH):
+        digests = [blake2b(text_key(text).encode(), digest_size=8).digest() for text in batch]
+        np.minimum.at(hashes, group[start:start + len(batch)], np.frombuffer(b"".join(digests), "<u8"))
+        start += len(batch)
+    return hashes
 
 
 def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,

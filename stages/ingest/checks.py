@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.common.layouts import structure_of
-from stages.ingest.deduplication.text_keys import join_han, text_key
-from stages.ingest.layouts.dialogue import dialogue_texts
-from stages.ingest.layouts.registry import roles_of
-from stages.ingest.layouts.stories import story_sentences, story_texts
-from stages.ingest.reading.rows import RawRow, text_fault
+from stages.ingest.layouts import roles_of
+from stages.ingest.parsing import dialogue_texts, story_sentences, story_texts
+from stages.ingest.rows import RawRow, text_fault
+from stages.ingest.text_keys import join_han, text_key
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset
