@@ -1,6 +1,5 @@
 """Dialogues (METHODS A.1, Douban): tables and published text files, items, negatives by score, BM25, label, chance."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -180,16 +179,6 @@ def test_a_context_is_one_component_and_responses_connect_nothing(tmp_path):
     assert (frame["group"].iloc[:10].to_numpy() == frame["group"].iloc[80:].to_numpy()).all()
 
 
-def test_shared_responses_are_reported_as_leaks(tmp_path):
-    made = made_of(dialogues(80), tmp_path)
-    frame = by_key(made)
-    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
-    tested = frame[frame["split"] == "test"]
-    found = made.counts["leak"]["test"]
-    assert found["items_with_a_leak"] == sum(row.target in seen for row in tested.itertuples()) > 0
-    assert found["sources_in_training"] == 0
-
-
 def test_published_splits_of_dialogues_are_kept(tmp_path):
     pairs = dialogues(60)
     trained = [*pairs[:40], (pairs[45][0], "one more answer"), pairs[46]]
@@ -198,14 +187,6 @@ def test_published_splits_of_dialogues_are_kept(tmp_path):
     assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
         [41, "other split: its texts are connected with rows of a split that is evaluated"],
         [42, "other split: kept as b row 7, of a split that is evaluated"]]
-
-
-def test_hashed_splits_do_not_depend_on_negatives(tmp_path):
-    pairs = dialogues(120)
-    frames = [by_key(made_of(pairs, tmp_path, split_by="hashed", **changes))
-              for changes in ({}, {"neg_source": "none"}, {"douban_neg": "random", "negatives": 2})]
-    homes = [dict(zip(frame["source"], frame["split"], strict=True)) for frame in frames]
-    assert homes[0] == homes[1] == homes[2]
 
 
 # Negatives
@@ -352,18 +333,6 @@ def test_candidates_without_scores_are_refused():
     content = {"recipe": "r", "datasets": {"a": {"source": "x", "layout": "dialogue", "columns": {"scores": "s"}}}}
     with pytest.raises(InputError, match=r"datasets\.a: layout dialogue needs columns\.candidates and columns\.scores"):
         parse_params(content, "params.yaml")
-
-
-def test_the_stage_writes_dialogues(tmp_path, monkeypatch, capsys):
-    lines = [json.dumps({"context": context, "response": response}) for context, response in dialogues()]
-    (tmp_path / "raw.jsonl").write_text("\n".join(lines))
-    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "t", "ingest": SETTINGS, "datasets": {
-        "toy": {"source": "raw.jsonl", "layout": "dialogue", "language": "zh"}}}))
-    monkeypatch.chdir(tmp_path)
-    assert ingest.main(["toy"]) == 0
-    assert "negatives by bm25; training items left out because they have none: 0; " in capsys.readouterr().err
-    texts = pd.read_parquet(tmp_path / "artifacts" / "data" / "toy" / "items" / "texts.parquet")
-    assert set(texts["language"]) == {"zh"}
 
 
 # Turns in columns of their own, and several right responses

@@ -88,7 +88,7 @@ def test_a_labelled_text_needs_both(tmp_path):
     rows = labelled(classes({"a": 20})) + labelled([("", "a"), ("x", None), ("y", " ")], "g")
     made = made_of(rows, tmp_path, max_rejected=0.5)
     assert made.rejected["reason"].tolist() == [
-        "empty text: text", "label: must be a name, found None", "label: must be a name, found ' '"]
+        "empty text: text", "label: is missing", "label: is empty"]
 
 
 def test_a_column_of_texts_is_no_label(tmp_path, monkeypatch):

@@ -133,7 +133,8 @@ def other_items(seed, inputs=45, outputs=70, count=160):
     pairs = pairs[rng.permutation(len(pairs))]
     texts = surfaces(inputs + outputs, seed, words=25)
     group = np.append(rng.integers(0, 12, inputs), rng.integers(0, 12, outputs))
-    return texts, plain_items(pairs[:, 0], pairs[:, 1] + inputs), group, rng.integers(0, 3, len(pairs))
+    items = plain_items(pairs[:, 0], pairs[:, 1] + inputs, np.zeros(len(pairs)))
+    return texts, items, group, rng.integers(0, 3, len(pairs))
 
 
 def coarse(texts):

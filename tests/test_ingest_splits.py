@@ -117,7 +117,7 @@ def test_leaks_of_a_case_made_by_hand():
         (7, 6, 9), (3, 1, 4), (0, 1, 4), (11, 12, -1),  # test: targets 6 and 1 are trained on; twice target 1
         strict=True))
     split = np.array([TRAIN, TRAIN, VALIDATION, VALIDATION, TEST, TEST, TEST, TEST])
-    report = leak_report(plain_items(source, target, negative), split, group)
+    report = leak_report(plain_items(source, target, np.zeros(8), negative[:, None]), split, group)
     assert report["validation"] == {
         "items": 2, "targets": 2, "sources": 2, "targets_as_training_inputs": 0, "targets_as_training_targets": 0,
         "targets_as_training_negatives": 0, "sources_in_training": 1, "items_with_a_leak": 1, "share_with_a_leak": 0.5,
@@ -131,7 +131,8 @@ def test_leaks_of_a_case_made_by_hand():
 
 def test_every_reference_counts_as_a_target():
     captions = TextLists(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
-    items = replace(plain_items(np.array([0, 2]), np.array([1, 3])), group=np.array([0, 1]), captions=captions)
+    items = plain_items(np.array([0, 2]), np.array([1, 3]), np.zeros(2))
+    items = replace(items, group=np.array([0, 1]), captions=captions)
     report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int))["test"]
     assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
 

@@ -8,9 +8,10 @@ import pytest
 
 from pipeline.given_texts import texts_from
 from pipeline.sql import Answer, run, write_csv
-from stages.ingest.checks import RowCheck, RowError
+from stages.ingest.checks import RowCheck
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset
+from stages.ingest.parsing import RowError
 from stages.ingest.rows import LONGEST_TEXT
 from stages.run.errors import InputError
 from tests.harness import inputs

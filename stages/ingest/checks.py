@@ -1,12 +1,13 @@
 """What a row must be to be taken: texts with letters or digits, no two of them the same, a label that is one."""
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stages.common.layouts import structure_of
 from stages.ingest.layouts import roles_of
-from stages.ingest.parsing import dialogue_texts, story_sentences, story_texts
-from stages.ingest.rows import RawRow, text_fault
+from stages.ingest.parsing import RowError, dialogue_texts, story_sentences, story_texts
+from stages.ingest.rows import RawRow, name_of, text_fault
 from stages.ingest.text_keys import join_han, text_key
 
 if TYPE_CHECKING:
@@ -17,10 +18,6 @@ TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
     "pairs": ("source", "target"), "triples": ("source", "target", "negative"),
     "captions": ("text",), "labelled": ("text",), "texts": ("text",), "stories": ("input", "output"),
     "dialogue": ("context", "response")}
-
-
-class RowError(ValueError):
-    """A row cannot be taken; the message is its reason, ``category: detail``."""
 
 
 class Checked(NamedTuple):
@@ -46,10 +43,8 @@ class RowCheck:
 
     def __init__(self, dataset: "Dataset", mode: str = "ending") -> None:
         self._structure, self._mode = structure_of(dataset.layout), mode
-        self._has_label = "label" in roles_of(dataset)
-        self._roles, self._continuations = TEXT_ROLES[self._structure], self._structure in ("stories", "dialogue")
-        self._turn_mark = dataset.turn_mark
-        self._join_han = dataset.join_han
+        self._has_label, self._roles = "label" in roles_of(dataset), TEXT_ROLES[self._structure]
+        self._turn_mark, self._join_han = dataset.turn_mark, dataset.join_han
 
     def __call__(self, row: RawRow) -> Checked:
         """Return the texts, label and group of ``row``.
@@ -57,38 +52,35 @@ class RowCheck:
         Raises:
             RowError: it cannot be taken.
         """
-        if row.problem or isinstance(row.content, str):
+        content = row.content
+        if row.problem or isinstance(content, str):
             raise RowError(row.problem or "broken line: not parsed")
-        surfaces, opening = self._surfaces(row.content)
-        keys = self._keys(surfaces)
-        label, group = "1", text_key(opening) if opening else ""
+        label, group = "1", ""
+        if self._structure == "stories":
+            found = [self._text(text, f"sentence {number}") for number, text in enumerate(story_sentences(content), 1)]
+            texts, group = story_texts(found, self._mode), text_key(found[0])
+        elif self._structure == "dialogue":
+            parts = dialogue_texts(content, self._turn_mark)
+            texts = [self._text(text, role) for text, role in zip_longest(parts, self._roles, fillvalue="candidate")]
+            group = text_key(texts[0])
+        else:
+            texts = [self._text(content.get(role), role) for role in self._roles]
+        keys = [text_key(text) for text in texts]
+        self._compare(texts, keys)
         if self._structure == "labelled":
-            label = _name(row.content.get("label"), "label")
+            label = self._name(content, "label")
         elif self._structure == "captions":
-            group = _name(row.content.get("group"), "group")
-        elif self._structure in ("pairs", "dialogue") and self._has_label and "label" in row.content:
-            label = _paraphrase(row.content.get("label"))
-        if self._structure == "dialogue" and len(keys) > len(TEXT_ROLES["dialogue"]):
-            surfaces, keys = _usable(surfaces, keys)
-        return Checked(surfaces, keys, label, group)
-
-    def _surfaces(self, content: Mapping[str, Any]) -> tuple[list[str], str]:
-        """Return the texts, and that by which the row belongs to others, if it is known from one row alone."""
-        if not self._continuations:
-            return [self._text(content.get(role), role) for role in self._roles], ""
-        try:
-            if self._structure == "stories":
-                found = [self._text(text, f"sentence {number}") for number, text in
-                         enumerate(story_sentences(content), start=1)]
-                return story_texts(found, self._mode), found[0]
-            context, response, *candidates = dialogue_texts(content, self._turn_mark)
-        except RowError:
-            raise
-        except ValueError as error:
-            raise RowError(str(error)) from error
-        texts = [self._text(context, "context"), self._text(response, "response"),
-                 *(self._text(candidate, "candidate") for candidate in candidates)]
-        return texts, texts[0]
+            group = self._name(content, "group")
+        elif self._structure in ("pairs", "dialogue") and self._has_label and "label" in content:
+            label = _paraphrase(content["label"])
+        if self._structure == "dialogue":
+            # Candidates that can be no negatives are left out: without letters, repeated, or the row's own texts.
+            first: dict[str, str] = {}
+            for key, text in zip(keys, texts, strict=True):
+                first.setdefault(key, text)
+            keys = [key for key in first if key]
+            texts = [first[key] for key in keys]
+        return Checked(texts, keys, label, group)
 
     def _text(self, value: Any, role: str) -> str:
         if value is None:
@@ -102,41 +94,25 @@ class RowCheck:
             raise RowError(fault)
         return join_han(text) if self._join_han else text
 
-    def _keys(self, surfaces: Sequence[str]) -> list[str]:
-        """Return the keys of the texts, once none is empty and none of those that belong together are the same."""
-        keys = [text_key(surface) for surface in surfaces]
-        roles = self._roles
-        for place, role in enumerate(roles):
+    def _name(self, content: Mapping[str, Any], role: str) -> str:
+        name = name_of(content.get(role), role)
+        if fault := text_fault(name, role):
+            raise RowError(fault)
+        return name
+
+    def _compare(self, texts: Sequence[str], keys: Sequence[str]) -> None:
+        """Make sure that no key is empty and that no texts that belong together have the same."""
+        for place, role in enumerate(self._roles):
             if not keys[place]:
                 raise RowError(f"empty text: {role} has no letter or digit")
             if keys[place] in keys[:place]:
-                raise RowError(f"same text: {roles[keys.index(keys[place])]} and {role} have the same letters and "
-                               f"digits")
-        if self._structure == "stories":
-            for place in range(len(roles), len(keys)):
-                if not keys[place]:
-                    raise RowError(f"empty text: {surfaces[place]!r} has no letter or digit")
-                if place % 2 and keys[place] == keys[place - 1]:
-                    raise RowError("same text: the first two sentences have the same letters and digits")
-        return keys
-
-
-def _usable(surfaces: Sequence[str], keys: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Leave out candidates that can be no negatives: without letters, repeated, or the row's own texts."""
-    kept: dict[str, str] = {}
-    for key, surface in zip(keys, surfaces, strict=True):
-        if key:
-            kept.setdefault(key, surface)
-    return list(kept.values()), list(kept)
-
-
-def _name(value: Any, role: str) -> str:
-    """Return the name of a class or group; readers spell all names as text."""
-    if not isinstance(value, str) or not value.strip():
-        raise RowError(f"{role}: must be a name, found {value!r}")
-    if fault := text_fault(value, role):
-        raise RowError(fault)
-    return value.strip()
+                raise RowError(f"same text: {self._roles[keys.index(keys[place])]} and {role} have the same letters "
+                               f"and digits")
+        for place in range(len(self._roles), len(keys) if self._structure == "stories" else 0):
+            if not keys[place]:
+                raise RowError(f"empty text: {texts[place]!r} has no letter or digit")
+            if place % 2 and keys[place] == keys[place - 1]:
+                raise RowError("same text: the first two sentences have the same letters and digits")
 
 
 def _paraphrase(value: Any) -> str:

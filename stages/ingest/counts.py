@@ -82,13 +82,7 @@ def negative_counts(items: Items, asked: int) -> dict[str, Any]:
 
 
 def hashed_counts(found: Connected, of_group: np.ndarray, params: "Ingest") -> dict[str, Any]:
-    """Return how the components fell under ``split_by: hashed``.
-
-    Args:
-        found: what was read.
-        of_group: (n_components,) split of each.
-        params: the shares.
-    """
+    """Return how the components fell under ``split_by: hashed``, given the (n_components,) split of each."""
     sizes = found.sizes
     large = large_components(sizes, min(params.validation, params.test))
     return {"components": by_split(of_group[sizes > 0]), "components_too_large_to_be_evaluated": int(large.sum()),

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
-from stages.ingest.checks import TEXT_ROLES, RowCheck, RowError
+from stages.ingest.checks import TEXT_ROLES, RowCheck
 from stages.ingest.layouts import reasons_set_aside
+from stages.ingest.parsing import RowError
 from stages.ingest.rows import RawRow
 from stages.ingest.texts import TextFile, TextLists, text_lists
 from stages.run.errors import InputError

@@ -59,14 +59,7 @@ class Ingested:
 
 def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int,
                         embed: Embed | None = None) -> Ingested:
-    """Make items of source, target and negative.
-
-    Args:
-        found: what was read.
-        dataset: names the structure and language.
-        params: rules and shares.
-        seed: the project's seed.
-        embed: for mined negatives.
+    """Make items of source, target and negative; ``embed`` is for mined negatives.
 
     Raises:
         InputError: a split would have none.
@@ -77,14 +70,14 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
     kept = sample_items(split, _limits(params), seed, outside)
     items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
     _check_filled(split, params)
-    group, negatives = found.group, items.negatives
-    used = text_mask(len(group), items.source, negatives[negatives != NO_TEXT], items.outputs[0])
+    group = found.group
+    used = text_mask(len(group), items.source, items.negatives[items.negatives != NO_TEXT], items.outputs[0])
     counts |= {
         "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
         "examples": by_split(split), "leak": leak_report(items, split, group)}
     if params.neg_source in ("retrieved", "mined") and found.rows.structure in CONTINUATIONS:
         counts |= {"training_items_left_out_without_a_negative": len(kept) - len(items),
-                   "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}
+                   "evaluated_items_without_a_negative": int(np.count_nonzero(items.negatives[:, 0] == NO_TEXT))}
     if of_group is not None and params.split_by == "hashed":
         counts["hashed"] = hashed_counts(found, of_group, params)
     if params.negatives > 1:
@@ -185,13 +178,13 @@ def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np
     """Yield the table ``examples``, given split (n_items,), component (n_texts,) and text id (n_texts,)."""
     for start in range(0, len(items), _BATCH):
         end = min(start + _BATCH, len(items))
-        source, target, negative = (part[start:end] for part in (items.source, items.target, items.negative))
-        without = negative == NO_TEXT
+        source, target, negatives = (part[start:end] for part in (items.source, items.target, items.negatives))
+        without = negatives[:, 0] == NO_TEXT
         references = [ids[texts].tolist() for texts in items.references(start, end)]
-        further = [ids[texts[texts != NO_TEXT]].tolist() for texts in items.further[start:end]]
+        further = [ids[texts[texts != NO_TEXT]].tolist() for texts in negatives[:, 1:]]
         yield pa.table({
             "example_id": np.arange(start, end), "split": np.array(SPLITS)[split[start:end]], "source_id": ids[source],
-            "target_id": ids[target], "negative_id": pa.array(ids[negative], mask=without),
+            "target_id": ids[target], "negative_id": pa.array(ids[negatives[:, 0]], mask=without),
             "further_negative_ids": pa.array(further, pa.list_(pa.int64())),
             "reference_ids": pa.array(references, pa.list_(pa.int64())), "group": group[source],
             "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})

@@ -41,16 +41,11 @@ class Connected:
 
 
 def connected(rows: UniqueRows, split_by: str, captions: int | None = None) -> Connected:
-    """Reject rows that are connected with rows of a stricter split, and captions of groups of another size.
+    """Drop rows connected to a row of a stricter split, and captions of groups that have not ``captions`` texts.
 
     Under published splits and ``split_by: component`` or ``hashed`` a component belongs to the strictest split of
     its rows (test, then validation), and its rows of other splits are dropped. Under ``pair`` published splits
     stay as they are, except that a group of captions is in one split.
-
-    Args:
-        rows: those that were kept among their equals.
-        split_by: as above.
-        captions: distinct texts that a group of captions must have; None takes any number from two.
     """
     if rows.structure == "captions":
         return _captions(rows, split_by, captions)

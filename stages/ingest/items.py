@@ -31,19 +31,17 @@ class Items:
     Attributes:
         source: (n,) the input.
         target: (n,) the output.
-        negative: (n,) the negative; ``NO_TEXT`` where there is none, or none yet.
+        negatives: (n, K) negatives, best first; ``NO_TEXT`` behind the last of each row, or where there are none yet.
         rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
         group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
-        further: (n, K - 1) further negatives, best first; ``NO_TEXT`` behind the last of each row.
         captions: the groups, if there are any.
     """
 
     source: np.ndarray
     target: np.ndarray
-    negative: np.ndarray
+    negatives: np.ndarray
     rank: np.ndarray
     group: np.ndarray
-    further: np.ndarray
     captions: TextLists | None = None
 
     def __len__(self) -> int:
@@ -51,17 +49,8 @@ class Items:
 
     def at(self, places: np.ndarray) -> "Items":
         """Return the items at ``places``."""
-        return Items(self.source[places], self.target[places], self.negative[places], self.rank[places],
-                     self.group[places] if self.captions else self.group, self.further[places], self.captions)
-
-    def with_negatives(self, found: np.ndarray) -> "Items":
-        """Return the items with negatives ``found``, (n, K), best first."""
-        return replace(self, negative=found[:, 0], further=found[:, 1:])
-
-    @property
-    def negatives(self) -> np.ndarray:
-        """The first, second, ... negative of each item, (n, K); ``NO_TEXT`` where there is none."""
-        return np.column_stack([self.negative, self.further])
+        return Items(self.source[places], self.target[places], self.negatives[places], self.rank[places],
+                     self.group[places] if self.captions else self.group, self.captions)
 
     def references(self, start: int, end: int) -> list[list[int]]:
         """Return the references of items ``start`` to ``end``: the target, then every other caption but the source."""
@@ -83,12 +72,10 @@ class Items:
         return lists.texts[other], owners[other]
 
 
-def plain_items(source: np.ndarray, target: np.ndarray, negative: np.ndarray | None = None,
-                rank: np.ndarray | None = None, further: np.ndarray | None = None) -> Items:
+def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negatives: np.ndarray | None = None) -> Items:
     """Return items with one reference each."""
-    return Items(source, target, np.full(len(source), NO_TEXT, dtype=np.int32) if negative is None else negative,
-                 np.zeros(len(source), dtype=np.int8) if rank is None else rank, np.empty(0, dtype=np.int32),
-                 np.empty((len(source), 0), dtype=np.int32) if further is None else further)
+    negatives = np.full((len(source), 1), NO_TEXT, dtype=np.int32) if negatives is None else negatives
+    return Items(source, target, negatives, rank, np.empty(0, dtype=np.int32))
 
 
 # Captions
@@ -104,14 +91,9 @@ def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:
 def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
     """Return the items of the groups of two or more: the references are the captions that are not the source.
 
-    Args:
-        captions: the groups.
-        rank: (n_groups,) published split of each.
-        texts: all texts, read for random sources.
-        source: ``random`` draws one source per group by the seed and the texts of the group, whatever their order, and
-            ``first`` takes the first one; the target is the first of the others. ``each`` makes every caption a source
-            once, with the caption after it, in a circle, for target.
-        seed: the project's seed.
+    ``random`` draws one source per group by the seed and the texts of the group, whatever their order, and ``first``
+    takes the first one; the target is the first of the others. ``each`` makes every caption a source once, with the
+    caption after it, in a circle, for target. ``rank`` is the (n_groups,) published split of each.
     """
     found = array("i")
     for group in progress(np.flatnonzero(np.diff(captions.bounds) > 1).tolist(), "ingest: captions", unit="group"):
@@ -124,7 +106,7 @@ def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source
         for text, target in chosen:
             found.extend((text, target, group))
     sources, targets, groups = np.frombuffer(found, np.int32).reshape(-1, 3).T
-    return replace(plain_items(sources, targets, rank=rank[groups]), group=groups, captions=captions)
+    return replace(plain_items(sources, targets, rank[groups]), group=groups, captions=captions)
 
 
 def _drawn(members: list[int], texts: TextFile, seed: int) -> int:
@@ -145,12 +127,12 @@ def continuation_inputs(rows: UniqueRows) -> list[np.ndarray]:
 def story_items(rows: UniqueRows, mode: str) -> Items:
     """Return the items of each story; each input with its output once."""
     if mode != "next_sentence":
-        return plain_items(rows.first, rows.second, rank=rows.rank)
+        return plain_items(rows.first, rows.second, rows.rank)
     texts = np.concatenate([_beginnings(rows), rows.pairs], axis=1).reshape(-1, 2)
     rank = np.repeat(rows.rank, len(texts) // max(1, len(rows.rank)))
     # Stories that begin alike share their first items.
     first = np.sort(np.unique(texts[:, 0].astype(np.int64) * rows.n_texts + texts[:, 1], return_index=True)[1])
-    return plain_items(texts[first, 0], texts[first, 1], rank=rank[first])
+    return plain_items(texts[first, 0], texts[first, 1], rank[first])
 
 
 def _beginnings(rows: UniqueRows) -> np.ndarray:
@@ -255,21 +237,14 @@ def relations(rows: UniqueRows) -> Relations:
 
 def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
                    seed: int, negatives: int = 1) -> Items:
-    """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x).
+    """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x), of one published split.
 
     D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
     too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
     to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
-    and so on while there are both, ``all`` every combination. The order of rows changes nothing, except which
-    question is the first of a pair that is written in both directions.
-
-    Args:
-        partners: the labelled pairs; triples are made within a published split.
-        texts: all texts, read where there is a choice.
-        rule: ``qqp_rule``; ``question1`` counts partners only of a question that stands first in the pair.
-        neg_pick: how the negative is chosen.
-        seed: the project's seed.
-        negatives: of an item, as far as there are so many: its own, and those that come next in N(x).
+    and so on while there are both, ``all`` every combination; under ``question1`` only a question that stands first in
+    a pair has the other as partner. Further negatives come next in N(x). The order of rows changes nothing, except
+    which question is the first of a pair that is written in both directions.
     """
     key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
     tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
@@ -294,7 +269,7 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
             for target, other in product(*places) if combination == "all" else zip(*places, strict=False):
                 found.extend((rank, x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
     triples = np.frombuffer(found, dtype=np.int32).reshape(-1, 3 + negatives)
-    return plain_items(triples[:, 1], triples[:, 2], triples[:, 3], triples[:, 0].astype(np.int8), triples[:, 4:])
+    return plain_items(triples[:, 1], triples[:, 2], triples[:, 0].astype(np.int8), triples[:, 3:])
 
 
 def _neighbours(pairs: np.ndarray, size: int, way: str) -> TextLists:

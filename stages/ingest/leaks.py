@@ -13,12 +13,8 @@ from stages.ingest.texts import NO_TEXT, text_mask
 def leak_report(items: Items, split: np.ndarray, group: np.ndarray) -> dict[str, Any]:
     """Count the texts of validation and test that training items use too.
 
-    Targets are all references of an item. Texts are counted once, however many items share them.
-
-    Args:
-        items: examples.
-        split: (n_items,) index into ``SPLITS``.
-        group: (n_texts,) connected component of each text.
+    Targets are all references of an item. Texts are counted once, however many items share them. ``split`` is
+    (n_items,), ``group`` (n_texts,) the component of each text.
     """
     n_texts, training = len(group), split == TRAIN
     texts, owner = items.outputs

@@ -182,13 +182,9 @@ def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: 
         items: all items, whether they are kept or not.
         split: (n_items,) index into ``SPLITS``.
         asked: (n,) places of the items that are kept, rising.
-        group: (n_texts,) component of each text.
-        texts: all texts.
+        group, texts, count, embed, ceiling: as of ``retrieve``.
         way: ``bm25``, ``mined`` or ``random``.
-        count: negatives per item.
         seed: the project's seed.
-        embed: for ``mined``.
-        ceiling: the cosine above which ``mined`` takes nothing.
 
     Returns:
         (n, count) text numbers, best first; ``NO_TEXT`` where the split has no further one.

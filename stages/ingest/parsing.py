@@ -25,6 +25,10 @@ _ENTAILMENT = {"entailment": 1, "e": 1, "0": 1, "contradiction": 0, "c": 0, "2":
 _SAMPLES, _DOCUMENT, _CONTEXT, _TURN = "__SAMP__", "__EOD__", "__EOC__", "__EOT__"
 
 
+class RowError(ValueError):
+    """A row cannot be taken; the message is its reason, ``category: detail``."""
+
+
 # Stories
 
 
@@ -80,7 +84,7 @@ def story_sentences(content: Mapping[str, Any]) -> list[Any]:
     """Return the five sentences of a row, given by role; whether each of them is a text is still to be checked.
 
     Raises:
-        ValueError: there are not five sentences; the message is the reason, ``category: detail``.
+        RowError: there are not five sentences; the message is the reason, ``category: detail``.
     """
     if "story" in content:
         return _listed(content["story"], "story", SENTENCES)
@@ -106,16 +110,16 @@ def story_texts(found: Sequence[str], mode: str) -> list[str]:
 
 def _listed(value: Any, role: str, wanted: int) -> list[Any]:
     if value is None or value != value or value == []:
-        raise ValueError(f"empty text: {role} is missing")
+        raise RowError(f"empty text: {role} is missing")
     if isinstance(value, str):
         value = sentences(value)
         if len(value) != wanted:
-            raise ValueError(f"sentences: {role} was cut into {len(value)} instead of {wanted}; give it as a list, or "
+            raise RowError(f"sentences: {role} was cut into {len(value)} instead of {wanted}; give it as a list, or "
                              f"sentence by sentence, if the rule does not fit")
     elif not isinstance(value, (list, tuple)):
-        raise ValueError(f"not text: {role} is of type {type(value).__name__}")
+        raise RowError(f"not text: {role} is of type {type(value).__name__}")
     if len(value) != wanted:
-        raise ValueError(f"sentences: {role} has {len(value)} instead of {wanted}")
+        raise RowError(f"sentences: {role} has {len(value)} instead of {wanted}")
     return list(value)
 
 
@@ -123,7 +127,7 @@ def cloze_story(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return context and right ending of an item of the Story Cloze Test."""
     right = content["right"]
     if right not in ("1", "2"):
-        raise ValueError(f"right: must be 1 or 2, found {right!r}")
+        raise RowError(f"right: must be 1 or 2, found {right!r}")
     return {"context": content["context"], "ending": content[f"ending{right}"]}
 
 
@@ -135,9 +139,9 @@ def infilled_story(content: Mapping[str, Any]) -> dict[str, Any]:
     """
     given, missing = content["context"], content["missing"]
     if not isinstance(given, str) or given.count(MASK) != 1:
-        raise ValueError(f"context: must be text that holds {MASK} once, found {given!r}")
+        raise RowError(f"context: must be text that holds {MASK} once, found {given!r}")
     if not isinstance(missing, str):
-        raise ValueError("empty text: missing is not there")
+        raise RowError("empty text: missing is not there")
     middle = _CLOSED.sub(lambda found: found[1] + found[2].upper(), missing)
     before, after = given.split(MASK)
     return {"story": [*sentences(before), *sentences(middle), *sentences(after)]}
@@ -183,29 +187,29 @@ def dialogue_texts(content: Mapping[str, Any], turn_mark: str) -> list[Any]:
         turn_mark: what separates the turns of a context that is one text.
 
     Raises:
-        ValueError: a part is missing or of a wrong type; the message is the reason, ``category: detail``.
+        RowError: a part is missing or of a wrong type; the message is the reason, ``category: detail``.
     """
     value = content.get("context")
     if isinstance(value, str):
         value = value.split(turn_mark)
     if value is None or value != value:
-        raise ValueError("empty text: context is missing")
+        raise RowError("empty text: context is missing")
     if not isinstance(value, (list, tuple)):
-        raise ValueError(f"not text: context is of type {type(value).__name__}")
+        raise RowError(f"not text: context is of type {type(value).__name__}")
     turns = [_text(turn, f"turn {number} of context") for number, turn in enumerate(value, 1) if turn is not None]
     turns = [turn for turn in turns if turn]
     if "response" not in content and len(turns) < 2:
-        raise ValueError(f"empty text: context has {len(turns)} turns, and the last one is the response; two are "
+        raise RowError(f"empty text: context has {len(turns)} turns, and the last one is the response; two are "
                          f"needed")
     response = content["response"] if "response" in content else turns.pop()
     if not turns:
-        raise ValueError("empty text: context has no turn")
+        raise RowError("empty text: context has no turn")
     return [f" {TURN} ".join(turns), response, *_candidates(content)]
 
 
 def _text(value: Any, place: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"not text: {place} is of type {type(value).__name__}")
+        raise RowError(f"not text: {place} is of type {type(value).__name__}")
     return value.strip()
 
 
@@ -214,13 +218,13 @@ def _candidates(content: Mapping[str, Any]) -> list[str]:
     if texts is None and scores is None:
         return []
     if not isinstance(texts, (list, tuple)) or not isinstance(scores, (list, tuple)):
-        raise ValueError(f"candidates: must be a list of texts beside a list of scores, found "
+        raise RowError(f"candidates: must be a list of texts beside a list of scores, found "
                          f"{type(texts).__name__} and {type(scores).__name__}")
     if len(texts) != len(scores):
-        raise ValueError(f"candidates: {len(texts)} texts and {len(scores)} scores")
+        raise RowError(f"candidates: {len(texts)} texts and {len(scores)} scores")
     for number, score in enumerate(scores, start=1):
         if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
-            raise ValueError(f"candidates: score {number} must be a number, found {score!r}")
+            raise RowError(f"candidates: score {number} must be a number, found {score!r}")
     order = sorted(range(-(-len(texts) // 2)), key=scores.__getitem__)
     return [text for text in (_text(texts[place], f"candidate {place + 1}") for place in order) if text]
 
@@ -229,7 +233,7 @@ def douban_line(line: str, path: Path) -> dict[str, Any]:
     """Parse a line as Wu et al. 2017 write it: label, turns and response, separated by tabs."""
     label, *texts = line.split("\t")
     if len(texts) < 2:
-        raise ValueError(f"broken line: {1 + len(texts)} fields separated by tabs; a label, at least one turn and a "
+        raise RowError(f"broken line: {1 + len(texts)} fields separated by tabs; a label, at least one turn and a "
                          f"response are needed")
     return {"label": label, "context": texts[:-1], "response": texts[-1]}
 
@@ -245,18 +249,18 @@ def groupwise_line(line: str, path: Path) -> dict[str, Any]:
     before, tab, response = line.partition("\t")
     numbered = re.match(r"\s*\d+\s+", before)
     if not tab or not numbered:
-        raise ValueError("broken line: must be a number, a context, a tab and a response")
+        raise RowError("broken line: must be a number, a context, a tab and a response")
     context, *more = before[numbered.end():].split(_SAMPLES)
     row: dict[str, Any] = {"context": context.split(_TURN), "response": response}
     if len(more) < 2:
         return row
     pairs = [pair.partition(_CONTEXT) for pair in more[0].split(_DOCUMENT)]
     if not all(mark for _, mark, _ in pairs):
-        raise ValueError(f"broken line: a sampled pair has no {_CONTEXT} between context and response")
+        raise RowError(f"broken line: a sampled pair has no {_CONTEXT} between context and response")
     try:
         scores = [float(field) for field in more[1].split()]
     except ValueError as error:
-        raise ValueError(f"broken line: the scores must be numbers ({error})") from error
+        raise RowError(f"broken line: the scores must be numbers ({error})") from error
     return row | {"candidates": [text for _, _, text in pairs], "scores": scores}
 
 
@@ -271,11 +275,11 @@ def entailment_pair(content: Mapping[str, Any]) -> dict[str, Any]:
     """
     label = str(content["label"]).lower()
     if label in ("neutral", "n", "1"):
-        raise ValueError("neutral: neither entails nor contradicts")
+        raise RowError("neutral: neither entails nor contradicts")
     if label in ("-", "-1"):
-        raise ValueError("undecided: its annotators did not agree")
+        raise RowError("undecided: its annotators did not agree")
     if label not in _ENTAILMENT:
-        raise ValueError(f"label: must be entailment, neutral or contradiction (or 0, 1, 2), found "
+        raise RowError(f"label: must be entailment, neutral or contradiction (or 0, 1, 2), found "
                          f"{content['label']!r}")
     rest = {role: value for role, value in content.items() if role not in ("premise", "hypothesis", "label")}
     return {"source": content["premise"], "target": content["hypothesis"], "label": _ENTAILMENT[label], **rest}
@@ -291,7 +295,7 @@ def trec_line(text: str, path: Path) -> dict[str, str]:
     labels, _, question = text.partition(" ")
     coarse, colon, fine = labels.partition(":")
     if not (coarse and colon and fine and question.strip()):
-        raise ValueError("broken line: must read CLASS:kind, a space and the question, as in 'LOC:city What city ...'")
+        raise RowError("broken line: must read CLASS:kind, a space and the question, as in 'LOC:city What city ...'")
     return {"class": coarse, "kind": fine, "question": question.strip()}
 
 
@@ -299,7 +303,7 @@ def all_terms_line(text: str, path: Path) -> dict[str, str]:
     """Parse a class, a tab and a text (Cardoso-Cachopo 2007)."""
     label, tab, words = text.partition("\t")
     if not tab:
-        raise ValueError("broken line: must read class, tab, text; it has no tab")
+        raise RowError("broken line: must read class, tab, text; it has no tab")
     return {"class": label, "text": words}
 
 
@@ -312,12 +316,12 @@ def indexed_line(joined: str, path: Path) -> dict[str, str]:
     """Parse a line of an index, to which the text was joined by a tab (Yao et al. 2019)."""
     parts = joined.split("\t", 3)
     if len(parts) < 4:
-        raise ValueError("broken line: the index must read name, tab, split, tab, class")
+        raise RowError("broken line: the index must read name, tab, split, tab, class")
     name, split, label, text = parts
     # The repository writes train and test, or names of folders that hold these words.
     found = [word for word in ("test", "train") if word in split.lower()]
     if not found:
-        raise ValueError(f"broken line: the index must name the split, train or test, behind the first tab; found "
+        raise RowError(f"broken line: the index must name the split, train or test, behind the first tab; found "
                          f"{split!r}")
     return {"name": name, "split": found[0], "class": label, "text": text}
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stages.ingest.layouts import DOCUMENT, BoundLayout
+from stages.ingest.parsing import RowError
 from stages.ingest.rows import RawRow, RowMaker, is_unicode
 from stages.run.errors import InputError, nearest
 
@@ -176,8 +177,7 @@ def _read_delimited(path: Path, form: str, encoding: str, maker: RowMaker) -> It
     """
     layout = maker.layout
     delimiter = layout.separator or _DELIMITERS[form]
-    lines = text_lines(path, encoding)
-    records = _unquoted(lines, delimiter) if layout.quoting == "none" else _quoted(path, lines, delimiter)
+    records = _records(path, text_lines(path, encoding), delimiter, layout.quoting)
     header = _header(path, next(records, None), delimiter, layout)
     places = [(role, header.index(column)) for role, column in layout.columns.items()]
     number = 0
@@ -202,18 +202,8 @@ def _read_delimited(path: Path, form: str, encoding: str, maker: RowMaker) -> It
 _Record = tuple[int, int, str, list[str], str]
 
 
-def _unquoted(lines: Iterator[str], delimiter: str) -> Iterator[_Record]:
-    number = -1
-    for place, line in enumerate(lines, start=1):
-        text = line.removesuffix("\n").removesuffix("\r")
-        if text or number >= 0:
-            number += 1
-        if text:
-            yield number, place, text, text.split(delimiter), _line_end(place) if "\r" in text else ""
-
-
-def _quoted(path: Path, source: Iterator[str], delimiter: str) -> Iterator[_Record]:
-    """Yield the records of a quoted file.
+def _records(path: Path, source: Iterator[str], delimiter: str, quoting: str) -> Iterator[_Record]:
+    """Yield the records of a CSV file.
 
     A broken record over several lines is an error of the file: an unclosed quotation mark may have
     swallowed any number of good rows.
@@ -226,7 +216,9 @@ def _quoted(path: Path, source: Iterator[str], delimiter: str) -> Iterator[_Reco
             lines.append(line)
             yield line
 
-    reader, number, width, first = csv.reader(remembered(), delimiter=delimiter, strict=True), -1, 0, 1
+    reader = csv.reader(remembered(), delimiter=delimiter, strict=True,
+                        quoting=csv.QUOTE_NONE if quoting == "none" else csv.QUOTE_MINIMAL)
+    number, width, first = -1, 0, 1
     while True:
         lines.clear()
         fields: list[str] = []
@@ -236,8 +228,9 @@ def _quoted(path: Path, source: Iterator[str], delimiter: str) -> Iterator[_Reco
         except StopIteration:
             return
         except csv.Error as error:
-            problem = _line_end(first) if "new-line" in str(error) else (
-                f"broken line: {error} in line {first}; double the quotation marks inside fields")
+            problem = (f"line ending: a carriage return (\\r) without a line feed in line {first}; remove it"
+                       if "new-line" in str(error) else
+                       f"broken line: {error} in line {first}; double the quotation marks inside fields")
         if fields or problem or number >= 0:
             number += 1
         width = width or len(fields)
@@ -248,10 +241,6 @@ def _quoted(path: Path, source: Iterator[str], delimiter: str) -> Iterator[_Reco
         if fields or problem:
             yield number, first, "".join(lines), fields, problem
         first += len(lines)
-
-
-def _line_end(line: int) -> str:
-    return f"line ending: a carriage return (\\r) without a line feed in line {line}; remove it"
 
 
 def _header(path: Path, record: _Record | None, delimiter: str, layout: BoundLayout) -> list[str]:
@@ -392,7 +381,7 @@ def _read_lines(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
             continue
         try:
             values = layout.parse(text, path)
-        except ValueError as error:
+        except RowError as error:
             yield maker.broken(number, text, f"{error}, in line {number}")
             continue
         content = {role: values[column] for role, column in maker.layout.columns.items() if column in values}

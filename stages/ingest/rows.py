@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from stages.ingest.layouts import SPLIT, BoundLayout
+from stages.ingest.parsing import RowError
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
@@ -16,10 +17,9 @@ class RawRow(NamedTuple):
     """One row as it was found; a tuple, because that is made three times as fast as a frozen data class.
 
     Attributes:
-        file: name of the file inside the data set's folder.
+        file: name inside the data set's folder.
         row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
-        content: values by role, as the layout has them (such as ``source``, ``target``, ``label``, ``split``), or
-            the line itself where it could not be parsed.
+        content: values by role, as the layout has them, or the line itself where it could not be parsed.
         problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
         split: the published split: ``train``, ``validation``, ``test``, or None.
         names: all columns of the row, as the file calls them.
@@ -64,16 +64,16 @@ class RowMaker:
         problem, split, convert = "", self._split, self.layout.layout.convert
         try:
             for role in self._names:
-                content[role] = _name(content.get(role), role)
+                content[role] = name_of(content.get(role), role)
             if SPLIT in self.layout.columns:
                 split = content[SPLIT] = _published(content.get(SPLIT))
                 if self._split not in (None, split):
                     split = self._split
-                    raise ValueError(f"split: the row says {content[SPLIT]}, but its file is named under "
+                    raise RowError(f"split: the row says {content[SPLIT]}, but its file is named under "
                                      f"splits.{self._split}")
             if convert:
                 content = convert(content)
-        except ValueError as error:
+        except RowError as error:
             problem = str(error)
         return RawRow(self._file, number, content, problem, split, names, values)
 
@@ -82,25 +82,25 @@ class RowMaker:
         return RawRow(self._file, number, line, problem, self._split)
 
 
-def _name(value: Any, role: str) -> str:
+def name_of(value: Any, role: str) -> str:
     """Return a label or the name of a group as text; 1.0 is 1, as in columns of numbers with gaps."""
     if value is None or value != value:
-        raise ValueError(f"{role}: is missing")
+        raise RowError(f"{role}: is missing")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, (int, str)):
-        raise ValueError(f"{role}: must be text or a whole number, found {value!r}")
+        raise RowError(f"{role}: must be text or a whole number, found {value!r}")
     if not (name := str(value).strip()):
-        raise ValueError(f"{role}: is empty")
+        raise RowError(f"{role}: is empty")
     return name
 
 
 def _published(value: Any) -> str:
     split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
     if split is None:
-        raise ValueError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
+        raise RowError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
     return split
 
 

@@ -1,5 +1,6 @@
 """The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,12 +83,12 @@ def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int
     elif rows.structure == "stories":
         items = story_items(rows, params.roc_mode)
     elif params.neg_source == "given":
-        items = plain_items(rows.first, rows.second, rows.negative, rows.rank)
+        items = plain_items(rows.first, rows.second, rows.rank, rows.negative[:, None])
     elif params.neg_source == "labelled":
         items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed,
                                params.negatives)
     else:
-        items = plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], rank=partners.duplicate_rank)
+        items = plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], partners.duplicate_rank)
         scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
         if rows.structure == "dialogue" and not scored:
             items = with_references(items)
@@ -131,18 +132,8 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
     Those for which there is no negative are left out; of stories and dialogues those of training alone, since
-    nothing that is evaluated asks for negatives.
-
-    Args:
-        items: all items, so that a sample draws its negatives from as many texts.
-        split: (n_items,) index into ``SPLITS``.
-        kept: places of the items that are wanted, rising.
-        of_group: split of each component; None if components are not kept together.
-        found: what was read.
-        dataset: names the structure.
-        params: rules and shares.
-        seed: the project's seed.
-        embed: for mined negatives.
+    nothing that is evaluated asks for negatives. ``of_group`` is the split of each component, None if components are
+    not kept together. Negatives are drawn from all ``items``, so a sample draws on as many texts.
 
     Raises:
         InputError: a split would be empty.
@@ -172,7 +163,7 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
             how = "retrieved" if way == "retrieved" else "found"
             raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
                              f"other shares in ingest.")
-    return items.at(kept).with_negatives(negatives), split[kept]
+    return replace(items.at(kept), negatives=negatives), split[kept]
 
 
 def _reason(way: str) -> str:

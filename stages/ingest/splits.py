@@ -18,11 +18,10 @@ _BATCH = 2**13
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
                  fixed: np.ndarray | None = None) -> np.ndarray:
-    """Return the split (index into ``SPLITS``) of each component.
+    """Return the split (index into ``SPLITS``) of each component, filled by the seed up to its share of the items.
 
-    Components are shuffled by the seed; test, then validation, take them while they fit into their share of
-    items. Components that would fill more than a tenth of a share come last, so that the largest end in
-    train. Components without items (their texts may serve as negatives) are drawn by the same shares.
+    Components that would fill more than a tenth of a share come last, so that the largest end in training. Components
+    without items (their texts may serve as negatives) are drawn by the same shares.
 
     Args:
         item_groups: (n_items,) component of each item.
@@ -63,20 +62,12 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
 
 def split_by_hash(hashes: np.ndarray, sizes: np.ndarray, validation: float, test: float, seed: int,
                  fixed: np.ndarray | None = None) -> np.ndarray:
-    """Return the split (index into ``SPLITS``) of each component, drawn for itself by its mark and the seed.
+    """Return the split (index into ``SPLITS``) of each component, drawn for itself by its hash and the seed.
 
     Data sets made of the same rows with the same seed and shares agree, whichever rule, source of negatives or sample
     they take: no text that one evaluates is trained on by another. Shares are met only on average. A component that
     holds more than a tenth of the smaller share's texts, and more than components hold on average, is of training.
-
-    Args:
-        hashes: (n_components,) uint64, as of ``component_hashes``.
-        sizes: (n_components,) number of texts in pairs.
-        validation: share of components.
-        test: likewise.
-        seed: the project's seed.
-        fixed: (n_components,) published split of each component, 0 where it is free or training; a split that
-            occurs here takes no other component.
+    ``hashes`` (uint64), ``sizes`` (texts in pairs) and ``fixed`` (as of ``split_groups``) are (n_components,).
     """
     drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "hashed"))
     split = np.full(len(hashes), TRAIN, dtype=np.int8)
@@ -126,14 +117,8 @@ def split_items(rank: np.ndarray, published: Collection[int], validation: float,
                 seed: int) -> np.ndarray:
     """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
 
-    Args:
-        rank: (n_items,) published split of each, 0 where it is free or training.
-        published: the splits that take no other item.
-        validation, test: shares of the free items.
-        seed: the project's seed.
-
-    Raises:
-        InputError: there are too few items.
+    ``rank`` (n_items,) is the published split of each, 0 where it is free or training; the splits in ``published`` take
+    no other item. Raises ``InputError`` if there are too few items.
     """
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0).astype(np.int32)
@@ -211,11 +196,7 @@ def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
                  outside: np.ndarray | None = None) -> np.ndarray:
     """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed.
 
-    Args:
-        split: (n_items,) split of each.
-        limits: by name of the split; None keeps all.
-        seed: the project's seed.
-        outside: (n_items,) bool, the items that are not kept in any case.
+    A limit of None keeps all; the items of ``outside`` (n_items,) are not kept in any case.
     """
     kept = np.ones(len(split), dtype=bool) if outside is None else ~outside
     for which, name in enumerate(SPLITS):

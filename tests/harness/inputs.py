@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 
 from pipeline.given_texts import texts_from
-from stages.ingest.checks import RowCheck, RowError
+from stages.ingest.checks import RowCheck
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset
+from stages.ingest.parsing import RowError
 from stages.run.errors import InputError
 from tests.harness.cases import Verdict
 from tests.harness.damage import TOKENS, damaged_bytes, damaged_value
