@@ -51,11 +51,9 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "UTF-16", "utf-16", ("utf-16", "utf-16-be")),
 )
 _UNDECODED = re.compile("[\udc80-\udcff]")
-_UNSOUND = re.compile("[\0\ud800-\udfff]")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _NAMED = {delimiter: ending for ending, delimiter in _DELIMITERS.items()}
-_ALONE = "a carriage return (\\r) without a line feed"
 
 
 class Words(NamedTuple):
@@ -138,9 +136,7 @@ class _Archive(io.RawIOBase):
         try:
             data = self._stream.read(len(buffer))
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-            early = isinstance(error, EOFError) or "truncated" in str(error).lower()
-            raise InputError(f"{self._path}: the archive {'ends too early' if early else f'is damaged ({error})'}. "
-                             f"Fetch it again.") from error
+            raise _damaged(self._path, str(error)) from error
         buffer[:len(data)] = data
         return len(data)
 
@@ -150,13 +146,18 @@ class _Archive(io.RawIOBase):
         super().close()
 
 
+def _damaged(path: Path, reason: str) -> InputError:
+    return InputError(f"{path}: the archive is damaged, ends too early, or is no {path.suffix} file ({reason}). Fetch "
+                      f"it again.")
+
+
 def _open_zstd(path: Path) -> IO[bytes]:
     return cast(IO[bytes], pa.input_stream(str(path), compression="zstd"))
 
 
 # By the ending of a name, with the bytes that such a file begins with.
 _PACKED: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
-    ".gz": (b"\x1f\x8b", gzip.GzipFile), ".bz2": (b"BZh", bz2.BZ2File), ".xz": (b"\xfd7zXZ\0", lzma.LZMAFile),
+    ".gz": (b"\x1f\x8b\x08", gzip.GzipFile), ".bz2": (b"BZh", bz2.BZ2File), ".xz": (b"\xfd7zXZ\0", lzma.LZMAFile),
     ".zst": (b"\x28\xb5\x2f\xfd", _open_zstd)}
 COMPRESSIONS = tuple(_PACKED)
 
@@ -176,8 +177,7 @@ def packed(path: Path) -> str | None:
         head = file.read(6)
     found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
     if found is None and head and path.suffix.lower() in COMPRESSIONS:
-        raise InputError(f"{path}: the archive is damaged, or is no {path.suffix} at all. Fetch it again, or name it "
-                         f"without {path.suffix}.")
+        raise _damaged(path, "its first bytes are others")
     return found
 
 
@@ -261,16 +261,6 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def is_decoded(text: str) -> bool:
-    """Say whether all bytes of ``text`` could be decoded, and none is NUL."""
-    return "\0" not in text and is_unicode(text)
-
-
-def is_sound(text: str) -> bool:
-    """Say whether a line is decoded as a whole, and no mark stands at its beginning."""
-    return is_decoded(text) and not text.startswith(MARK)
-
-
 def text_fault(text: str, name: str) -> str:
     """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
 
@@ -286,37 +276,26 @@ def text_fault(text: str, name: str) -> str:
     return "" if is_unicode(text) else f"encoding: {name} holds half a surrogate pair"
 
 
-def character_problem(text: str, encoding: str, line: int, column: str = "", words: Words = OPTIONS) -> str:
-    """Return what is wrong with a ``text`` that is not sound, ``category: detail``.
+def character_problem(text: str, encoding: str, place: str, words: Words = OPTIONS) -> str:
+    """Return what is wrong with the characters of ``text``, ``category: detail``, or nothing.
 
     Args:
-        text: one or more lines as they were read.
-        encoding: by which they were.
-        line: 1-based number of the first of them.
-        column: where the character stands, if that is known.
+        text: as it was read.
+        encoding: by which it was.
+        place: where it stands, such as ``line 3``.
         words: what messages call the encoding.
     """
     if text.startswith(MARK):
-        return (f"byte order mark: line {line} begins with one, as where files were put one behind the other. Remove "
-                f"it, and any header that follows it.")
-    found = _UNSOUND.search(text)
-    place = found.start() if found else 0
-    where = f"in line {line + text.count(chr(10), 0, place)}" + (f", column {column!r}" if column else "")
-    if text[place] != "\0":
-        return undecoded_problem(text[place], encoding, where, words)
-    return f"NUL byte: {where}. Text holds none; if the file is UTF-16, name it as {words.encoding}."
-
-
-def undecodable(text: str) -> bool:
-    """Say whether ``text`` holds a byte that is not of the encoding by which it was read."""
-    return not text.isascii() and _UNDECODED.search(text) is not None
-
-
-def undecoded_problem(text: str, encoding: str, where: str, words: Words = OPTIONS) -> str:
-    """Name the first undecodable byte of ``text``, which stands at ``where``, and the remedy."""
-    found = _UNDECODED.search(text)
-    what = f"byte 0x{ord(found[0]) - 0xdc00:02x}" if found else "half a surrogate pair"
-    return f"encoding: not valid {encoding.upper()}: {what} {where}. {_remedy(words)}"
+        return (f"byte order mark: {place} begins with one, as where files were put one behind the other. Remove it, "
+                f"and any header that follows it.")
+    if "\0" in text:
+        return (f"NUL byte: {place} holds one, and text holds none; if the file is UTF-16, name it as "
+                f"{words.encoding}.")
+    if is_unicode(text):
+        return ""
+    byte = _UNDECODED.search(text)
+    what = f"byte 0x{ord(byte[0]) - 0xdc00:02x}" if byte else "half a surrogate pair"
+    return f"encoding: not valid {encoding.upper()}: {what} in {place}. {_remedy(words)}"
 
 
 def _remedy(words: Words) -> str:
@@ -342,17 +321,18 @@ def _delimited(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
     Lines may end with \n or \r\n, also mixed. With ``quoting: none`` every line is a row; otherwise fields that hold
     delimiters, marks or line ends must be in quotation marks, and marks inside them doubled.
     """
-    lines = text_lines(path, form.encoding, form.words)
-    records = _unquoted(lines, form.delimiter) if form.quoting == "none" else _quoted(path, lines, form)
+    records = _records(path, text_lines(path, form.encoding, form.words), form)
     header = _header(path, next(records, None), form, check)
-    width, strict, number = len(header), form.quoting == "standard", 0
+    number = 0
     for number, line, text, fields, problem in records:
-        if not problem and len(fields) != width:
-            problem = _width_problem(len(fields), width, line, form)
-        if not problem and not is_sound(text):
-            column = next((name for name, value in zip(header, fields, strict=True) if not is_decoded(value)), "")
-            problem = character_problem(text, form.encoding, line, column, form.words)
-        if not problem and strict and '"' in text and '"' in "".join(fields):
+        if not problem and len(fields) != len(header):
+            problem = f"broken line: {len(fields)} fields instead of {len(header)} in line {line}"
+            if len(fields) > len(header):
+                marks = _SEPARATORS.get(form.delimiter, repr(form.delimiter))
+                problem += (f"; without quoting no field can hold {marks}" if form.quoting == "none" else
+                            f"; fields that hold {marks} must be in quotation marks")
+        problem = problem or character_problem(text, form.encoding, f"line {line}", form.words)
+        if not problem and form.quoting == "standard" and '"' in text and '"' in "".join(fields):
             problem = _stray_mark(text, line, header, form)
         yield (Record(number, None, escaped(text.rstrip("\r\n")), problem) if problem
                else Record(number, dict(zip(header, fields, strict=True))))
@@ -369,8 +349,7 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
         raise InputError(f"{path}: the header holds NUL bytes. If the file is UTF-16 without a mark, set "
                          f"{form.words.encoding} to utf-16-le or utf-16-be.")
     if problem:
-        old = " Convert the line ends of an old Macintosh file to \\n." if _ALONE in problem else ""
-        raise InputError(f"{path}: the header cannot be read ({problem}).{old}")
+        raise InputError(f"{path}: the header cannot be read ({problem}).")
     if len(fields) == 1:
         for other, what in _SEPARATORS.items():
             if other != form.delimiter and other in text:
@@ -382,18 +361,8 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
     return fields
 
 
-def _unquoted(lines: Iterator[str], delimiter: str) -> Iterator[_Fields]:
-    number = -1
-    for place, line in enumerate(lines, start=1):
-        text = line.removesuffix("\n").removesuffix("\r")
-        if text or number >= 0:
-            number += 1
-        if text:
-            yield number, place, text, text.split(delimiter), _line_end(place) if "\r" in text else ""
-
-
-def _quoted(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fields]:
-    """Yield the records of a quoted file.
+def _records(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fields]:
+    """Yield the records of a CSV file.
 
     A broken record over several lines is an error of the file: an unclosed quotation mark may have swallowed any number
     of good rows.
@@ -406,7 +375,9 @@ def _quoted(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fie
             lines.append(line)
             yield line
 
-    reader, number, width, first = csv.reader(remembered(), delimiter=form.delimiter, strict=True), -1, 0, 1
+    reader = csv.reader(remembered(), delimiter=form.delimiter, strict=True,
+                        quoting=csv.QUOTE_NONE if form.quoting == "none" else csv.QUOTE_MINIMAL)
+    number, width, first = -1, 0, 1
     while True:
         lines.clear()
         fields: list[str] = []
@@ -416,45 +387,19 @@ def _quoted(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fie
         except StopIteration:
             return
         except csv.Error as error:
-            problem = _csv_problem(str(error), first)
+            problem = (f"line ending: a carriage return (\\r) without a line feed in line {first}; remove it"
+                       if "new-line" in str(error) else
+                       f"broken line: {error} in line {first}; double the quotation marks inside fields")
         if fields or problem or number >= 0:
             number += 1
         width = width or len(fields)
-        if len(lines) > 1:
-            if problem or len(fields) != width:
-                raise InputError(f"{path}: lines {first} to {first + len(lines) - 1}: a quotation mark is not closed "
-                                 f"as it should be. Double the quotation marks inside fields; or, if they are "
-                                 f"ordinary characters in this file, use {form.words.unquoted}.")
+        if len(lines) > 1 and (problem or len(fields) != width):
+            raise InputError(f"{path}: lines {first} to {first + len(lines) - 1}: a quotation mark is not closed as it "
+                             f"should be. Double the quotation marks inside fields; or, if they are ordinary "
+                             f"characters in this file, use {form.words.unquoted}.")
+        if fields or problem:
             yield number, first, "".join(lines), fields, problem
-        elif fields or problem:
-            yield number, first, lines[0], fields, problem
         first += len(lines)
-
-
-def _csv_problem(error: str, line: int) -> str:
-    """Say in other words what the parser has found."""
-    if "new-line character" in error:
-        return _line_end(line)
-    if "unexpected end" in error:
-        return f"broken line: the quotation mark of the last field of line {line} is not closed"
-    if "expected after" in error:
-        return (f"broken line: in line {line} a quoted field goes on after its closing mark ({error}); double the "
-                f"quotation marks inside fields")
-    return f"broken line: line {line}: {error}"
-
-
-def _line_end(line: int) -> str:
-    return f"line ending: {_ALONE} in line {line}; remove it"
-
-
-def _width_problem(found: int, width: int, line: int, form: TableForm) -> str:
-    problem = f"broken line: {found} fields instead of {width} in line {line}"
-    if found < width:
-        return problem
-    what = _SEPARATORS.get(form.delimiter, repr(form.delimiter))
-    if form.quoting == "none":
-        return f"{problem}; a field must not hold the separating {what}"
-    return f"{problem}; fields that hold {what} must be in quotation marks"
 
 
 def _stray_mark(text: str, line: int, header: Sequence[str], form: TableForm) -> str:
@@ -475,10 +420,6 @@ def _stray_mark(text: str, line: int, header: Sequence[str], form: TableForm) ->
 # JSON lines
 
 
-class _NotRead(ValueError):
-    """A line is no JSON object; the message is the row's problem."""
-
-
 def once(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's fields; JSON by itself would keep the last of two with one name."""
     found = dict(fields)
@@ -493,58 +434,36 @@ _DECODER = json.JSONDecoder(object_pairs_hook=once)
 
 def _json_lines(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
     """Yield the objects of a file with one JSON object per line; empty lines are passed over."""
-    seen: dict[str, None] = {}
+    seen: set[str] = set()
     rows, objects = 0, False
     for number, line in enumerate(text_lines(path, form.encoding, form.words), start=1):
         text = line.strip()
         if not text:
             continue
-        if not rows:
-            _refuse_document(path, text)
+        if not rows and (text == "{" or text.startswith("[")):
+            raise InputError(f"{path}: this is one JSON document. Write one object per line, without commas between "
+                             f"them.")
         rows += 1
+        found: Any = None
+        problem = character_problem(line, form.encoding, f"line {number}", form.words)
         try:
-            if not is_sound(line):
-                raise _NotRead(character_problem(line, form.encoding, number, words=form.words))
-            found = _object(text, number)
-        except _NotRead as error:
-            yield Record(number, None, escaped(text), str(error))
+            found = None if problem else _DECODER.decode(text)
+        except (ValueError, RecursionError) as error:
+            what = f"{error.msg}, character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
+            problem = f"broken line: not valid JSON in line {number} ({what})"
+        if not problem and not isinstance(found, dict):
+            problem = f"broken line: not a JSON object in line {number}"
+        if problem:
+            yield Record(number, None, escaped(text), problem)
             continue
         objects = True
-        seen.update(dict.fromkeys(found))
+        seen.update(found)
         yield Record(number, found)
     if not rows:
         raise InputError(f"{path}: the file has no rows.")
     if objects:
         # Objects may leave fields out; a column that none of them has is a wrong name.
         check(sorted(seen), "", None)
-
-
-def _refuse_document(path: Path, first: str) -> None:
-    if first.startswith("["):
-        raise InputError(f"{path}: this is one JSON array. Write one object per line, without commas between them.")
-    if first == "{":
-        raise InputError(f"{path}: this is one JSON document over several lines. Write one object per line.")
-
-
-def _object(text: str, line: int) -> dict[str, Any]:
-    try:
-        found, end = _DECODER.raw_decode(text)
-    except (ValueError, RecursionError) as error:
-        raise _NotRead(_json_problem(text, line, error)) from error
-    if end != len(text):
-        raise _NotRead(_json_problem(text, line, json.JSONDecodeError("Extra data", text, end)))
-    if not isinstance(found, dict):
-        raise _NotRead(f"broken line: not a JSON object in line {line}")
-    return found
-
-
-def _json_problem(text: str, line: int, error: Exception) -> str:
-    if "\r" in text:
-        return f"line ending: a carriage return (\\r) without a line feed in line {line}; write \\n"
-    if text.endswith(","):
-        return f"broken line: line {line} ends with a comma; write one object per line, without commas between them"
-    what = f"{error.msg}, character {error.colno}" if isinstance(error, json.JSONDecodeError) else str(error)
-    return f"broken line: not valid JSON in line {line} ({what})"
 
 
 # Parquet

@@ -15,7 +15,6 @@ from keycontrast.reading import (
     TableForm,
     character_problem,
     file_format,
-    is_sound,
     is_unicode,
     read_table,
     text_fault,
@@ -165,8 +164,8 @@ def _not_decoded(line: int) -> InputError:
 def _of_lines(file: Path, encoding: str) -> Iterator[str]:
     found = False
     for number, line in enumerate(text_lines(file, encoding), 1):
-        if not is_sound(line):
-            raise InputError(f"{file}: {character_problem(line, encoding, number)}")
+        if problem := character_problem(line, encoding, f"line {number}"):
+            raise InputError(f"{file}: {problem}")
         if line.strip():
             found = True
             if fault := text_fault(line, f"line {number}"):

@@ -26,7 +26,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params, stage_hash
 from stages.common.tables import ROW_GROUP, WRITTEN, check_pages, column_names, dataset_of
-from stages.ingest.reading.files import data_files
+from stages.ingest.files import data_files
 
 _PAIRS = """
     WITH refs AS (SELECT example_id, list(text ORDER BY place) AS "references" FROM (

@@ -20,8 +20,7 @@ from pipeline.reference import api_page, command_page
 from pipeline.schemas import SCHEMAS
 from pipeline.stage_picture import stage_picture
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
-from stages.ingest.layouts.layout import Layout
-from stages.ingest.layouts.registry import LAYOUTS
+from stages.ingest.layouts import LAYOUTS, Layout
 
 ROOT = Path(__file__).resolve().parent.parent
 DICTIONARY, COMMANDS, API = (Path("docs") / name for name in ("data-dictionary.md", "commands.md", "api.md"))

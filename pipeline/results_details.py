@@ -46,13 +46,6 @@ def triples(ingest: Mapping[str, Any], kind: str | None) -> list[str]:
                  left=2)
 
 
-def told_apart(ingest: Mapping[str, Any]) -> str:
-    """Return a sentence on how easy negatives are to an encoder without training; empty if nobody has asked."""
-    found = ingest.get("told_apart", {})
-    shares = ", ".join(f"{percent(found[split]['share'])} of {split}" for split in SPLITS if split in found)
-    return f"An untrained encoder finds the output nearer to the input than the negative for {shares}." * bool(shares)
-
-
 def bounds(graph: Mapping[str, Any]) -> list[str]:
     """Return the shares of items that bound what the keyword contrasts can do."""
     shares = [[text, percent(graph[key])] for key, text in _BOUNDS if key in graph]

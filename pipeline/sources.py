@@ -4,8 +4,8 @@ from pathlib import Path
 
 from keycontrast.errors import InputError
 from stages.common.paths import ARTIFACTS
+from stages.ingest.files import data_files, published_splits
 from stages.ingest.params import Dataset
-from stages.ingest.reading.files import data_files, published_splits
 from stages.params import Params
 from stages.params.paths import named_paths
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from stages.common.tables import as_table
 from stages.ingest import ingest
-from stages.ingest.deduplication.on_disk import TextFile
-from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
+from stages.ingest.text_keys import text_key
+from stages.ingest.texts import TextFile
 
 LABELLED = {"source": "q1", "target": "q2", "label": "dup"}
 SHARES = {"validation": 0.2, "test": 0.2}

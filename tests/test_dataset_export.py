@@ -12,7 +12,7 @@ from keycontrast.errors import InputError
 from pipeline import dataset_export
 from pipeline.cli import app
 from stages.ingest import ingest
-from stages.ingest.layouts.registry import LAYOUTS
+from stages.ingest.layouts import LAYOUTS
 
 PAIRS = [{"source": f"The {n} dogs bark | loudly", "target": f"{n} dogs are loud", "negative": f"{n} cats sleep"}
          for n in range(40)]

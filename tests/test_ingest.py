@@ -15,10 +15,10 @@ from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
-from stages.ingest.deduplication.taken_rows import take_rows
-from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.deduplicate import deduplicate
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
+from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -55,8 +55,8 @@ def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
 
 def taken(rows, folder, data=None):
     """The rows that are taken, and a frame of those that are not."""
-    found = take_rows(rows, data or dataset(), folder)
-    return found, pa.concat_tables(found.rows.rejected()).to_pandas()
+    found = deduplicate(rows, data or dataset(), folder)
+    return found, pa.concat_tables(found.tables.rejected()).to_pandas()
 
 
 @pytest.mark.parametrize(("row", "reason"), [
@@ -72,11 +72,8 @@ def test_rows_that_cannot_be_taken_say_why(tmp_path, row, reason):
 
 
 def test_rows_that_the_readers_could_not_read_keep_their_line(tmp_path):
-    rows = [RawRow("a", 1, "x,y", "broken line: 2 fields instead of 3"), *raw([("a", "b", 1)], split="dev")]
-    _, refused = taken(rows, tmp_path)
-    assert refused[["row", "reason"]].to_numpy().tolist() == [
-        [1, "broken line: 2 fields instead of 3"], [1, "split: must be train, validation, test, found 'dev'"]]
-    assert refused["raw"].tolist() == ["x,y", '{"source": "a", "target": "b", "label": 1}']
+    _, refused = taken([RawRow("a", 1, "x,y", "broken line: 2 fields instead of 3")], tmp_path)
+    assert refused[["row", "reason", "raw"]].to_numpy().tolist() == [[1, "broken line: 2 fields instead of 3", "x,y"]]
 
 
 def test_labels_may_be_written_in_several_ways(tmp_path):
@@ -92,7 +89,7 @@ def test_pairs_are_one_in_either_order_and_the_first_surface_stays(tmp_path):
     assert [found.texts[number] for number in range(found.n_texts)] == ["How are you?", "What's up", "x", "y"]
     assert found.pairs.tolist() == [[0, 1], [2, 3]]
     assert refused[["row", "reason"]].to_numpy().tolist() == [[2, "duplicate: of f.csv row 1"]]
-    assert found.rows.unusable() == 0
+    assert found.tables.unusable() == 0
 
 
 def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):
@@ -271,19 +268,20 @@ def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypat
                           capture_output=True, text=True, check=False,
                           env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "1"})
     assert done.returncode == 0, done.stderr
-    files = {path.name: path.read_bytes() for path in home.rglob("*.*")}
+    files = {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*.*")}
     # This process has another hash seed, drawn by chance.
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
-    assert {path.name: path.read_bytes() for path in home.rglob("*.*")} == files
-    assert set(files) == {"examples.parquet", "texts.parquet", "rejected.parquet", "ingest.json"}
-    counts = json.loads(files["ingest.json"])
+    assert {path.relative_to(home).as_posix(): path.read_bytes() for path in home.rglob("*.*")} == files
+    assert set(files) == {*(f"items/{name}/part-00000.parquet" for name in ("examples", "texts", "rejected")),
+                          "metrics/ingest.json"}
+    counts = json.loads(files["metrics/ingest.json"])
     for name, number in (counts["triples_by_negative_source"] | counts["labelled_triples_by_rule"]).items():
         assert f" {name} {number}" in done.stderr
     assert f"nearest to the paper's 44949: {counts['rule_nearest_to_paper']}\n" in done.stderr
     assert "leak into test: 0 of" in done.stderr
-    assert sum(counts["examples"].values()) == len(read_frame(home / "items" / "examples.parquet", SCHEMAS["examples"]))
-    assert read_metadata(home / "items" / "texts.parquet")["counts"] == counts
+    assert sum(counts["examples"].values()) == len(read_frame(home / "items" / "examples", SCHEMAS["examples"]))
+    assert read_metadata(home / "items" / "texts")["counts"] == counts
     assert not list((tmp_path / ".keycontrast").rglob("spool"))
 
 
@@ -296,7 +294,7 @@ def test_the_stage_writes_labelled_texts(tmp_path, monkeypatch, capsys):
         "splits": {"train": ["train.jsonl"], "test": ["test.jsonl"]}}}}))
     monkeypatch.chdir(tmp_path)
     assert ingest.main(["toy"]) == 0
-    table = tmp_path / "artifacts" / "data" / "toy" / "items" / "examples.parquet"
+    table = tmp_path / "artifacts" / "data" / "toy" / "items" / "examples"
     frame = read_frame(table, SCHEMAS["labelled_examples"])
     assert frame["split"].value_counts().to_dict() == {"train": 30, "test": 12, "validation": 8}
     assert "rows left out because their text is evaluated: 2\n" in capsys.readouterr().err

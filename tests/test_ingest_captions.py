@@ -6,9 +6,9 @@ from ingest_rows import by_key, dataset, ingested
 
 from keycontrast.errors import InputError
 from stages.ingest import ingest
-from stages.ingest.deduplication.text_keys import text_key
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
+from stages.ingest.text_keys import text_key
 
 COLUMNS = {"group": "image", "text": "caption"}
 PARAMS = {"neg_source": "none", "validation": 0.1, "test": 0.1}
@@ -161,7 +161,7 @@ def test_captions_that_give_no_examples_say_what_to_do(tmp_path, changes, groups
 def test_a_caption_needs_a_group_and_a_text(tmp_path):
     broken = [RawRow("d", 1, {"group": None, "text": "x"}), RawRow("d", 2, {"group": "g", "text": ""})]
     made = made_of({}, tmp_path, rows=captions(images(9)) + broken, max_rejected=1)
-    assert made.rejected["reason"].tolist() == ["group: must be a name, found None", "empty text: text"]
+    assert made.rejected["reason"].tolist() == ["group: is missing", "empty text: text"]
 
 
 def test_nothing_but_rows_that_cannot_be_used(tmp_path):

@@ -1,6 +1,5 @@
 """Dialogues (METHODS A.1, Douban): tables and published text files, items, negatives by score, BM25, label, chance."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,11 @@ from ingest_rows import by_key, ingested
 
 from keycontrast.errors import InputError
 from stages.ingest import ingest
-from stages.ingest.deduplication.text_keys import join_han, text_key
-from stages.ingest.layouts.dialogue import line_of_turns, line_with_samples
+from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.files import read_rows
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.parsing import douban_line, groupwise_line
+from stages.ingest.rows import RawRow
+from stages.ingest.text_keys import join_han, text_key
 from stages.params import parse_params
 
 SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}
@@ -120,7 +119,7 @@ def test_spaces_between_chinese_characters_can_be_taken_out(tmp_path, text, join
 
 
 def test_lines_of_turns_hold_label_turns_and_response(tmp_path):
-    assert line_of_turns("1\ta\tb c\td", FILE) == {"label": "1", "context": ["a", "b c"], "response": "d"}
+    assert douban_line("1\ta\tb c\td", FILE) == {"label": "1", "context": ["a", "b c"], "response": "d"}
     lines = ["\t".join(["1", *context, response]) for context, response in dialogues(30)]
     lines[3:3] = ["0\ta\tb", "1\tonly this", "", "2\ta\tb"]
     path = tmp_path / "train.txt"
@@ -136,16 +135,16 @@ def test_lines_of_turns_hold_label_turns_and_response(tmp_path):
 
 def test_lines_with_samples_hold_pairs_and_scores_in_both_directions(tmp_path):
     line = "3 hi there __EOT__ you __SAMP__ c1 __EOC__ r1 __EOD__ c2 __EOC__ r2 __SAMP__ 0.9 0.1 __SAMP__ 0.3 0.4\t ok"
-    found = line_with_samples(line, FILE)
+    found = groupwise_line(line, FILE)
     assert [turn.strip() for turn in found["context"]] == ["hi there", "you"]
     assert ([text.strip() for text in found["candidates"]], found["scores"]) == (["r1", "r2"], [0.9, 0.1])
-    assert line_with_samples("1 hi\tok", FILE) == {"context": ["hi"], "response": "ok"}
-    assert "candidates" not in line_with_samples("1 hi __SAMP__ c __EOC__ r\tok", FILE)
+    assert groupwise_line("1 hi\tok", FILE) == {"context": ["hi"], "response": "ok"}
+    assert "candidates" not in groupwise_line("1 hi __SAMP__ c __EOC__ r\tok", FILE)
     for broken, message in (("hi\tok", "must be a number, a context, a tab and a response"), ("1 hi", "a tab"),
                             ("1 a __SAMP__ c r __SAMP__ 1\tok", "no __EOC__ between"),
                             ("1 a __SAMP__ c __EOC__ r __SAMP__ x\tok", "the scores must be numbers")):
         with pytest.raises(ValueError, match=message):
-            line_with_samples(broken, FILE)
+            groupwise_line(broken, FILE)
     (tmp_path / "train.txt").write_text(f"{line}\n1 lonely\n")
     dataset = data(layout="groupwise_dialogue", source=tmp_path)
     good, bad = read_rows(dataset)
@@ -166,12 +165,6 @@ def test_text_files_are_read_in_their_layouts_alone(tmp_path):
         list(read_rows(data(layout="douban_dialogue", source=tmp_path)))
 
 
-def test_bytes_that_are_no_text_are_set_aside(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"1\ta\tb\n1\ta\xff\tb\n")
-    _, bad = read_rows(data(layout="douban_dialogue", source=tmp_path))
-    assert bad.problem.startswith("encoding: not valid UTF-8: byte 0xff in line 2")
-
-
 # Splits and components
 
 
@@ -186,16 +179,6 @@ def test_a_context_is_one_component_and_responses_connect_nothing(tmp_path):
     assert (frame["group"].iloc[:10].to_numpy() == frame["group"].iloc[80:].to_numpy()).all()
 
 
-def test_shared_responses_are_reported_as_leaks(tmp_path):
-    made = made_of(dialogues(80), tmp_path)
-    frame = by_key(made)
-    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
-    tested = frame[frame["split"] == "test"]
-    found = made.counts["leak"]["test"]
-    assert found["items_with_a_leak"] == sum(row.target in seen for row in tested.itertuples()) > 0
-    assert found["sources_in_training"] == 0
-
-
 def test_published_splits_of_dialogues_are_kept(tmp_path):
     pairs = dialogues(60)
     trained = [*pairs[:40], (pairs[45][0], "one more answer"), pairs[46]]
@@ -204,14 +187,6 @@ def test_published_splits_of_dialogues_are_kept(tmp_path):
     assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
         [41, "other split: its texts are connected with rows of a split that is evaluated"],
         [42, "other split: kept as b row 7, of a split that is evaluated"]]
-
-
-def test_hashed_splits_do_not_depend_on_negatives(tmp_path):
-    pairs = dialogues(120)
-    frames = [by_key(made_of(pairs, tmp_path, split_by="hashed", **changes))
-              for changes in ({}, {"neg_source": "none"}, {"douban_neg": "random", "negatives": 2})]
-    homes = [dict(zip(frame["source"], frame["split"], strict=True)) for frame in frames]
-    assert homes[0] == homes[1] == homes[2]
 
 
 # Negatives
@@ -358,30 +333,6 @@ def test_candidates_without_scores_are_refused():
     content = {"recipe": "r", "datasets": {"a": {"source": "x", "layout": "dialogue", "columns": {"scores": "s"}}}}
     with pytest.raises(InputError, match=r"datasets\.a: layout dialogue needs columns\.candidates and columns\.scores"):
         parse_params(content, "params.yaml")
-
-
-@pytest.mark.parametrize(("frame", "message"), [
-    ({"context": [["a"]], "response": [["b"]]}, "column 'response' .* but must be text"),
-    ({"context": [1], "response": ["b"]}, "column 'context' .* but must be text or lists of texts"),
-    ({"context": ["a"], "response": ["b"], "samples": ["c"], "fit": [[1]]}, "column 'samples' .* lists of texts"),
-    ({"context": ["a"], "response": ["b"], "samples": [["c"]], "fit": [["1"]]}, "column 'fit' .* lists of numbers")])
-def test_columns_of_a_wrong_type_are_named(tmp_path, frame, message):
-    pd.DataFrame(frame).to_parquet(tmp_path / "t.parquet")
-    columns = SCORED if "fit" in frame else {}
-    with pytest.raises(InputError, match=message):
-        list(read_rows(data(columns, source=tmp_path / "t.parquet")))
-
-
-def test_the_stage_writes_dialogues(tmp_path, monkeypatch, capsys):
-    lines = [json.dumps({"context": context, "response": response}) for context, response in dialogues()]
-    (tmp_path / "raw.jsonl").write_text("\n".join(lines))
-    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "t", "ingest": SETTINGS, "datasets": {
-        "toy": {"source": "raw.jsonl", "layout": "dialogue", "language": "zh"}}}))
-    monkeypatch.chdir(tmp_path)
-    assert ingest.main(["toy"]) == 0
-    assert "negatives by bm25; training items left out because they have none: 0; " in capsys.readouterr().err
-    texts = pd.read_parquet(tmp_path / "artifacts" / "data" / "toy" / "items" / "texts.parquet")
-    assert set(texts["language"]) == {"zh"}
 
 
 # Turns in columns of their own, and several right responses

@@ -8,14 +8,13 @@ import pytest
 from ingest_rows import SHARES, corpus, dataset, ingested, raw, text_file
 
 from stages.ingest import ingest
-from stages.ingest.items.items import components
 from stages.ingest.params import Ingest
+from stages.ingest.texts import components
 
 
 def test_texts_are_found_by_number_and_in_order(tmp_path):
     texts = text_file(tmp_path, ["naïve", "", "你好"])
     assert ([texts[n] for n in (2, 0, 1)], len(texts)) == (["你好", "naïve", ""], 3)
-    texts.close()
     wanted = np.array([True, False, True])
     assert list(texts.batches(wanted, 1)) == [["naïve"], ["你好"]]
     assert list(texts.batches(wanted, 9)) == [["naïve", "你好"]]
@@ -40,14 +39,14 @@ def test_components_are_those_of_a_graph_library_numbered_by_first_text(seed):
     expected = np.empty(200, dtype=int)
     for number, members in enumerate(sorted(nx.connected_components(graph), key=min)):
         expected[list(members)] = number
-    assert components(200, np.array_split(pairs, 3)).tolist() == expected.tolist()
+    assert components(200, pairs).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("way", [1, -1])
 def test_long_chains_are_one_component(way):
     chain = np.array(list(pairwise(range(100_000))), dtype=np.int32)[::way]
-    assert not components(100_000, (chain[::2], chain[1::2])).any()
-    assert components(3, ()).tolist() == [0, 1, 2]
+    assert not components(100_000, chain).any()
+    assert components(3, np.empty((0, 2), np.int32)).tolist() == [0, 1, 2]
 
 
 def test_rows_beyond_the_memory_of_the_database_go_to_disk(tmp_path):

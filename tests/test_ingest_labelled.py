@@ -4,9 +4,9 @@ import pytest
 from ingest_rows import dataset, ingested
 
 from keycontrast.errors import InputError
-from stages.ingest.deduplication import taken_rows as pairs
+from stages.ingest import deduplicate as pairs
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
 
 COLUMNS = {"text": "t", "label": "c"}
 
@@ -88,7 +88,7 @@ def test_a_labelled_text_needs_both(tmp_path):
     rows = labelled(classes({"a": 20})) + labelled([("", "a"), ("x", None), ("y", " ")], "g")
     made = made_of(rows, tmp_path, max_rejected=0.5)
     assert made.rejected["reason"].tolist() == [
-        "empty text: text", "label: must be a name, found None", "label: must be a name, found ' '"]
+        "empty text: text", "label: is missing", "label: is empty"]
 
 
 def test_a_column_of_texts_is_no_label(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import pytest
 from ingest_rows import SHARES, by_key, ingested
 
 from keycontrast.errors import InputError
+from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.files import read_rows
 
 TOPICS = ("river", "market", "garden", "engine", "harbour", "violin", "bakery", "library", "glacier", "museum",
           "orchard", "tunnel")

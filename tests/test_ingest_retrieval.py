@@ -1,29 +1,22 @@
 """Negatives that are searched for, against plain Python sets, sorts and sums: every place, ties and bits included."""
 
 from collections import Counter
+from zlib import crc32
 
 import numpy as np
 import pytest
-from ingest_rows import text_file
+from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw, text_file
 
+from keycontrast.errors import InputError
 from stages.common.seeds import derived_seed, generator
-from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.ingest.items.items import plain_items
-from stages.ingest.negatives import mined, word_counts
-from stages.ingest.negatives.bm25 import Bm25, terms
-from stages.ingest.negatives.mined import Cosines, Vectors
-from stages.ingest.negatives.outputs_of_others import from_other_items
-from stages.ingest.negatives.overlapping import Overlap, retrieve
-from stages.ingest.negatives.word_counts import in_key_order
+from stages.ingest import negatives
+from stages.ingest.items import plain_items
+from stages.ingest.negatives import bm25, cosines, from_other_items, frozen, in_key_order, retrieve, terms
+from stages.ingest.params import Ingest
+from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 
 # In the order of code points, in that of UTF-16 not: a Han character above 0xffff, and a full-width form below.
 ODD = ["\U00020000", "\uff21\uff22", "\u1100", "\ud7a3", "\ufb1d", "\U0001d400\U0001d401", "e\u0301", "Z"]
-
-
-@pytest.fixture(autouse=True, params=[7, 2**12], ids=["many batches", "one batch"])
-def _batches(request, monkeypatch):
-    monkeypatch.setattr(word_counts, "_BATCH", request.param)
-    monkeypatch.setattr(mined, "_PIECE", request.param)
 
 
 def surfaces(count, seed, words=90):
@@ -36,7 +29,9 @@ def surfaces(count, seed, words=90):
             for n, text in enumerate(found)]
 
 
-def test_texts_stand_in_the_order_of_their_keys(tmp_path):
+@pytest.mark.parametrize("batch", [7, 2**12])
+def test_texts_stand_in_the_order_of_their_keys(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(negatives, "_BATCH", batch)
     texts = [*ODD, *surfaces(200, 1), "Same", "same!", "SAME"]
     wanted = np.arange(len(texts)) % 5 != 0
     found = in_key_order(text_file(tmp_path, texts), wanted)
@@ -44,29 +39,51 @@ def test_texts_stand_in_the_order_of_their_keys(tmp_path):
     assert len(in_key_order(text_file(tmp_path, texts), wanted & False)) == 0
 
 
-# Retrieved
+# Retrieved and mined texts
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_retrieved_negatives_are_the_most_overlapping_outside_the_component(tmp_path, seed):
+def vectors_of(texts):
+    """Unit vectors that know nothing but the words of a text."""
+    found = np.zeros((len(texts), 24), dtype=np.float32)
+    for row, text in enumerate(texts):
+        for word in text.split():
+            found[row] += np.random.default_rng(crc32(word.encode())).normal(size=24)
+    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(1e-9))
+
+
+def cosine(one, other):
+    return float(np.round((vectors_of([one]) @ vectors_of([other]).T)[0, 0], 5))
+
+
+@pytest.mark.parametrize("embed", [None, vectors_of], ids=["retrieved", "mined"])
+@pytest.mark.parametrize("seed", range(2))
+def test_retrieved_texts_are_the_most_similar_outside_the_component(tmp_path, monkeypatch, seed, embed):
+    monkeypatch.setattr(negatives, "_CELLS", 2000)  # several chunks of queries
     rng = np.random.default_rng(seed)
     texts = surfaces(220, seed)
     group = rng.integers(0, 40, len(texts))
     wanted = group % 3 != 0
-    queries = rng.choice(np.flatnonzero(wanted), 90)
-    pool = in_key_order(text_file(tmp_path, texts), wanted)
-    found = retrieve(queries, pool, group, Overlap(text_file(tmp_path, texts), pool), 5)
-    tokens = [overlap_tokens(text) for text in texts]
+    queries, file = rng.choice(np.flatnonzero(wanted), 90), text_file(tmp_path, texts)
+    ceiling = 0.7 if embed else None
+    found = retrieve(queries, in_key_order(file, wanted), group, file, 5, embed, ceiling)
+    tokens, vectors = [overlap_tokens(text) for text in texts], vectors_of(texts)
+    near = np.round(vectors @ vectors.T, 5)
     for query, answers in zip(queries, found.tolist(), strict=True):
         others = [n for n in np.flatnonzero(wanted).tolist() if group[n] != group[query]]
-        others.sort(key=lambda n: (-jaccard(tokens[query], tokens[n]), text_key(texts[n])))
-        assert answers == others[:5]
+        if embed is None:
+            others.sort(key=lambda n: (-jaccard(tokens[query], tokens[n]), text_key(texts[n])))
+            assert answers == others[:5]
+        else:  # products of other shapes differ in their last bits
+            assert np.allclose(near[query, answers], sorted((near[query, n] for n in others if near[query, n] <= 0.7),
+                                                            reverse=True)[:5], atol=2e-5)
+            assert not set(answers) - set(others) and len(set(answers)) == 5
 
 
 def test_retrieval_says_where_there_is_nothing_to_find(tmp_path):
     def answer(query, texts, group, count=1):
-        pool = in_key_order(text_file(tmp_path, texts), np.ones(len(texts), dtype=bool))
-        return retrieve(np.array([query]), pool, group, Overlap(text_file(tmp_path, texts), pool), count).tolist()
+        file = text_file(tmp_path, texts)
+        pool = in_key_order(file, np.ones(len(texts), dtype=bool))
+        return retrieve(np.array([query]), pool, group, file, count).tolist()
 
     assert answer(0, ["a", "b"], np.array([0, 0])) == [[-1]]
     assert answer(0, ["a", "b", "c"], np.arange(3), 4) == [[1, 2, -1, -1]]
@@ -74,33 +91,39 @@ def test_retrieval_says_where_there_is_nothing_to_find(tmp_path):
     assert answer(2, ["z", "b", "\u2103"], np.arange(3)) == [[1]]
 
 
+def test_near_equal_cosines_are_equal():
+    queries = np.array([[1.0, 0.0]], dtype=np.float32)
+    pool = np.array([[0.6000001, 0.8], [0.6, 0.8]], dtype=np.float32)
+    assert np.ptp(cosines(queries, pool, None)(np.array([0]))) == 0
+    assert cosines(queries, pool, 0.5)(np.array([0])).tolist() == [[-np.inf, -np.inf]]
+
+
 # Outputs of others
 
 
 def bm25_scores(documents):
-    """BM25 of all documents for each other, added up term by term in the order in which these first appear."""
-    counts = [Counter(document) for document in documents]
-    number = {term: place for place, term in enumerate(dict.fromkeys(term for one in counts for term in one))}
-    held, n = Counter(term for one in counts for term in one), len(documents)
+    """BM25 of all documents for each other, added up term by term in alphabetical order."""
+    counts, n = [Counter(document) for document in documents], len(documents)
+    held = Counter(term for one in counts for term in one)
     lengths = [float(len(document)) for document in documents]
     mean = sum(lengths) / n
     idf = {term: float(np.log1p((n - held[term] + 0.5) / (held[term] + 0.5))) for term in held}
     found = np.zeros((n, n))
     for q, query in enumerate(counts):
         for d, document in enumerate(counts):
-            for term in sorted(query, key=number.__getitem__):
+            for term in sorted(query):
                 tf = document[term]
                 weight = idf[term] * tf * 2.2 / (tf + 1.2 * (1 - 0.75 + 0.75 * lengths[d] / mean))
                 found[q, d] += query[term] * weight
     return found
 
 
-def test_bm25_adds_up_in_the_order_of_the_texts_given(tmp_path):
-    texts = [*surfaces(60, 3, words=30), "word " * 300]  # a sum of counts that needs more than a byte
-    pool = np.random.default_rng(0).integers(0, len(texts), 100)
-    pool[50] = len(texts) - 1
-    found = Bm25(text_file(tmp_path, texts), pool).scores(np.arange(100))
-    np.testing.assert_allclose(found, bm25_scores([terms(texts[n]) for n in pool]), rtol=1e-14)
+def test_bm25_is_the_sum_over_the_terms_of_the_query():
+    assert terms("red Red mat 你好吗 x 好") == ["red", "red", "mat", "你好", "好吗", "x", "好"]
+    texts = [*surfaces(60, 3, words=30), "word " * 300, "", "red red mat 你好吗 x 好", "a dog saw the red dog"]
+    found = bm25(texts)(np.arange(len(texts)))
+    np.testing.assert_allclose(found, bm25_scores([terms(text) for text in texts]), rtol=1e-14)
+    np.testing.assert_array_equal(bm25(texts)(np.array([2, 0])), found[[2, 0]])
 
 
 def other_items(seed, inputs=45, outputs=70, count=160):
@@ -110,10 +133,17 @@ def other_items(seed, inputs=45, outputs=70, count=160):
     pairs = pairs[rng.permutation(len(pairs))]
     texts = surfaces(inputs + outputs, seed, words=25)
     group = np.append(rng.integers(0, 12, inputs), rng.integers(0, 12, outputs))
-    return texts, plain_items(pairs[:, 0], pairs[:, 1] + inputs), group, rng.integers(0, 3, len(pairs))
+    items = plain_items(pairs[:, 0], pairs[:, 1] + inputs, np.zeros(len(pairs)))
+    return texts, items, group, rng.integers(0, 3, len(pairs))
 
 
-def expected_outputs(texts, items, group, split, way, count, vector=None, ceiling=None):
+def coarse(texts):
+    """Unit vectors of few values, so that many texts are equally near."""
+    return np.array([np.eye(6, dtype=np.float32)[[len(text) % 6, len(text.split()) % 6]].sum(0) / np.float32(2)
+                     for text in texts])
+
+
+def expected_outputs(texts, items, group, split, way, count, ceiling):
     """What ``from_other_items`` says, in plain loops."""
     found = []
     source, target, of_item = items.source.tolist(), items.target.tolist(), group[items.source].tolist()
@@ -130,8 +160,7 @@ def expected_outputs(texts, items, group, split, way, count, vector=None, ceilin
             if way == "bm25":
                 scores = bm25_scores([terms(texts[source[n]]) for n in pool])[at]
             else:
-                scores = np.array([np.round(np.float32(vector(texts[source[item]]) @ vector(texts[target[n]])), 5)
-                                   for n in pool])
+                scores = np.round(coarse([texts[target[n]] for n in pool]) @ coarse([texts[source[item]]])[0], 5)
             ranked = [pool[place] for place in sorted(range(len(pool)), key=lambda place: (-scores[place], place))
                       if ceiling is None or scores[place] <= ceiling]
         said = {text for n in range(len(items)) if of_item[n] == of_item[item] for text in (source[n], target[n])}
@@ -141,43 +170,64 @@ def expected_outputs(texts, items, group, split, way, count, vector=None, ceilin
     return found
 
 
-@pytest.mark.parametrize("way", ["bm25", "random"])
-def test_outputs_of_others_are_the_first_that_an_item_may_have(tmp_path, way):
+@pytest.mark.parametrize(("way", "ceiling"), [("bm25", None), ("random", None), ("mined", 0.6)])
+def test_outputs_of_others_are_the_first_that_an_item_may_have(tmp_path, way, ceiling):
     texts, items, group, split = other_items(2)
-    found = from_other_items(items, split, np.arange(len(items)), group, text_file(tmp_path, texts), way, 4, 5)
-    assert found.tolist() == expected_outputs(texts, items, group, split, way, 4)
-    asked = np.flatnonzero(np.arange(len(items)) % 7 == 0)
-    few = from_other_items(items, split, asked, group, text_file(tmp_path, texts), way, 4, 5)
+    file, every = text_file(tmp_path, texts), np.arange(len(items))
+    found = from_other_items(items, split, every, group, file, way, 4, 5, coarse, ceiling)
+    assert found.tolist() == expected_outputs(texts, items, group, split, way, 4, ceiling)
+    asked = np.flatnonzero(every % 7 == 0)
+    few = from_other_items(items, split, asked, group, file, way, 4, 5, coarse, ceiling)
     assert few.tolist() == found[asked].tolist()
 
 
-# Mined
+# Mined negatives of a data set
 
 
-def coarse(text):
-    """A unit vector of few values, so that many texts are equally near."""
-    return np.eye(6, dtype=np.float32)[[len(text) % 6, len(text.split()) % 6]].sum(0) / np.float32(2)
+def made_of(pairs, folder, seed=3, **changes):
+    settings = Ingest(**{**SHARES, "max_rejected": 1, "neg_source": "mined", "neg_ceiling": None, **changes})
+    return ingested(raw(pairs), dataset(), settings, seed, folder, vectors_of)
 
 
-def embed(texts):
-    for places in (range(1, len(texts), 2), range(0, len(texts), 2)):
-        yield list(places), np.array([coarse(texts[place]) for place in places]).reshape(-1, 6)
+def test_mined_negatives_are_counted_and_independent_of_the_order_of_rows(tmp_path):
+    pairs, columns = corpus(), ["source", "target", "negative", "split"]
+    made = made_of(pairs, tmp_path)
+    triples = made.counts["triples_by_negative_source"]
+    assert triples["mined"] == triples["retrieved"] >= len(made.examples) > 50
+    assert set(made.examples["negative_origin"]) == {"mined"}
+    few = by_key(made_of(pairs, tmp_path, max_train=10))  # a sample draws on the whole split
+    assert set(few[columns].itertuples(index=False)) <= set(by_key(made)[columns].itertuples(index=False))
+    frame, turned = (by_key(made_of(rows, tmp_path, split_by="hashed")) for rows in (pairs, pairs[::-1]))
+    both = frame.merge(turned, on=["source", "target"])
+    assert len(both) > 40 and (both["negative_x"] == both["negative_y"]).all()
 
 
-def test_mined_outputs_are_the_nearest_and_equal_ones_go_by_key(tmp_path):
-    texts, items, group, split = other_items(4)
-    vectors = Vectors(text_file(tmp_path, texts), embed, tmp_path / "vectors")
-    found = from_other_items(items, split, np.arange(len(items)), group, text_file(tmp_path, texts), "mined", 3, 5,
-                             vectors, 0.6)
-    assert found.tolist() == expected_outputs(texts, items, group, split, "mined", 3, coarse, 0.6)
+def test_a_ceiling_passes_over_what_may_be_a_paraphrase(tmp_path):
+    free, under = (made_of(corpus(), tmp_path, neg_ceiling=ceiling) for ceiling in (None, 0.6))
+    surface = {text_key(text): text for made in (free, under) for text in made.texts["text"]}
+    nearest = [max(cosine(surface[row.source], surface[row.negative]) for row in by_key(made).itertuples())
+               for made in (free, under)]
+    assert nearest[0] > 0.6 >= nearest[1]
+    with pytest.raises(InputError, match="no negative can be found for train: .* ingest.neg_ceiling"):
+        ingested(raw(corpus()), dataset(), Ingest(**SHARES, neg_source="mined", neg_ceiling=0.9, max_rejected=1), 3,
+                 tmp_path, lambda texts: np.ones((len(texts), 1), dtype=np.float32))
 
 
-def test_vectors_are_those_of_the_texts_in_whatever_order_they_are_asked_for(tmp_path):
-    texts = surfaces(60, 1)
-    vectors = Vectors(text_file(tmp_path, texts), embed, tmp_path / "vectors")
-    ordered = in_key_order(text_file(tmp_path, texts), np.arange(60) > 9)
-    for numbers in (np.array([7, 3, 3, 50]), np.arange(20, 40), ordered):
-        wanted = np.array([coarse(texts[number]) for number in numbers])
-        assert np.array_equal(vectors.mapped(numbers), wanted) and np.array_equal(vectors.of(numbers), wanted)
-    scores = Cosines(vectors.mapped(np.arange(60)), vectors.mapped(np.arange(60)), None).scores(np.array([1, 5]))
-    assert scores.shape == (2, 60)
+def test_chinese_needs_an_encoder_that_reads_it(tmp_path):
+    data = dataset(language="zh")
+    with pytest.raises(InputError, match="ingest.neg_encoder is bundled, which reads no Chinese"):
+        ingested(raw(corpus()), data, Ingest(**SHARES, neg_source="mined"), 3, tmp_path, vectors_of)
+    settings = Ingest(**SHARES, neg_source="mined", neg_encoder="hub:bert-base-chinese", max_rejected=1)
+    assert len(ingested(raw(corpus()), data, settings, 3, tmp_path, vectors_of).examples)
+
+
+@pytest.mark.whole
+def test_the_bundled_encoder_is_nearer_to_meaning_than_to_words():
+    found = frozen("bundled")(["How can I lose weight quickly?", "What is the fastest way to get slim?",
+                               "How can I lose a chess game quickly?"])
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
+    assert found[0] @ found[1] > found[0] @ found[2]
+    long = [f"{word} {'and so on ' * 60}we were tired at last" for word in ("cats", "bread")]
+    assert np.array_equal(*frozen("bundled")(long))  # cut on the left, as dialogues want it
+    with pytest.raises(InputError, match=r"ingest.neg_encoder: path:nowhere: nowhere holds no config.json"):
+        frozen("path:nowhere")

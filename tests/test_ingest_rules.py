@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
-from stages.ingest.deduplication.text_keys import jaccard, overlap_tokens, text_key
-from stages.ingest.items.partners import PAPER_TRIPLES, RULES, nearest_rule
+from stages.ingest.items import PAPER_TRIPLES, RULES, nearest_rule
 from stages.ingest.params import Ingest
+from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 
 
 def partners(pairs, way):

@@ -1,16 +1,18 @@
 """Splits by component, by pair, by class and as published; samples; what leaks (METHODS A.1, step 6)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from keycontrast.errors import InputError
 from stages.ingest import ingest
-from stages.ingest.deduplication.text_keys import text_key
-from stages.ingest.items.items import Items, TextLists, no_further, plain_items
+from stages.ingest.counts import leak_lines
+from stages.ingest.items import plain_items
+from stages.ingest.leaks import leak_report
 from stages.ingest.params import Ingest
-from stages.ingest.splitting.leaks import leak_lines, leak_report
-from stages.ingest.splitting.splits import (
+from stages.ingest.splits import (
     TEST,
     TRAIN,
     VALIDATION,
@@ -19,6 +21,8 @@ from stages.ingest.splitting.splits import (
     split_groups,
     split_items,
 )
+from stages.ingest.text_keys import text_key
+from stages.ingest.texts import TextLists
 
 # Components
 
@@ -113,7 +117,7 @@ def test_leaks_of_a_case_made_by_hand():
         (7, 6, 9), (3, 1, 4), (0, 1, 4), (11, 12, -1),  # test: targets 6 and 1 are trained on; twice target 1
         strict=True))
     split = np.array([TRAIN, TRAIN, VALIDATION, VALIDATION, TEST, TEST, TEST, TEST])
-    report = leak_report(plain_items(source, target, negative), split, group)
+    report = leak_report(plain_items(source, target, np.zeros(8), negative[:, None]), split, group)
     assert report["validation"] == {
         "items": 2, "targets": 2, "sources": 2, "targets_as_training_inputs": 0, "targets_as_training_targets": 0,
         "targets_as_training_negatives": 0, "sources_in_training": 1, "items_with_a_leak": 1, "share_with_a_leak": 0.5,
@@ -127,8 +131,8 @@ def test_leaks_of_a_case_made_by_hand():
 
 def test_every_reference_counts_as_a_target():
     captions = TextLists(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
-    items = Items(np.array([0, 2]), np.array([1, 3]), np.array([-1, -1]), np.zeros(2), np.array([0, 1]), no_further(2),
-                  captions)
+    items = plain_items(np.array([0, 2]), np.array([1, 3]), np.zeros(2))
+    items = replace(items, group=np.array([0, 1]), captions=captions)
     report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int))["test"]
     assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
 

@@ -3,9 +3,9 @@
 import pytest
 from ingest_rows import dataset, ingested
 
-from stages.ingest.layouts.newsgroups import strip_post
 from stages.ingest.params import Ingest
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.parsing import strip_post
+from stages.ingest.rows import RawRow
 
 HEAD = "From: ann@example.org (Ann)\nSubject: Re: brakes\nLines: 9\n"
 QUOTED = "In article <123@example.org> bob@example.org writes:\n> They squeak.\nBC> And they smoke.\n"

@@ -23,10 +23,10 @@ from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, write_table
 from stages.graph import graph, text_graph
 from stages.graph.params import Graph
-from stages.ingest.items.counts import summary
+from stages.ingest.counts import summary
+from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.files import read_rows
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.rows import RawRow
 from stages.params import parse_params
 from stages.results.page.explorer import explorer_data, read_graph
 from stages.results.report import main

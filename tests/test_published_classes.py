@@ -5,8 +5,8 @@ from ingest_rows import ingested
 
 from keycontrast.errors import InputError
 from stages.common.layouts import structure_of
+from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.reading.files import read_rows
 
 
 def rows_of(folder, layout, **more):

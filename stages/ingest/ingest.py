@@ -1,7 +1,7 @@
 """Read raw rows, de-duplicate texts, build training items and split them without leakage."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
@@ -14,15 +14,15 @@ from stages.common.layouts import is_paired, structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json
 from stages.common.writing import table_writer
-from stages.ingest.deduplication.taken_rows import take_rows
-from stages.ingest.items.counts import summary
-from stages.ingest.items.examples import Ingested, contrasted_examples, text_examples
-from stages.ingest.layouts.newsgroups import stripped_posts
-from stages.ingest.negatives.mined import Embed, frozen
-from stages.ingest.negatives.sources import check_source
-from stages.ingest.reading.files import read_rows
-from stages.ingest.reading.rows import RawRow
-from stages.ingest.splitting.exclusions import connected
+from stages.ingest.counts import summary
+from stages.ingest.deduplicate import deduplicate
+from stages.ingest.examples import Ingested, contrasted_examples, text_examples
+from stages.ingest.exclusions import connected
+from stages.ingest.files import read_rows
+from stages.ingest.negatives import Embed, frozen
+from stages.ingest.parsing import strip_post
+from stages.ingest.rows import RawRow
+from stages.ingest.sources import check_source
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
         embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
     """Turn raw rows into examples (METHODS A.1).
 
-    Besides the database, memory holds some tens of bytes per distinct text and per item. Retrieved negatives need
-    ten bytes more per word of the texts of a split, by BM25 (``roc_neg``, ``douban_neg``) seventeen.
+    Besides the database, memory holds some tens of bytes per distinct text and per item; retrieved negatives need
+    some tens of bytes more per word of the texts of a split.
 
     Args:
         rows: those of one file one after another, numbers rising.
@@ -42,7 +42,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
         params: rules, shares and limits.
         seed: the project's seed.
         scratch: an empty folder; it is needed until the pieces of the result have been written.
-        embed: what mines negatives, or tells how easy they are.
+        embed: for mined negatives, for which 1.5 KB a text are needed besides.
         memory_gib: of the database that holds rows and texts; what is over goes to ``scratch``.
 
     Raises:
@@ -50,14 +50,23 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     """
     check_source(dataset, params)
     labelled = structure_of(dataset.layout) == "labelled"
-    rows = stripped_posts(rows, params.ng_strip) if labelled else rows
+    rows = _stripped_posts(rows, params.ng_strip) if labelled and params.ng_strip != "none" else rows
     copies = labelled and params.labelled_copies == "keep"
-    taken = take_rows(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
-    taken.rows.check_share(params.max_rejected)
+    unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
+    unique.tables.check_share(params.max_rejected)
     if not is_paired(dataset.layout):
-        return text_examples(taken, dataset, params, seed)
-    return contrasted_examples(connected(taken, params.split_by, params.captions), dataset, params, seed, scratch,
-                               embed)
+        return text_examples(unique, dataset, params, seed)
+    return contrasted_examples(connected(unique, params.split_by, params.captions), dataset, params, seed, embed)
+
+
+def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
+    """Yield ``rows`` with their texts stripped; what is shown of a row that is not taken stays as it was read."""
+    for row in rows:
+        if not isinstance(row.content, str) and isinstance(row.content.get("text"), str):
+            shown = (row.names, row.values) if row.names else (tuple(row.content), tuple(row.content.values()))
+            content = {**row.content, "text": strip_post(row.content["text"], how)}
+            row = row._replace(content=content, names=shown[0], values=shown[1])
+        yield row
 
 
 def _work(process: StageProcess) -> None:
@@ -71,7 +80,7 @@ def _work(process: StageProcess) -> None:
     spool.mkdir()
     try:
         settings = params.ingest_settings(key)
-        asked = (settings.neg_source == "mined" or settings.told_apart) and is_paired(dataset.layout)
+        asked = settings.neg_source == "mined" and is_paired(dataset.layout)
         embed = frozen(settings.neg_encoder) if asked else None
         made = run(read_rows(dataset), dataset, settings, params.seed, spool, embed,
                    params.runtime.memory_gib)

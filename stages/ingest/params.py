@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from keycontrast.errors import nearest
 from stages.common.params import Block
 from stages.common.settings import NOTHING
-from stages.ingest.layouts.registry import LAYOUTS
+from stages.ingest.layouts import LAYOUTS
 
 
 def _filled(content: Any) -> Any:
@@ -108,7 +108,7 @@ class Dataset(Block):
             if isinstance(entry, OwnColumns) and (found := LAYOUTS[entry.layout]).structure != wanted:
                 raise ValueError(f"{entry.name}: its layout {entry.layout} gives {found.structure}, but {self.layout} "
                                  f"gives {wanted}. Files of two structures are two data sets")
-            if isinstance(entry, OwnColumns) and found.folders is not None:
+            if isinstance(entry, OwnColumns) and found.reader == "posts":
                 raise ValueError(f"{entry.name}: layout {entry.layout} reads folders, which have no columns")
         return self
 
@@ -127,8 +127,6 @@ class Ingest(Block):
     neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is taken for a "
                                                                    "paraphrase that nobody labelled, on the scale of "
                                                                    "the bundled encoder; null: none is")
-    told_apart: bool = Field(False, description="also count the items whose output `neg_encoder` finds nearer to the "
-                                                "input than the negative; counted anyway where they are mined")
     neg_pick: Literal["hardest", "random"] = "hardest"
     negatives: int = Field(1, ge=1, description="negatives per item, best first; the further ones serve the contrast "
                                                "between instances alone")

@@ -28,8 +28,6 @@ _LABELS = {
     "triples_by_negative_source": "triples by source of negatives",
     "labelled_triples_by_rule": "labelled triples by rule",
     "fitting_items": "items that have what the probe wants", "filled_with_others": "others, to fill up",
-    "told_apart": "output nearer than the negative, to an untrained encoder",
-    "cosine_of_target": "cosine of the output", "cosine_of_negative": "cosine of the negative",
     "expected_keywords": "expected keywords per source", "primary_words": "primary words per source",
     "outside_vocabulary": "share of words outside the vocabulary", "max_length": "words of a text that models read",
     "not_taken_by_reason": "not taken", "non_paraphrases": "non-paraphrases", "largest_texts": "texts in the largest",

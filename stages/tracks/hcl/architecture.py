@@ -32,7 +32,7 @@ class HclRow:
         language: ISO 639-1 code of its texts.
         encoder: param ``encoder.source``.
         node_vectors, graph: plain values of the blocks of these names.
-        structure: of which kind its data set's rows are; see :class:`stages.ingest.layouts.layout.Layout`.
+        structure: of which kind its data set's rows are; see :class:`stages.ingest.layouts.Layout`.
         init_from: trained model that it starts from, or a start from elsewhere.
     """
 

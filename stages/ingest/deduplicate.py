@@ -14,11 +14,11 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
-from stages.ingest.deduplication.checks import TEXT_ROLES, RowCheck, RowError
-from stages.ingest.deduplication.on_disk import TextFile
-from stages.ingest.items.items import TextLists, text_lists
-from stages.ingest.layouts.registry import reasons_in_order
-from stages.ingest.reading.rows import RawRow
+from stages.ingest.checks import TEXT_ROLES, RowCheck
+from stages.ingest.layouts import reasons_set_aside
+from stages.ingest.parsing import RowError
+from stages.ingest.rows import RawRow
+from stages.ingest.texts import TextFile, TextLists, text_lists
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset
@@ -28,7 +28,7 @@ _CLASSES = 10_000
 # Structures whose outputs continue their inputs; each row says itself what it belongs to: a story, a context.
 CONTINUATIONS = ("stories", "dialogue")
 # Rows left out for these reasons are in order; nothing has to be corrected.
-_IN_ORDER = ("duplicate", "other split", "alone", "group size")
+_BENIGN = ("duplicate", "other split", "alone", "group size")
 
 # `place` counts all rows in the order of reading, `nth` all texts of the rows that can be taken, `role` those of a row.
 # `name` is of the group of a caption; `opening` is the hash of what a story or dialogue belongs to.
@@ -81,17 +81,17 @@ class RowTables:
     Args:
         folder: where it goes.
         memory_gib: of the database.
-        in_order: categories of reasons for which nothing has to be corrected.
+        benign: categories of reasons for which nothing has to be corrected.
     """
 
-    def __init__(self, folder: Path, memory_gib: float, in_order: Iterable[str]) -> None:
+    def __init__(self, folder: Path, memory_gib: float, benign: Iterable[str]) -> None:
         self.database = duckdb.connect(config={
             "memory_limit": f"{max(1, round(memory_gib * 1024))}MiB", "threads": 1,
             "temp_directory": str(folder / "database")})
         # DuckDB draws it on standard output; in a notebook without widgets it refuses even to be told not to.
         if self.database.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             self.database.execute("SET enable_progress_bar = false")
-        self._in_order = list(in_order)
+        self._benign = list(benign)
         for name, schema in _TABLES.items():
             self.database.from_arrow(schema.empty_table()).create(name)
 
@@ -111,7 +111,7 @@ class RowTables:
 
     def unusable(self) -> int:
         """Return how many rows have to be corrected to be taken."""
-        return sum(count for category, count in self.rejections().items() if category not in self._in_order)
+        return sum(count for category, count in self.rejections().items() if category not in self._benign)
 
     def check_share(self, max_rejected: float) -> None:
         """Fail if more than the share ``max_rejected`` of the rows is unusable.
@@ -124,7 +124,7 @@ class RowTables:
             return
         found = self.database.execute(
             "SELECT file, row, reason FROM rejected JOIN rows USING (place) "
-            "WHERE NOT list_contains($1, split_part(reason, ':', 1)) ORDER BY place LIMIT 10", [self._in_order])
+            "WHERE NOT list_contains($1, split_part(reason, ':', 1)) ORDER BY place LIMIT 10", [self._benign])
         lines = [f"  {file} row {row}: {reason}" for file, row, reason in found.fetchall()]
         more = [f"  ... and {unusable - len(lines)} more"] if unusable > len(lines) else []
         raise InputError("\n".join([
@@ -140,13 +140,13 @@ class RowTables:
 
 
 @dataclass(frozen=True)
-class Taken:
+class UniqueRows:
     """The rows that were kept among their equals, as arrays in the order of the input, paraphrases first.
 
     Attributes:
-        structure: ``pairs``, ``triples``, ``captions``, ``labelled``, ``stories`` or ``dialogue``.
+        structure: ``pairs``, ``triples``, ``captions``, ``labelled``, ``texts``, ``stories`` or ``dialogue``.
         texts: all texts of the rows that can be taken, numbered by first appearance.
-        rows: all rows that were read.
+        tables: all rows that were read.
         labels: names of the classes, or of the two kinds of responses, by number; empty if ``label`` is about
             paraphrases.
         place: (n_rows,) place of each among all rows.
@@ -161,7 +161,7 @@ class Taken:
 
     structure: str
     texts: TextFile
-    rows: RowTables
+    tables: RowTables
     labels: list[str]
     place: np.ndarray
     first: np.ndarray
@@ -190,11 +190,11 @@ class Taken:
         """The splits that are evaluated and whose rows are published, as indices into ``SPLITS``."""
         return [which for which in range(1, len(SPLITS)) if (self.rank == which).any()]
 
-    def without(self, dropped: np.ndarray, reason: str) -> "Taken":
+    def without(self, dropped: np.ndarray, reason: str) -> "UniqueRows":
         """Return the rows that are not ``dropped`` (n_rows,) bool; those that are get rejected for ``reason``."""
         if not dropped.any():
             return self
-        self.rows.add("rejected", [self.place[dropped], [reason] * np.count_nonzero(dropped)])
+        self.tables.add("rejected", [self.place[dropped], [reason] * np.count_nonzero(dropped)])
         left = np.flatnonzero(~dropped)
         columns = {name: getattr(self, name)[left]
                    for name in ("place", "first", "second", "label", "rank", "opening")}
@@ -202,8 +202,8 @@ class Taken:
         return replace(self, negative=negative, further=self.further.at(left), **columns)
 
 
-def take_rows(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: str = "ending", copies: bool = False,
-              memory_gib: float = 4.0) -> Taken:
+def deduplicate(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: str = "ending", copies: bool = False,
+              memory_gib: float = 4.0) -> UniqueRows:
     """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
     context with its response once.
 
@@ -221,7 +221,7 @@ def take_rows(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: st
     Raises:
         InputError: labelled texts have more classes than any data set could mean.
     """
-    tables = RowTables(folder, memory_gib, (*_IN_ORDER, *reasons_in_order(dataset)))
+    tables = RowTables(folder, memory_gib, (*_BENIGN, *reasons_set_aside(dataset)))
     structure = structure_of(dataset.layout)
     labels = _read(rows, dataset, mode, tables)
     labels = {"labelled": labels, "dialogue": ["wrong", "right"]}.get(structure, [])
@@ -241,7 +241,7 @@ def take_rows(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: st
     further = database.sql(_FURTHER.format(width=width)).fetchnumpy()["number"]
     for table in ("valid", "texts", "names", "numbered", "compared", "kept"):
         database.execute(f"DROP TABLE {table}")
-    return Taken(
+    return UniqueRows(
         structure, texts, tables, labels, negative=kept["third"] if structure == "triples" else np.empty(0, np.int32),
         further=text_lists(kept["further"], further),
         **{name: kept[name] for name in ("place", "first", "second", "label", "rank", "opening")})
@@ -263,7 +263,7 @@ def _read(rows: Iterable[RawRow], dataset: "Dataset", mode: str, tables: RowTabl
     for place, row in enumerate(progress(rows, "ingest: rows", unit="row")):
         batch["rows"].append((place, row.file, row.row, row.raw))
         try:
-            found, rank = check(row), _rank(row.split)
+            found = check(row)
         except RowError as error:
             batch["rejected"].append((place, str(error)))
         else:
@@ -271,8 +271,10 @@ def _read(rows: Iterable[RawRow], dataset: "Dataset", mode: str, tables: RowTabl
             if label >= _CLASSES:
                 raise InputError(f"{row.file}: the labels have more than {_CLASSES} different values, so they are no "
                                  f"classes. Name the column that holds the class in columns.label.")
-            name, opening = ("", _hash(found.group)) if structure in CONTINUATIONS else (found.group, 0)
-            batch["valid"].append((place, label, rank, name, opening))
+            name, opening = found.group, 0
+            if structure in CONTINUATIONS:
+                name, opening = "", int.from_bytes(blake2b(found.group.encode(), digest_size=8).digest())
+            batch["valid"].append((place, label, SPLITS.index(row.split or SPLITS[0]), name, opening))
             for role, (key, text) in enumerate(zip(found.keys, found.surfaces, strict=True)):
                 batch["occurrences"].append((place, role, nth + role, key, text))
             nth += len(found.keys)
@@ -280,15 +282,3 @@ def _read(rows: Iterable[RawRow], dataset: "Dataset", mode: str, tables: RowTabl
             write()
     write()
     return list(labels)
-
-
-def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
-
-
-def _rank(split: str | None) -> int:
-    if split is None:
-        return 0
-    if split not in SPLITS:
-        raise RowError(f"split: must be {', '.join(SPLITS)}, found {split!r}")
-    return SPLITS.index(split)

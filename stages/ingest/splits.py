@@ -1,23 +1,27 @@
-"""Splits by connected component, by item or by class, and seeded samples of them (METHODS A.1, step 6)."""
+"""Splits by connected component, by hash, by item or by class, and seeded samples (METHODS A.1, step 6)."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
 
 import numpy as np
 
 from keycontrast.errors import InputError
 from stages.common.schemas import SPLITS
-from stages.common.seeds import generator
+from stages.common.seeds import derived_seed, generator
+from stages.ingest.text_keys import text_key
+from stages.ingest.texts import TextFile
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
+LARGEST_HASH = np.iinfo(np.uint64).max
+_BATCH = 2**13
 
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
                  fixed: np.ndarray | None = None) -> np.ndarray:
-    """Return the split (index into ``SPLITS``) of each component.
+    """Return the split (index into ``SPLITS``) of each component, filled by the seed up to its share of the items.
 
-    Components are shuffled by the seed; test, then validation, take them while they fit into their share of
-    items. Components that would fill more than a tenth of a share come last, so that the largest end in
-    train. Components without items (their texts may serve as negatives) are drawn by the same shares.
+    Components that would fill more than a tenth of a share come last, so that the largest end in training. Components
+    without items (their texts may serve as negatives) are drawn by the same shares.
 
     Args:
         item_groups: (n_items,) component of each item.
@@ -56,18 +60,65 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     return split
 
 
+def split_by_hash(hashes: np.ndarray, sizes: np.ndarray, validation: float, test: float, seed: int,
+                 fixed: np.ndarray | None = None) -> np.ndarray:
+    """Return the split (index into ``SPLITS``) of each component, drawn for itself by its hash and the seed.
+
+    Data sets made of the same rows with the same seed and shares agree, whichever rule, source of negatives or sample
+    they take: no text that one evaluates is trained on by another. Shares are met only on average. A component that
+    holds more than a tenth of the smaller share's texts, and more than components hold on average, is of training.
+    ``hashes`` (uint64), ``sizes`` (texts in pairs) and ``fixed`` (as of ``split_groups``) are (n_components,).
+    """
+    drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "hashed"))
+    split = np.full(len(hashes), TRAIN, dtype=np.int8)
+    fixed = split if fixed is None else fixed
+    small = ~large_components(sizes, min(validation, test)) & (fixed == TRAIN)
+    for which, low, share in ((TEST, 0.0, test), (VALIDATION, test, validation)):
+        if not (fixed == which).any():
+            split[small & (drawn >= low) & (drawn < low + share)] = which
+    return np.where(fixed == TRAIN, split, fixed)
+
+
+def in_range(hashes: np.ndarray, part: Sequence[float], seed: int) -> np.ndarray:
+    """Return which components have a second draw in ``part``, a lower bound and an excluded upper one, (n_components,).
+
+    Data sets of the same rows whose parts do not overlap share no component.
+    """
+    drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "part"))
+    return (drawn >= part[0]) & (drawn < part[1])
+
+
+def _drawn(hashes: np.ndarray, salt: int) -> np.ndarray:
+    """Return the hashes, salted and well mixed (the finaliser of SplitMix64), as numbers in [0, 1)."""
+    mixed = hashes ^ np.uint64(salt)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+
+
+def large_components(sizes: np.ndarray, share: float) -> np.ndarray:
+    """Return which components are too large to be evaluated, (n_components,) bool; see ``split_by_hash``."""
+    filled = int(np.count_nonzero(sizes))
+    return sizes > max(share * int(sizes.sum()) / 10, int(sizes.sum()) / max(1, filled))
+
+
+def component_hashes(texts: TextFile, group: np.ndarray) -> np.ndarray:
+    """Return the smallest hash of the text keys of each component, (n_components,) uint64; ``group`` is (n_texts,)."""
+    hashes = np.full(int(group.max(initial=-1)) + 1, LARGEST_HASH, dtype=np.uint64)
+    start = 0
+    for batch in texts.batches(np.ones(len(group), dtype=bool), _BATCH):
+        digests = [blake2b(text_key(text).encode(), digest_size=8).digest() for text in batch]
+        np.minimum.at(hashes, group[start:start + len(batch)], np.frombuffer(b"".join(digests), "<u8"))
+        start += len(batch)
+    return hashes
+
+
 def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,
                 seed: int) -> np.ndarray:
     """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
 
-    Args:
-        rank: (n_items,) published split of each, 0 where it is free or training.
-        published: the splits that take no other item.
-        validation, test: shares of the free items.
-        seed: the project's seed.
-
-    Raises:
-        InputError: there are too few items.
+    ``rank`` (n_items,) is the published split of each, 0 where it is free or training; the splits in ``published`` take
+    no other item. Raises ``InputError`` if there are too few items.
     """
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0).astype(np.int32)
@@ -145,11 +196,7 @@ def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
                  outside: np.ndarray | None = None) -> np.ndarray:
     """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed.
 
-    Args:
-        split: (n_items,) split of each.
-        limits: by name of the split; None keeps all.
-        seed: the project's seed.
-        outside: (n_items,) bool, the items that are not kept in any case.
+    A limit of None keeps all; the items of ``outside`` (n_items,) are not kept in any case.
     """
     kept = np.ones(len(split), dtype=bool) if outside is None else ~outside
     for which, name in enumerate(SPLITS):

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stages.common.schemas import SPLITS
-from stages.ingest.deduplication.taken_rows import Taken
-from stages.ingest.items.items import NO_TEXT, Items
-from stages.ingest.items.partners import PAPER_TRIPLES, nearest_rule
-from stages.ingest.layouts.stories import SENTENCES
-from stages.ingest.negatives.sources import rule_of
-from stages.ingest.splitting.by_hash import large_components
-from stages.ingest.splitting.exclusions import Connected
-from stages.ingest.splitting.leaks import leak_lines
-from stages.ingest.splitting.splits import TRAIN
+from stages.ingest.deduplicate import UniqueRows
+from stages.ingest.exclusions import Connected
+from stages.ingest.items import PAPER_TRIPLES, Items, nearest_rule
+from stages.ingest.parsing import SENTENCES
+from stages.ingest.sources import rule_of
+from stages.ingest.splits import TRAIN, large_components
+from stages.ingest.texts import NO_TEXT
 
 if TYPE_CHECKING:
     from stages.ingest.params import Ingest
@@ -28,10 +26,10 @@ def by_split(split: np.ndarray) -> dict[str, int]:
     return {name: int(np.count_nonzero(split == which)) for which, name in enumerate(SPLITS)}
 
 
-def row_counts(taken: Taken) -> dict[str, Any]:
+def row_counts(rows: UniqueRows) -> dict[str, Any]:
     """Return how many rows were read, taken, repeated and refused, and why."""
-    reasons = taken.rows.rejections()
-    return {"read": taken.rows.total, "taken": len(taken), "rejected": taken.rows.unusable(),
+    reasons = rows.tables.rejections()
+    return {"read": rows.tables.total, "taken": len(rows), "rejected": rows.tables.unusable(),
             "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
 
 
@@ -40,81 +38,71 @@ def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
 
     Mined negatives, of which there are as many as retrieved ones, are counted where they are asked for.
     """
-    taken, partners, sizes = found.taken, found.partners, found.sizes
+    rows, partners, sizes = found.rows, found.partners, found.sizes
     counts: dict[str, Any] = {
-        "rows": row_counts(taken), "published_splits": [SPLITS[which] for which in taken.published],
+        "rows": row_counts(rows), "published_splits": [SPLITS[which] for which in rows.published],
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
         "negative_source": params.neg_source, "split_by": params.split_by}
+    mined = params.neg_source == "mined"
+
+    def triples(items: int, labelled: int = 0, given: int = 0) -> dict[str, dict[str, int]]:
+        by_source = {"given": given, "labelled": labelled, "retrieved": items, "none": items}
+        return {"triples_by_negative_source": by_source | ({"mined": items} if mined else {})}
+
     if partners is None:  # only captions have no partners
-        sizes = np.diff(found.captions.bounds) if found.captions else np.empty(0, dtype=np.int64)
+        assert found.captions is not None
+        sizes = np.diff(found.captions.bounds)
         groups = int(np.count_nonzero(sizes > 1))
         items = int(sizes[sizes > 1].sum()) if params.caption_source == "each" else groups
-        return counts | {"groups": groups, "caption_source": params.caption_source, **_triples(params, items)}
-    rules, good = partners.rule_counts(), int(np.count_nonzero(taken.label == 1))
-    if taken.structure == "stories":
+        return counts | {"groups": groups, "caption_source": params.caption_source, **triples(items)}
+    rules, good = partners.rule_counts(), int(np.count_nonzero(rows.label == 1))
+    if rows.structure == "stories":
         modes = {"ending": good, "next_sentence": (SENTENCES - 1) * good, "lead_to_rest": good}
         return counts | {"stories": good, "paper_stories": PAPER_STORIES, "roc_mode": params.roc_mode,
-                         "items_by_mode": modes, "negatives_by": _way(params, params.roc_neg),
-                         **_triples(params, modes[params.roc_mode])}
-    if taken.structure == "dialogue":
-        with_candidates = int(np.count_nonzero(np.diff(taken.further.bounds)[:good]))
-        return counts | {"responses": {"right": good, "wrong": len(taken) - good}, "paper_dialogues": PAPER_DIALOGUES,
-                         "responses_with_candidates": with_candidates, "negatives_by": _way(params, params.douban_neg),
-                         **_triples(params, good, rules[rule_of(taken.structure, params)])}
+                         "items_by_mode": modes, "negatives_by": "mined" if mined else params.roc_neg,
+                         **triples(modes[params.roc_mode])}
+    if rows.structure == "dialogue":
+        with_candidates = int(np.count_nonzero(np.diff(rows.further.bounds)[:good]))
+        return counts | {"responses": {"right": good, "wrong": len(rows) - good}, "paper_dialogues": PAPER_DIALOGUES,
+                         "responses_with_candidates": with_candidates,
+                         "negatives_by": "mined" if mined else params.douban_neg,
+                         **triples(good, rules[rule_of(rows.structure, params)])}
     return counts | {
         "pairs": {"paraphrases": len(partners.duplicates), "non_paraphrases": len(partners.others)},
         "labelled_triples_by_rule": rules, "rule": params.qqp_rule, "negative_pick": params.neg_pick,
         "paper_triples": PAPER_TRIPLES, "rule_nearest_to_paper": nearest_rule(rules),
-        **_triples(params, len(partners.duplicates), rules[params.qqp_rule], len(taken.negative))}
-
-
-def _triples(params: "Ingest", items: int, labelled: int = 0, given: int = 0) -> dict[str, dict[str, int]]:
-    mined = {"mined": items} if params.neg_source == "mined" else {}
-    return {"triples_by_negative_source": {"given": given, "labelled": labelled, "retrieved": items, "none": items,
-                                           **mined}}
-
-
-def _way(params: "Ingest", retrieved: str) -> str:
-    return "mined" if params.neg_source == "mined" else retrieved
+        **triples(len(partners.duplicates), rules[params.qqp_rule], len(rows.negative))}
 
 
 def negative_counts(items: Items, asked: int) -> dict[str, Any]:
     """Return how many items have each number of negatives, where more than one is ``asked`` for."""
-    numbers = np.zeros(len(items), dtype=np.int64)
-    for negative in items.negatives():
-        numbers += negative != NO_TEXT
+    numbers = np.count_nonzero(items.negatives != NO_TEXT, axis=1)
     return {"asked": asked, "items": {str(number): int(count) for number, count in enumerate(np.bincount(numbers))
                                       if count}}
 
 
 def hashed_counts(found: Connected, of_group: np.ndarray, params: "Ingest") -> dict[str, Any]:
-    """Return how the components fell under ``split_by: hashed``.
-
-    Args:
-        found: what was read.
-        of_group: (n_components,) split of each.
-        params: the shares.
-    """
+    """Return how the components fell under ``split_by: hashed``, given the (n_components,) split of each."""
     sizes = found.sizes
     large = large_components(sizes, min(params.validation, params.test))
     return {"components": by_split(of_group[sizes > 0]), "components_too_large_to_be_evaluated": int(large.sum()),
             "texts": {name: int(sizes[of_group == which].sum()) for which, name in enumerate(SPLITS)}}
 
 
-def labelled_counts(taken: Taken, kept: np.ndarray, split: np.ndarray) -> dict[str, Any]:
+def labelled_counts(rows: UniqueRows, kept: np.ndarray, split: np.ndarray) -> dict[str, Any]:
     """Return how many texts of each class each split has, and which texts are in more than one place.
 
-    ``kept`` (n,) are the places of the examples in ``taken``, and ``split`` (n,) their splits.
+    ``kept`` (n,) are the places of the examples in ``rows``, and ``split`` (n,) their splits.
     """
-    classes = {name: np.bincount(taken.label[kept[split == which]], minlength=len(taken.labels))
+    classes = {name: np.bincount(rows.label[kept[split == which]], minlength=len(rows.labels))
                for which, name in enumerate(SPLITS)}
-    named = np.array(taken.labels, dtype=object)
+    named = np.array(rows.labels, dtype=object)
     return {
-        "classes": {name: dict(sorted(zip(taken.labels, found.tolist(), strict=True)))
+        "classes": {name: dict(sorted(zip(rows.labels, found.tolist(), strict=True)))
                     for name, found in classes.items()},
         "classes_without_a_text": {name: sorted(named[found == 0]) for name, found in classes.items()},
-        "leak": {"rows_left_out_for_an_evaluated_split": taken.rows.rejections().get("other split", 0),
-                 **_copies(taken.first[kept], taken.label[kept], split, taken.n_texts)}}
+        "leak": {"rows_left_out_for_an_evaluated_split": rows.tables.rejections().get("other split", 0),
+                 **_copies(rows.first[kept], rows.label[kept], split, rows.n_texts)}}
 
 
 def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, n_texts: int) -> dict[str, dict[str, int]]:
@@ -165,15 +153,23 @@ def summary(counts: dict[str, Any]) -> str:
     if "negatives_per_item" in counts:
         lines.append(f"items by number of negatives: {_listed(counts['negatives_per_item']['items'])}; "
                      f"{counts['negatives_per_item']['asked']} were asked for")
-    lines += [f"{name}: an untrained encoder finds the output nearer than the negative in "
-              f"{100 * found['share']:.1f} % of the items (cosines {found['cosine_of_target']:.2f} and "
-              f"{found['cosine_of_negative']:.2f})" for name, found in counts.get("told_apart", {}).items()]
     lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
                  f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
     if "hashed" in counts:
         lines.append(f"components by hash: {_listed(counts['hashed']['components'])}; too large to be evaluated: "
                      f"{counts['hashed']['components_too_large_to_be_evaluated']}")
     return _printed(lines + [f"leak into {line}" for line in leak_lines(counts["leak"])])
+
+
+def leak_lines(report: dict[str, Any]) -> list[str]:
+    """Return the leak report in sentences, one per split."""
+    return [f"{name}: {found['items_with_a_leak']} of {found['items']} items ({found['share_with_a_leak']:.1%}) have a "
+            f"source or target in training; {found['targets']} targets, of which "
+            f"{found['targets_as_training_inputs']} are training inputs, {found['targets_as_training_targets']} "
+            f"targets, {found['targets_as_training_negatives']} negatives; {found['sources_in_training']} of "
+            f"{found['sources']} sources; {found['items_of_a_component_in_two_splits']} items of a component in two "
+            f"splits"
+            for name, found in report.items()]
 
 
 def labelled_lines(counts: dict[str, Any]) -> list[str]:

@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from keycontrast.reading import Words, is_unicode
-from stages.ingest.layouts.layout import SPLIT, BoundLayout
+from stages.ingest.layouts import SPLIT, BoundLayout
+from stages.ingest.parsing import RowError
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
@@ -17,10 +18,9 @@ class RawRow(NamedTuple):
     """One row as it was found; a tuple, because that is made three times as fast as a frozen data class.
 
     Attributes:
-        file: name of the file inside the data set's folder.
+        file: name inside the data set's folder.
         row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
-        content: values by role, as the layout has them (such as ``source``, ``target``, ``label``, ``split``), or
-            the line itself where it could not be parsed.
+        content: values by role, as the layout has them, or the line itself where it could not be parsed.
         problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
         split: the published split: ``train``, ``validation``, ``test``, or None.
         names: all columns of the row, as the file calls them.
@@ -58,59 +58,48 @@ class RowMaker:
         self.layout = layout
         self._file, self._split = file, split
         # What names something may be a number in one file and text in another.
-        self._names = tuple(role for role in layout.columns if layout.values(role) == "name")
-        self._convert = layout.layout.convert
-        self._checked = bool(self._names) or SPLIT in layout.columns or self._convert is not None
+        self._names = tuple(role for role in layout.columns if layout.is_name(role))
 
     def row(self, number: int, content: dict[str, Any], names: Collection[str], values: Collection[Any]) -> RawRow:
         """Return row ``number`` with ``content`` by role, from ``values`` of the columns ``names``."""
-        if not self._checked:
-            return RawRow(self._file, number, content, "", self._split, names, values)
-        problem, split = self._finish(content)
-        if self._convert and not problem:
-            try:
-                content = self._convert(content)
-            except ValueError as error:
-                problem = str(error)
+        problem, split, convert = "", self._split, self.layout.layout.convert
+        try:
+            for role in self._names:
+                content[role] = name_of(content.get(role), role)
+            if SPLIT in self.layout.columns:
+                split = content[SPLIT] = _published(content.get(SPLIT))
+                if self._split not in (None, split):
+                    split = self._split
+                    raise RowError(f"split: the row says {content[SPLIT]}, but its file is named under "
+                                     f"splits.{self._split}")
+            if convert:
+                content = convert(content)
+        except RowError as error:
+            problem = str(error)
         return RawRow(self._file, number, content, problem, split, names, values)
 
     def broken(self, number: int, line: str, problem: str) -> RawRow:
         """Return row ``number`` of which there is only a ``line``, and the ``problem`` with it."""
         return RawRow(self._file, number, line, problem, self._split)
 
-    def _finish(self, content: dict[str, Any]) -> tuple[str, str | None]:
-        """Spell names and splits in one way; return problem and split."""
-        try:
-            for role in self._names:
-                content[role] = _name(content.get(role), role)
-            if SPLIT not in self.layout.columns:
-                return "", self._split
-            split = content[SPLIT] = _published(content.get(SPLIT))
-        except ValueError as error:
-            return str(error), self._split
-        if self._split not in (None, split):
-            return f"split: the row says {split}, but its file is named under splits.{self._split}", self._split
-        return "", split
 
-
-def _name(value: Any, role: str) -> str:
+def name_of(value: Any, role: str) -> str:
     """Return a label or the name of a group as text; 1.0 is 1, as in columns of numbers with gaps."""
     if value is None or value != value:
-        raise ValueError(f"{role}: is missing")
+        raise RowError(f"{role}: is missing")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, (int, str)):
-        raise ValueError(f"{role}: must be text or a whole number, found {value!r}")
-    name = str(value).strip()
-    if not name:
-        raise ValueError(f"{role}: is empty")
+        raise RowError(f"{role}: must be text or a whole number, found {value!r}")
+    if not (name := str(value).strip()):
+        raise RowError(f"{role}: is empty")
     return name
 
 
 def _published(value: Any) -> str:
     split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
     if split is None:
-        raise ValueError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
+        raise RowError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
     return split

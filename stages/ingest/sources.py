@@ -1,5 +1,6 @@
 """The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,18 +9,20 @@ from keycontrast.errors import InputError
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
-from stages.ingest.deduplication.taken_rows import CONTINUATIONS
-from stages.ingest.items.captions import caption_items
-from stages.ingest.items.continuations import story_items, with_references
-from stages.ingest.items.items import NO_TEXT, Items
-from stages.ingest.items.partners import given_items, labelled_items, paraphrase_items
-from stages.ingest.layouts.registry import roles_of
-from stages.ingest.negatives.mined import Cosines, Vectors
-from stages.ingest.negatives.outputs_of_others import from_candidates, from_other_items
-from stages.ingest.negatives.overlapping import Overlap, Scores, retrieve
-from stages.ingest.negatives.word_counts import in_key_order
-from stages.ingest.splitting.exclusions import Connected
-from stages.ingest.splitting.splits import TRAIN
+from stages.ingest.deduplicate import CONTINUATIONS
+from stages.ingest.exclusions import Connected
+from stages.ingest.items import (
+    Items,
+    caption_items,
+    labelled_items,
+    plain_items,
+    story_items,
+    with_references,
+)
+from stages.ingest.layouts import roles_of
+from stages.ingest.negatives import Embed, from_candidates, from_other_items, in_key_order, retrieve
+from stages.ingest.splits import TRAIN
+from stages.ingest.texts import NO_TEXT
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset, Ingest
@@ -31,29 +34,27 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
     Raises:
         InputError: it has not; the message says what to set instead.
     """
-    structure, columns = structure_of(dataset.layout), roles_of(dataset)
+    structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
         return  # which have no negatives
-    if params.neg_source == "given" and structure not in ("triples", "labelled"):
+    if source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
                          f"{'labelled, ' if labelled else ''}retrieved or none, or give triples (layout: triples, "
                          f"columns.negative).")
-    if params.neg_source == "labelled" and structure == "captions":
+    if source == "labelled" and structure == "captions":
         raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no pairs that are labelled "
                          f"as non-paraphrases. Set neg_source to retrieved or none.")
-    if params.neg_source == "labelled" and structure == "stories":
+    if source == "labelled" and structure == "stories":
         raise InputError("ingest.neg_source is labelled, but stories have no labelled negatives. Set neg_source to "
                          "retrieved (ingest.roc_neg says how) or none.")
-    if params.neg_source == "labelled" and structure == "dialogue" and "label" not in columns:
+    if source == "labelled" and structure == "dialogue" and "label" not in columns:
         raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
                          "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
                          "how) or none.")
-    if (params.neg_source == "mined" or params.told_apart) and dataset.language == "zh" and (
-            params.neg_encoder == "bundled"):
+    if source == "mined" and dataset.language == "zh" and params.neg_encoder == "bundled":
         raise InputError("ingest.neg_encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
-                         "or path and neg_path of the data set), or set ingest.neg_source to retrieved and told_apart "
-                         "to false.")
+                         "or path and neg_path of the data set), or set ingest.neg_source to retrieved.")
     if negative_origin(dataset, params) == "scored" and "scores" not in columns:
         raise InputError("ingest.douban_neg is scored, but the data set has no scored candidates. Name the columns "
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
@@ -67,23 +68,33 @@ def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
     return params.neg_source
 
 
-def made_items(found: Connected, params: "Ingest", seed: int) -> Items:
-    """Return the items; with their negatives, if these are given or labelled."""
-    taken = found.taken
-    if found.captions is not None:
+def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Items:
+    """Return the items; with their negatives, if these are given or labelled.
+
+    Raises:
+        InputError: there is none.
+    """
+    rows, partners = found.rows, found.partners
+    if partners is None:
+        assert found.captions is not None  # only captions have no partners
         rank = np.zeros(len(found.captions.bounds) - 1, dtype=np.int8)
-        rank[taken.second] = taken.rank
-        return caption_items(found.captions, rank, taken.texts, params.caption_source, seed)
-    if taken.structure == "stories":
-        return story_items(taken, params.roc_mode)
-    if found.partners is None or params.neg_source == "given":  # only captions have no partners
-        return given_items(taken)
-    if params.neg_source == "labelled":
-        return labelled_items(found.partners, taken.texts, rule_of(taken.structure, params), params.neg_pick, seed,
-                              params.negatives)
-    items = paraphrase_items(found.partners)
-    scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
-    return with_references(items) if taken.structure == "dialogue" and not scored else items
+        rank[rows.second] = rows.rank
+        items = caption_items(found.captions, rank, rows.texts, params.caption_source, seed)
+    elif rows.structure == "stories":
+        items = story_items(rows, params.roc_mode)
+    elif params.neg_source == "given":
+        items = plain_items(rows.first, rows.second, rows.rank, rows.negative[:, None])
+    elif params.neg_source == "labelled":
+        items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed,
+                               params.negatives)
+    else:
+        items = plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], partners.duplicate_rank)
+        scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
+        if rows.structure == "dialogue" and not scored:
+            items = with_references(items)
+    if not len(items):
+        raise _no_items(dataset, params, len(rows))
+    return items
 
 
 def rule_of(structure: str, params: "Ingest") -> str:
@@ -91,7 +102,7 @@ def rule_of(structure: str, params: "Ingest") -> str:
     return f"question1_{params.qqp_rule.partition('_')[2]}" if structure == "dialogue" else params.qqp_rule
 
 
-def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
+def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
     structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
@@ -117,41 +128,34 @@ def no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
                    dataset: "Dataset", params: "Ingest", seed: int,
-                   vectors: Vectors | None = None) -> tuple[Items, np.ndarray]:
+                   embed: Embed | None = None) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
     Those for which there is no negative are left out; of stories and dialogues those of training alone, since
-    nothing that is evaluated asks for negatives.
-
-    Args:
-        items: all items, so that a sample draws its negatives from as many texts.
-        split: (n_items,) index into ``SPLITS``.
-        kept: places of the items that are wanted, rising.
-        of_group: split of each component; None if components are not kept together.
-        found: what was read.
-        dataset: names the structure.
-        params: rules and shares.
-        seed: the project's seed.
-        vectors: of the texts, for mined negatives.
+    nothing that is evaluated asks for negatives. ``of_group`` is the split of each component, None if components are
+    not kept together. Negatives are drawn from all ``items``, so a sample draws on as many texts.
 
     Raises:
         InputError: a split would be empty.
     """
-    way, taken = negative_origin(dataset, params), found.taken
+    way, rows = negative_origin(dataset, params), found.rows
     if way in ("given", "labelled", "none"):
         return items.at(kept), split[kept]
     if way == "scored":
-        negatives = from_candidates(items, split, kept, found.group, taken.further.at(np.arange(len(items))),
+        negatives = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))),
                                     params.negatives)
-    elif taken.structure in CONTINUATIONS:
-        negatives = from_other_items(items, split, kept, found.group, taken.texts, way, params.negatives, seed,
-                                     vectors if way == "mined" else None, params.neg_ceiling)
+    elif rows.structure in CONTINUATIONS:
+        negatives = from_other_items(items, split, kept, found.group, rows.texts, way, params.negatives, seed, embed,
+                                     params.neg_ceiling)
     else:
-        homes = _homes(items, split, of_group, found, params, seed)
-        negatives = _retrieved(items.at(kept), split[kept], homes, found, params,
-                               vectors if way == "mined" else None)
+        allowed = _allowed_splits(items, split, of_group, found, params, seed)
+        negatives = np.empty((len(kept), params.negatives), dtype=np.int32)
+        for which in np.unique(split[kept]).tolist():
+            mine, pool = split[kept] == which, in_key_order(rows.texts, (allowed >> which & 1).astype(bool))
+            negatives[mine] = retrieve(items.source[kept][mine], pool, found.group, rows.texts, params.negatives,
+                                       embed if way == "mined" else None, params.neg_ceiling)
     may = negatives[:, 0] != NO_TEXT
-    if taken.structure in CONTINUATIONS:
+    if rows.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
     kept, negatives = kept[may], negatives[may]
     for which, name in enumerate(SPLITS):
@@ -159,7 +163,7 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
             how = "retrieved" if way == "retrieved" else "found"
             raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
                              f"other shares in ingest.")
-    return items.at(kept).with_negatives(negatives), split[kept]
+    return replace(items.at(kept), negatives=negatives), split[kept]
 
 
 def _reason(way: str) -> str:
@@ -172,57 +176,27 @@ def _reason(way: str) -> str:
     return "all its texts are connected by pairs"
 
 
-def _homes(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
-           seed: int) -> np.ndarray:
+def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
+                    seed: int) -> np.ndarray:
     """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
 
-    If components are kept together a text is at home in its component's split. Else it is where the items
-    are that use it; texts of no item are drawn by the shares of the splits, or are where they were published.
+    If components are kept together it is their split. Else it is that of the items that use the text; texts of no item
+    are drawn by the shares of the splits, or are where they were published.
     """
     if of_group is not None:
         return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
-    homes = np.zeros(len(found.group), dtype=np.int8)
-    np.bitwise_or.at(homes, items.source, _bit(split))
-    for texts, owner in items.outputs():
-        np.bitwise_or.at(homes, texts, _bit(split[owner]))
-    if found.taken.published and found.partners is not None:
+    allowed = np.zeros(len(found.group), dtype=np.int8)
+    texts, owner = items.outputs
+    np.bitwise_or.at(allowed, items.source, _bit(split))
+    np.bitwise_or.at(allowed, texts, _bit(split[owner]))
+    if found.rows.published and found.partners is not None:
         for column in found.partners.others.T:
-            np.bitwise_or.at(homes, column, _bit(found.partners.other_rank))
-    without = np.flatnonzero(found.paired & (homes == 0))
+            np.bitwise_or.at(allowed, column, _bit(found.partners.other_rank))
+    without = np.flatnonzero(found.paired & (allowed == 0))
     shares = [1 - params.validation - params.test, params.validation, params.test]
-    homes[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
-    return homes
+    allowed[without] = _bit(generator(seed, "ingest", "homes").choice(len(SPLITS), size=len(without), p=shares))
+    return allowed
 
 
 def _bit(split: np.ndarray) -> np.ndarray:
     return np.left_shift(np.int8(1), split.astype(np.int8))
-
-
-def _retrieved(items: Items, split: np.ndarray, homes: np.ndarray, found: Connected, params: "Ingest",
-               vectors: Vectors | None) -> np.ndarray:
-    """Return the (n_items, count) most overlapping texts of each item's split; the nearest ones if by ``vectors``."""
-    negatives, texts = np.full((len(items), params.negatives), NO_TEXT, dtype=np.int32), found.taken.texts
-    for which in np.unique(split).tolist():
-        mine, pool = np.flatnonzero(split == which), in_key_order(texts, (homes >> which & 1).astype(bool))
-        if vectors is None:
-            engine: Scores = Overlap(texts, pool)
-        else:
-            own = vectors.mapped(pool)
-            engine = Cosines(own, own, params.neg_ceiling)
-        negatives[mine] = retrieve(items.source[mine], pool, found.group, engine, params.negatives)
-    return negatives
-
-
-def left_out(asked: int, items: Items, dataset: "Dataset", params: "Ingest") -> dict[str, int]:
-    """Return the counts of items for which stories and dialogues have found no negative.
-
-    Args:
-        asked: items for which one was looked for.
-        items: those that were not left out.
-        dataset: names the structure.
-        params: the source of negatives.
-    """
-    if params.neg_source not in ("retrieved", "mined") or structure_of(dataset.layout) not in CONTINUATIONS:
-        return {}
-    return {"training_items_left_out_without_a_negative": asked - len(items),
-            "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}

@@ -1,1 +1,0 @@
-"""Rows checked, their texts numbered, repeated and contradictory ones set aside."""

@@ -1,0 +1,208 @@
+"""The examples of a data set, in its splits and with their negatives, and the tables that hold them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from keycontrast.errors import InputError
+from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
+from stages.common.columns.texts import REJECTED, TEXTS
+from stages.common.schemas import SPLITS, TableSchema
+from stages.ingest.counts import by_split, hashed_counts, labelled_counts, negative_counts, row_counts, source_counts
+from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
+from stages.ingest.exclusions import Connected
+from stages.ingest.items import Items
+from stages.ingest.leaks import leak_report
+from stages.ingest.negatives import Embed
+from stages.ingest.sources import make_items, negative_origin, with_negatives
+from stages.ingest.splits import (
+    LARGEST_HASH,
+    TRAIN,
+    component_hashes,
+    in_range,
+    sample_items,
+    split_by_hash,
+    split_classes,
+    split_groups,
+    split_items,
+)
+from stages.ingest.texts import NO_TEXT, TextFile, text_mask
+
+if TYPE_CHECKING:
+    from stages.ingest.params import Dataset, Ingest
+
+_BATCH = 2**13
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What the stage makes; good as long as the scratch folder stands.
+
+    Attributes:
+        examples: schema of the examples.
+        counts: the stage's metrics.
+        pieces: makes the pieces of a table, by its file: ``examples``, ``texts``, ``rejected``.
+    """
+
+    examples: TableSchema
+    counts: dict[str, Any]
+    pieces: Mapping[str, Callable[[], Iterable[Any]]]
+
+    @property
+    def schemas(self) -> dict[str, TableSchema]:
+        """Of each of ``pieces``."""
+        return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
+
+
+def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", seed: int,
+                        embed: Embed | None = None) -> Ingested:
+    """Make items of source, target and negative; ``embed`` is for mined negatives.
+
+    Raises:
+        InputError: a split would have none.
+    """
+    counts = source_counts(found, params)
+    every = make_items(found, dataset, params, seed)
+    split, of_group, outside = _split(every, found, params, seed)
+    kept = sample_items(split, _limits(params), seed, outside)
+    items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
+    _check_filled(split, params)
+    group = found.group
+    used = text_mask(len(group), items.source, items.negatives[items.negatives != NO_TEXT], items.outputs[0])
+    counts |= {
+        "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
+        "examples": by_split(split), "leak": leak_report(items, split, group)}
+    if params.neg_source in ("retrieved", "mined") and found.rows.structure in CONTINUATIONS:
+        counts |= {"training_items_left_out_without_a_negative": len(kept) - len(items),
+                   "evaluated_items_without_a_negative": int(np.count_nonzero(items.negatives[:, 0] == NO_TEXT))}
+    if of_group is not None and params.split_by == "hashed":
+        counts["hashed"] = hashed_counts(found, of_group, params)
+    if params.negatives > 1:
+        counts["negatives_per_item"] = negative_counts(items, params.negatives)
+    origin = negative_origin(dataset, params)
+    return Ingested(EXAMPLES, counts, {
+        "examples": lambda: _example_batches(items, split, group, _text_ids(used), origin),
+        "texts": lambda: _text_batches(found.rows.texts, used, dataset.language),
+        "rejected": found.rows.tables.rejected})
+
+
+def text_examples(rows: UniqueRows, dataset: "Dataset", params: "Ingest", seed: int) -> Ingested:
+    """Make an item of each labelled or plain text.
+
+    Plain texts are of training, but for splits that the data set publishes.
+
+    Raises:
+        InputError: a part of training is asked for, or a split would be empty.
+    """
+    labelled = rows.structure == "labelled"
+    if params.train_part is not None:
+        raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "
+                         f"ones have no components. Set it to null in this data set's ingest block.")
+    split = rows.rank
+    if labelled:
+        single = np.bincount(rows.first, minlength=rows.n_texts)[rows.first] == 1
+        split = split_classes(rows.label, rows.labels, split, rows.published, params.validation, params.test, seed,
+                              single)
+    kept = sample_items(split, _limits(params), seed)
+    texts, split = rows.first[kept], split[kept]
+    if not (split == TRAIN).any():
+        raise InputError("no text is left for train: keywords are counted in these. Correct the rows, or the data "
+                         "set's `splits`.")
+    used = text_mask(rows.n_texts, texts)
+    counts = {"rows": row_counts(rows), "texts": {"distinct": rows.n_texts, "used": int(np.count_nonzero(used))},
+              "examples": by_split(split), "published_splits": [SPLITS[which] for which in rows.published]}
+    labels = None
+    if labelled:
+        counts |= labelled_counts(rows, kept, split)
+        labels = np.array(rows.labels, dtype=object)[rows.label[kept]]
+    return Ingested(LABELLED_EXAMPLES if labelled else PLAIN_EXAMPLES, counts, {
+        "examples": lambda: _text_example_batches(_text_ids(used)[texts], labels, split),
+        "texts": lambda: _text_batches(rows.texts, used, dataset.language),
+        "rejected": rows.tables.rejected})
+
+
+def _limits(params: "Ingest") -> dict[str, int | None]:
+    return {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
+
+
+def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple[
+        np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
+    rows, group, outside = found.rows, found.group, None
+    if params.split_by == "pair":
+        return split_items(items.rank, rows.published, params.validation, params.test, seed), None, outside
+    n_groups = int(group.max()) + 1
+    if params.split_by == "component":
+        of_group = split_groups(group[items.source], n_groups, params.validation, params.test, seed,
+                                found.strictest_split)
+        return of_group[group[items.source]], of_group, outside
+    if rows.structure in CONTINUATIONS:
+        hashes = np.full(n_groups, LARGEST_HASH, dtype=np.uint64)
+        np.minimum.at(hashes, group[rows.first], rows.opening)
+    else:
+        hashes = component_hashes(rows.texts, group)
+    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
+    if params.train_part is not None:
+        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[group[items.source]]
+    return of_group[group[items.source]], of_group, outside
+
+
+def _check_filled(split: np.ndarray, params: "Ingest") -> None:
+    empty = [name for name, count in by_split(split).items() if not count]
+    if empty and params.split_by == "hashed":
+        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
+                         f"drawn for itself, and none with an example fell to it. Give more data, change the shares "
+                         f"or the seed, {'widen ingest.train_part, ' if params.train_part else ''}or set "
+                         f"ingest.split_by to component.")
+    if empty:
+        raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
+                         f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "
+                         f"or set ingest.split_by to pair, which leaves rows where they were published.")
+
+
+# Tables in pieces
+
+
+def _text_ids(used: np.ndarray) -> np.ndarray:
+    """Return the number of each text among those that are ``used`` (n_texts,), in order of first appearance."""
+    numbers = np.cumsum(used, dtype=np.int32)
+    numbers -= 1
+    return numbers
+
+
+def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np.ndarray,
+                     origin: str) -> Iterator[pa.Table]:
+    """Yield the table ``examples``, given split (n_items,), component (n_texts,) and text id (n_texts,)."""
+    for start in range(0, len(items), _BATCH):
+        end = min(start + _BATCH, len(items))
+        source, target, negatives = (part[start:end] for part in (items.source, items.target, items.negatives))
+        without = negatives[:, 0] == NO_TEXT
+        references = [ids[texts].tolist() for texts in items.references(start, end)]
+        further = [ids[texts[texts != NO_TEXT]].tolist() for texts in negatives[:, 1:]]
+        yield pa.table({
+            "example_id": np.arange(start, end), "split": np.array(SPLITS)[split[start:end]], "source_id": ids[source],
+            "target_id": ids[target], "negative_id": pa.array(ids[negatives[:, 0]], mask=without),
+            "further_negative_ids": pa.array(further, pa.list_(pa.int64())),
+            "reference_ids": pa.array(references, pa.list_(pa.int64())), "group": group[source],
+            "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})
+
+
+def _text_example_batches(ids: np.ndarray, labels: np.ndarray | None, split: np.ndarray) -> Iterator[pa.Table]:
+    """Yield the table ``labelled_examples``, or ``plain_examples`` without labels, given columns (n_examples,)."""
+    for start in range(0, len(ids), _BATCH):
+        piece = slice(start, start + _BATCH)
+        table = pa.table({"example_id": np.arange(start, start + len(ids[piece])),
+                          "split": np.array(SPLITS)[split[piece]], "text_id": ids[piece]})
+        yield table if labels is None else table.append_column("label", pa.array(labels[piece], pa.string()))
+
+
+def _text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[pa.Table]:
+    """Yield the table ``texts``: those that are ``used`` (n_texts,), numbered anew."""
+    start = 0
+    for batch in texts.batches(used, _BATCH):
+        yield pa.table({"text_id": np.arange(start, start + len(batch)), "text": pa.array(batch, pa.string()),
+                        "language": pa.array([language] * len(batch), pa.string())})
+        start += len(batch)

@@ -1,0 +1,278 @@
+"""Items as arrays of text numbers, and the rules that make them (METHODS A.1, steps 2 to 7)."""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from keycontrast.progress import progress
+from stages.common.schemas import SPLITS
+from stages.common.seeds import derived_seed
+from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
+from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.texts import NO_TEXT, TextFile, TextLists, components, grouped, text_mask
+
+RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
+# HCL, section 4.1: the samples made from Quora; its rule is not stated.
+PAPER_TRIPLES = 44_949
+_REMEMBERED = 4096
+# Of a pair's two texts, how many have the other as a partner.
+_COLUMNS = {"undirected": 2, "question1": 1}
+
+
+@dataclass(frozen=True)
+class Items:
+    """Examples as arrays of text numbers, four bytes each.
+
+    Attributes:
+        source: (n,) the input.
+        target: (n,) the output.
+        negatives: (n, K) negatives, best first; ``NO_TEXT`` behind the last of each row, or where there are none yet.
+        rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
+        group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
+        captions: the groups, if there are any.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    negatives: np.ndarray
+    rank: np.ndarray
+    group: np.ndarray
+    captions: TextLists | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def at(self, places: np.ndarray) -> "Items":
+        """Return the items at ``places``."""
+        return Items(self.source[places], self.target[places], self.negatives[places], self.rank[places],
+                     self.group[places] if self.captions else self.group, self.captions)
+
+    def references(self, start: int, end: int) -> list[list[int]]:
+        """Return the references of items ``start`` to ``end``: the target, then every other caption but the source."""
+        if self.captions is None:
+            return self.target[start:end, None].tolist()
+        columns = (column[start:end].tolist() for column in (self.group, self.source, self.target))
+        return [[target, *(text for text in self.captions.of(group) if text not in (source, target))]
+                for group, source, target in zip(*columns, strict=True)]
+
+    @property
+    def outputs(self) -> tuple[np.ndarray, np.ndarray]:
+        """The texts of all references, and the place of the item of each."""
+        places = np.arange(len(self))
+        if self.captions is None:
+            return self.target, places
+        lists = self.captions.at(self.group)
+        owners = np.repeat(places, np.diff(lists.bounds))
+        other = lists.texts != self.source[owners]
+        return lists.texts[other], owners[other]
+
+
+def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negatives: np.ndarray | None = None) -> Items:
+    """Return items with one reference each."""
+    negatives = np.full((len(source), 1), NO_TEXT, dtype=np.int32) if negatives is None else negatives
+    return Items(source, target, negatives, rank, np.empty(0, dtype=np.int32))
+
+
+# Captions
+
+
+def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:
+    """Return the (n_texts,) component of each text: a group connects its texts, a text its groups."""
+    lengths = np.diff(captions.bounds)
+    first = captions.texts[captions.bounds[:-1][lengths > 0]]
+    return components(n_texts, np.stack([np.repeat(first, lengths[lengths > 0]), captions.texts], axis=1))
+
+
+def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
+    """Return the items of the groups of two or more: the references are the captions that are not the source.
+
+    ``random`` draws one source per group by the seed and the texts of the group, whatever their order, and ``first``
+    takes the first one; the target is the first of the others. ``each`` makes every caption a source once, with the
+    caption after it, in a circle, for target. ``rank`` is the (n_groups,) published split of each.
+    """
+    found = array("i")
+    for group in progress(np.flatnonzero(np.diff(captions.bounds) > 1).tolist(), "ingest: captions", unit="group"):
+        members = captions.of(group)
+        if source == "each":
+            chosen = list(zip(members, members[1:] + members[:1], strict=True))
+        else:
+            one = _drawn(members, texts, seed) if source == "random" else members[0]
+            chosen = [(one, next(text for text in members if text != one))]
+        for text, target in chosen:
+            found.extend((text, target, group))
+    sources, targets, groups = np.frombuffer(found, np.int32).reshape(-1, 3).T
+    return replace(plain_items(sources, targets, rank[groups]), group=groups, captions=captions)
+
+
+def _drawn(members: list[int], texts: TextFile, seed: int) -> int:
+    keys = {text_key(texts[number]): number for number in members}
+    ordered = sorted(keys)
+    return keys[ordered[derived_seed(seed, "ingest", "caption", *ordered) % len(ordered)]]
+
+
+# Stories and dialogues. Unlike paraphrases they are not connected by their outputs: many stories end alike and many
+# contexts have the same short answer, and yet have nothing to do with each other.
+
+
+def continuation_inputs(rows: UniqueRows) -> list[np.ndarray]:
+    """Return the text numbers of inputs, (n_rows,) each, aligned with the rows."""
+    return [rows.first, *(_beginnings(rows)[:, ::2].T if rows.structure == "stories" else ())]
+
+
+def story_items(rows: UniqueRows, mode: str) -> Items:
+    """Return the items of each story; each input with its output once."""
+    if mode != "next_sentence":
+        return plain_items(rows.first, rows.second, rows.rank)
+    texts = np.concatenate([_beginnings(rows), rows.pairs], axis=1).reshape(-1, 2)
+    rank = np.repeat(rows.rank, len(texts) // max(1, len(rows.rank)))
+    # Stories that begin alike share their first items.
+    first = np.sort(np.unique(texts[:, 0].astype(np.int64) * rows.n_texts + texts[:, 1], return_index=True)[1])
+    return plain_items(texts[first, 0], texts[first, 1], rank[first])
+
+
+def _beginnings(rows: UniqueRows) -> np.ndarray:
+    """Return inputs and outputs in turn of the shorter beginnings of each story, (n_rows, 6) or (n_rows, 0)."""
+    return rows.further.texts.reshape(len(rows), len(rows.further.texts) // max(1, len(rows)))
+
+
+def with_references(items: Items) -> Items:
+    """Return dialogues whose contexts of published evaluated splits are one item each, all right responses of which
+    are its references, the first one its target."""
+    first = np.unique(np.stack([items.source, items.rank]), axis=1, return_index=True, return_inverse=True)
+    one = np.arange(len(items))
+    evaluated = items.rank > 0
+    one[evaluated] = first[1][first[2].reshape(-1)][evaluated]
+    if (one == np.arange(len(items))).all():
+        return items
+    lists = grouped(one, items.target, len(items))
+    return replace(items, group=np.arange(len(items), dtype=np.int32), captions=lists).at(np.unique(one))
+
+
+# Pairs
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Who is a paraphrase of whom, and who is labelled not to be.
+
+    Attributes:
+        duplicates: (n, 2) paraphrase pairs, each once, as first written.
+        others: (m, 2) non-paraphrase pairs that are not paraphrases elsewhere.
+        group: (n_texts,) connected component of each text over both kinds of pairs, numbered by first text.
+        duplicate_rank: (n,) published split of each paraphrase pair.
+        other_rank: (m,) likewise of the non-paraphrase pairs.
+    """
+
+    duplicates: np.ndarray
+    others: np.ndarray
+    group: np.ndarray
+    duplicate_rank: np.ndarray
+    other_rank: np.ndarray
+
+    @property
+    def n_texts(self) -> int:
+        """Number of texts."""
+        return len(self.group)
+
+    def paired(self) -> np.ndarray:
+        """Return which texts occur in a pair, (n_texts,) bool."""
+        return text_mask(self.n_texts, self.duplicates, self.others)
+
+    def by_split(self) -> Iterator[tuple[int, "Relations"]]:
+        """Yield each published split and its pairs alone; all pairs at once if none is published."""
+        if not (self.duplicate_rank.any() or self.other_rank.any()):
+            yield 0, self
+            return
+        for rank in range(len(SPLITS)):
+            good, bad = self.duplicate_rank == rank, self.other_rank == rank
+            yield rank, Relations(self.duplicates[good], self.others[bad], self.group, self.duplicate_rank[good],
+                                  self.other_rank[bad])
+
+    def rule_counts(self) -> dict[str, int]:
+        """Return how many triples each ``qqp_rule`` gives from the labels (METHODS A.1, step 4)."""
+        counts = dict.fromkeys(RULES, 0)
+        for _, mine in self.by_split():
+            for way in ("undirected", "question1"):
+                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=self.n_texts)
+                             for pairs in (mine.duplicates, mine.others))
+                counts[f"{way}_one"] += int(np.count_nonzero((good > 0) & (bad > 0)))
+                counts[f"{way}_all"] += int(np.sum(good * bad))
+                counts[f"{way}_zip"] += int(np.sum(np.minimum(good, bad)))
+        return counts
+
+
+def nearest_rule(counts: dict[str, int]) -> str:
+    """Return the rule whose count is nearest to the paper's 44,949; the earlier one in ``RULES`` if two are."""
+    return min(RULES, key=lambda rule: abs(counts[rule] - PAPER_TRIPLES))
+
+
+def relations(rows: UniqueRows) -> Relations:
+    """Return the partner graph of ``rows``; the negatives of given triples count as non-paraphrases.
+
+    Of stories and dialogues the pairs are input and output, right and wrong ones. Inputs of one story, or of one
+    context, are connected; stories that begin with the same sentence are one, whatever ``roc_mode`` makes of them.
+    """
+    good = int(np.count_nonzero(rows.label == 1))
+    duplicates, others, rank, other_rank = rows.pairs[:good], rows.pairs[good:], rows.rank[:good], rows.rank[good:]
+    if rows.structure in CONTINUATIONS:
+        _, first, number = np.unique(rows.opening, return_index=True, return_inverse=True)
+        heads = rows.first[first][number]
+        links = np.concatenate([np.stack([heads, inputs], axis=1) for inputs in continuation_inputs(rows)])
+        return Relations(duplicates, others, components(rows.n_texts, links), rank, other_rank)
+    if rows.structure != "triples":
+        return Relations(duplicates, others, components(rows.n_texts, rows.pairs), rank, other_rank)
+    others = np.stack([rows.first, rows.negative], axis=1)
+    group = components(rows.n_texts, np.concatenate([duplicates, others]))
+    # Each unordered pair where it is first written, and no non-paraphrases that another triple has as paraphrases.
+    codes = [pairs.min(axis=1).astype(np.int64) * rows.n_texts + pairs.max(axis=1) for pairs in (duplicates, others)]
+    once, consistent = (np.isin(np.arange(len(code)), np.unique(code, return_index=True)[1]) for code in codes)
+    consistent &= ~np.isin(codes[1], codes[0])
+    return Relations(duplicates[once], others[consistent], group, rank[once], rank[consistent])
+
+
+def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
+                   seed: int, negatives: int = 1) -> Items:
+    """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x), of one published split.
+
+    D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
+    too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
+    to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
+    and so on while there are both, ``all`` every combination; under ``question1`` only a question that stands first in
+    a pair has the other as partner. Further negatives come next in N(x). The order of rows changes nothing, except
+    which question is the first of a pair that is written in both directions.
+    """
+    key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
+    tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
+
+    def ordered(role: str, x: int, members: list[int]) -> list[int]:
+        if len(members) == 1:
+            return members
+        if role == "negative" and neg_pick == "hardest":
+            return sorted(members, key=lambda n: (-jaccard(tokens(x), tokens(n)), key(n)))
+        found = sorted(members, key=key)
+        first = derived_seed(seed, "ingest", role, key(x)) % len(found)
+        return found[first:] + found[:first]
+
+    way, _, combination = rule.partition("_")
+    found, none = array("i"), [NO_TEXT] * negatives  # rank, x, y+, y- and those behind it in N(x), by rising x
+    for rank, mine in partners.by_split():
+        good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (mine.duplicates, mine.others))
+        both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
+        for x in progress(both, "ingest: labelled triples", unit="text"):
+            targets, others = ordered("target", x, good.of(x)), ordered("negative", x, bad.of(x))
+            places = [range(1 if combination == "one" else len(of_x)) for of_x in (targets, others)]
+            for target, other in product(*places) if combination == "all" else zip(*places, strict=False):
+                found.extend((rank, x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
+    triples = np.frombuffer(found, dtype=np.int32).reshape(-1, 3 + negatives)
+    return plain_items(triples[:, 1], triples[:, 2], triples[:, 0].astype(np.int8), triples[:, 3:])
+
+
+def _neighbours(pairs: np.ndarray, size: int, way: str) -> TextLists:
+    """Return the partners of each of ``size`` texts."""
+    columns = _COLUMNS[way]
+    return grouped(pairs[:, :columns].T.ravel(), pairs[:, ::-1][:, :columns].T.ravel(), size)

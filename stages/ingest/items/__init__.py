@@ -1,1 +1,0 @@
-"""Items of source, target and negative, or of text and class, made of the rows that were taken."""

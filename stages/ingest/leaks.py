@@ -1,0 +1,45 @@
+"""What training sees of the texts that are evaluated (METHODS A.1, step 6)."""
+
+from typing import Any
+
+import numpy as np
+
+from stages.common.schemas import SPLITS
+from stages.ingest.items import Items
+from stages.ingest.splits import TEST, TRAIN, VALIDATION
+from stages.ingest.texts import NO_TEXT, text_mask
+
+
+def leak_report(items: Items, split: np.ndarray, group: np.ndarray) -> dict[str, Any]:
+    """Count the texts of validation and test that training items use too.
+
+    Targets are all references of an item. Texts are counted once, however many items share them. ``split`` is
+    (n_items,), ``group`` (n_texts,) the component of each text.
+    """
+    n_texts, training = len(group), split == TRAIN
+    texts, owner = items.outputs
+    negatives = items.negatives[training]
+    outputs = [text_mask(n_texts, texts[split[owner] == which]) for which in range(len(SPLITS))]
+    as_input = text_mask(n_texts, items.source[training])
+    as_negative = text_mask(n_texts, negatives[negatives != NO_TEXT])
+    seen = as_input | outputs[TRAIN] | as_negative
+    leaky = seen[items.source]
+    leaky[owner[seen[texts]]] = True
+    splits = np.zeros(n_texts, dtype=np.int8)
+    for which in range(len(SPLITS)):
+        splits[group[items.source[split == which]]] |= 1 << which
+    shared = (splits & (splits - 1)) != 0
+    report: dict[str, Any] = {}
+    for which in (VALIDATION, TEST):
+        mine, targets = split == which, outputs[which]
+        sources = text_mask(n_texts, items.source[mine])
+        total, with_leak = int(mine.sum()), int((leaky & mine).sum())
+        report[SPLITS[which]] = {
+            "items": total, "targets": int(targets.sum()), "sources": int(sources.sum()),
+            "targets_as_training_inputs": int((targets & as_input).sum()),
+            "targets_as_training_targets": int((targets & outputs[TRAIN]).sum()),
+            "targets_as_training_negatives": int((targets & as_negative).sum()),
+            "sources_in_training": int((sources & seen).sum()),
+            "items_with_a_leak": with_leak, "share_with_a_leak": round(with_leak / total, 6) if total else 0.0,
+            "items_of_a_component_in_two_splits": int((mine & shared[group[items.source]]).sum())}
+    return report

@@ -1,0 +1,294 @@
+"""Negatives by search: the most overlapping or nearest texts, and outputs of other items (METHODS A.1, step 7)."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import csr_matrix
+
+from keycontrast.errors import InputError
+from keycontrast.progress import progress
+from stages.common.encoders import embed_texts, resolve_encoder
+from stages.common.layouts import TURN
+from stages.common.seeds import derived_seed, generator, seed_everything
+from stages.ingest.items import Items
+from stages.ingest.splits import TRAIN
+from stages.ingest.text_keys import HAN, overlap_tokens, text_key
+from stages.ingest.texts import NO_TEXT, TextFile, TextLists, grouped
+
+# Returns the scores of all texts of a pool for those at given places, (n_places, n_pool); -inf is never chosen.
+Scores = Callable[[np.ndarray], np.ndarray]
+# Returns the unit vectors of texts, (n_texts, d) float32.
+Embed = Callable[[Sequence[str]], np.ndarray]
+
+# BM25: the usual saturation of repeated terms and share of length normalisation.
+_K1, _B = 1.2, 0.75
+_RUNS = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+")
+_HAN_RUN = re.compile(rf"[{HAN}]")
+_BATCH, _CELLS = 2**12, 4_000_000
+_ROWS, _LONGEST = 64, 128  # texts of a chunk, word pieces of a text
+# Cosines are compared to so many decimals, ties by text key: sums of another order differ behind them.
+_DECIMALS = 5
+
+
+def overlap(texts: Iterable[str]) -> Scores:
+    """Return the Jaccard overlaps of the words of ``texts``.
+
+    Float32 is exact enough: quotients of numbers below 2**11 differ whenever the fractions do.
+    """
+    words = _counts(texts, overlap_tokens).astype(np.float32)
+    columns, sizes = words.T.tocsr(), np.diff(words.indptr).astype(np.float32)
+
+    def scores(places: np.ndarray) -> np.ndarray:
+        shared = (words[places] @ columns).toarray()
+        found: np.ndarray = shared / (sizes[places, None] + sizes - shared)
+        return found
+
+    return scores
+
+
+def bm25(texts: Iterable[str]) -> Scores:
+    """Return the BM25 scores of ``texts`` for each other (Robertson and Zaragoza 2009, section 3).
+
+    score(q, d) = sum over the terms t of q, repetitions counted, of
+    idf(t) tf(t, d) (k1 + 1) / (tf(t, d) + k1 (1 - b + b |d| / mean length)), with
+    idf(t) = ln(1 + (n - n_t + 0.5) / (n_t + 0.5)), which is positive also for terms of most texts.
+    """
+    counts = _counts(texts, terms).astype(np.float64)
+    n, lengths, holders = counts.shape[0], np.asarray(counts.sum(axis=1)).ravel(), counts.count_nonzero(axis=0)
+    idf = np.log1p((n - holders + 0.5) / (holders + 0.5))
+    damping = np.repeat(_K1 * (1 - _B + _B * lengths / lengths.mean()), np.diff(counts.indptr))
+    weights = counts.copy()
+    weights.data = idf[counts.indices] * counts.data * (_K1 + 1) / (counts.data + damping)
+    columns = weights.T.tocsr()
+    return lambda places: (counts[places] @ columns).toarray()
+
+
+def _counts(texts: Iterable[str], words_of: Callable[[str], Iterable[str]]) -> csr_matrix:
+    """Return how often the texts have each word, (n_texts, n_words)."""
+    from sklearn.feature_extraction.text import CountVectorizer  # 50 MiB that other data sets do not need
+
+    return CountVectorizer(analyzer=words_of, dtype=np.int32).fit_transform(texts)
+
+
+def terms(text: str) -> list[str]:
+    """Return the terms of ``text``: lower-cased words, and pairs of neighbouring Chinese characters.
+
+    A Chinese character between others of another kind is a term by itself. Pairs stand for words, whose
+    boundaries are not known before annotation.
+    """
+    found: list[str] = []
+    for run in _RUNS.findall(unicodedata.normalize("NFKC", text).lower()):
+        paired = len(run) > 1 and _HAN_RUN.match(run)
+        found += [one + other for one, other in pairwise(run)] if paired else [run]
+    return found
+
+
+def cosines(queries: np.ndarray, pool: np.ndarray, ceiling: float | None) -> Scores:
+    """Return the cosines of the unit vectors ``pool`` to ``queries``, both (n_pool, d); -inf above ``ceiling``."""
+
+    def scores(places: np.ndarray) -> np.ndarray:
+        found = np.round(queries[places] @ pool.T, _DECIMALS)
+        return found if ceiling is None else np.where(found > ceiling, -np.inf, found)
+
+    return scores
+
+
+def frozen(source: str) -> Embed:
+    """Return what embeds texts as unit vectors by the means of an encoder's states.
+
+    On the CPU and by one thread, so that which text is the nearest depends on no setting of a machine.
+
+    Raises:
+        InputError: there is no such encoder as ``source``, the param ``ingest.neg_encoder``, names.
+    """
+    from models.common.encoders import load_encoder
+
+    try:
+        resolved = resolve_encoder(source)
+    except InputError as error:
+        raise InputError(str(error).replace("encoder.source", "ingest.neg_encoder")) from error
+    seed_everything(0)
+    try:
+        encoder, tokenizer = load_encoder(resolved.location)
+    except ValueError as error:
+        raise InputError(f"ingest.neg_encoder: {error}.") from error
+    assert tokenizer is not None  # a location always has one
+    tokenizer.truncation_side = "left"  # the latest turn of a dialogue survives
+    longest = min(int(tokenizer.model_max_length), _LONGEST)
+
+    def embedded(texts: Sequence[str]) -> np.ndarray:
+        chunks = list(embed_texts(encoder, tokenizer, texts, _ROWS, longest, "mean",
+                                  lambda chunks: progress(chunks, "ingest: embedding", unit="chunk")))
+        order = np.argsort(np.concatenate([places for places, _ in chunks]))
+        vectors = np.concatenate([vectors for _, vectors in chunks])[order]
+        return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))
+
+    return embedded
+
+
+def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
+    """Return the numbers of the texts where ``wanted`` (n_texts,) is true, by rising text key; equal keys by number."""
+    keys = pa.chunked_array([pa.array(map(text_key, batch), pa.string()) for batch in texts.batches(wanted, _BATCH)],
+                            pa.string())
+    # Arrow compares bytes of UTF-8, which is the order of Python's strings, and keeps the order of equal ones.
+    found: np.ndarray = np.flatnonzero(wanted).astype(np.int32)[pc.sort_indices(keys).to_numpy()]
+    return found
+
+
+def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, texts: TextFile, count: int = 1,
+             embed: Embed | None = None, ceiling: float | None = None) -> np.ndarray:
+    """Return for each query the texts of ``pool`` that are most like it and of another component, best first.
+
+    Exact; of equally similar texts that which comes first in ``pool`` is taken.
+
+    Args:
+        queries: (n_queries,) text numbers, all of them in ``pool``.
+        pool: (n_pool,) text numbers of one split, by rising text key.
+        group: (n_texts,) component of each text.
+        texts: all texts.
+        count: texts per query, all different.
+        embed: compares by cosine; None: by overlap of words.
+        ceiling: the cosine above which no text is taken.
+
+    Returns:
+        (n_queries, count) text numbers; ``NO_TEXT`` where the pool has no further text outside the component.
+    """
+    place = np.empty(len(group), dtype=np.int32)
+    place[pool] = np.arange(len(pool))
+    if embed is None:
+        scores = overlap(map(texts.__getitem__, pool.tolist()))
+    else:
+        vectors = _vectors(texts, pool, embed)
+        scores = cosines(vectors, vectors, ceiling)
+    ranked = _ranked(scores, place[queries], group[pool])
+    return _table([_first((int(pool[other]) for other in others), set(), count) for others in ranked], count)
+
+
+def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str,
+                     count: int, seed: int, embed: Embed | None = None, ceiling: float | None = None) -> np.ndarray:
+    """Return negatives of the items at ``asked``: outputs of items of the same split and of other components.
+
+    ``bm25`` takes the items whose inputs are most similar by BM25, ties by text key of input and output;
+    ``mined`` takes the outputs that are nearest to the input by an encoder's cosine, ties likewise;
+    ``random`` takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by
+    the seed. No output is taken that the item's own component has as input or output, and none twice.
+
+    Args:
+        items: all items, whether they are kept or not.
+        split: (n_items,) index into ``SPLITS``.
+        asked: (n,) places of the items that are kept, rising.
+        group, texts, count, embed, ceiling: as of ``retrieve``.
+        way: ``bm25``, ``mined`` or ``random``.
+        seed: the project's seed.
+
+    Returns:
+        (n, count) text numbers, best first; ``NO_TEXT`` where the split has no further one.
+    """
+    found, refused = np.empty((len(asked), count), dtype=np.int32), _said(items, group)
+    for which in np.unique(split[asked]).tolist():
+        pool = _items_in_key_order(items, np.flatnonzero(split == which), texts)
+        mine = np.flatnonzero(split[asked] == which)
+        queries = np.argsort(pool)[np.searchsorted(np.sort(pool), asked[mine])]
+        inputs, outputs = items.source[pool], items.target[pool]
+        if way == "random":
+            ranked = _shuffled(items, pool, queries, texts, seed)
+        elif way == "mined":
+            assert embed is not None
+            scores = cosines(_vectors(texts, inputs, embed), _vectors(texts, outputs, embed), ceiling)
+            ranked = _ranked(scores, queries, group[inputs])
+        else:
+            ranked = _ranked(bm25(texts[number].replace(TURN, " ") for number in inputs.tolist()), queries,
+                             group[inputs])
+        found[mine] = _table([_first((int(outputs[other]) for other in others), refused(int(item)), count)
+                              for item, others in zip(asked[mine], ranked, strict=True)], count)
+    return found
+
+
+def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, candidates: TextLists,
+                    count: int) -> np.ndarray:
+    """Return negatives of the items at ``asked``: the first of their own candidates that they may have.
+
+    A training item takes no text that an evaluated item has as input or output. What is evaluated takes its
+    candidates wherever they are from: data sets sample those of the test from training. ``candidates`` has a list
+    for each of ``items``; other arguments and the result are those of ``from_other_items``.
+    """
+    refused, evaluated = _said(items, group), split != TRAIN
+    tested = {*items.source[evaluated].tolist(), *items.target[evaluated].tolist()}
+    return _table([_first((text for text in candidates.of(item) if evaluated[item] or text not in tested),
+                          refused(item), count) for item in asked.tolist()], count)
+
+
+def _vectors(texts: TextFile, numbers: np.ndarray, embed: Embed) -> np.ndarray:
+    """Return the unit vectors of the texts ``numbers``, (n, d) in memory."""
+    rows = {number: row for row, number in enumerate(dict.fromkeys(numbers.tolist()))}
+    vectors = embed([texts[number].replace(TURN, " ") for number in rows])
+    return vectors[[rows[number] for number in numbers.tolist()]]
+
+
+def _ranked(scores: Scores, queries: np.ndarray, group: np.ndarray) -> Iterator[Iterator[int]]:
+    """Yield for each query the places of other groups in the pool, best first; each to be used before the next."""
+    step = max(1, _CELLS // max(1, len(group)))
+    for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
+        rows = queries[start:start + step]
+        found = scores(rows)
+        found[group[rows][:, None] == group] = -np.inf
+        yield from map(_falling, found)
+
+
+def _falling(scores: np.ndarray) -> Iterator[int]:
+    while not np.isneginf(scores[best := int(scores.argmax())]):
+        yield best
+        scores[best] = -np.inf
+
+
+def _shuffled(items: Items, pool: np.ndarray, queries: np.ndarray, texts: TextFile,
+              seed: int) -> Iterator[Iterator[int]]:
+    order = generator(seed, "ingest", "random negatives").permutation(len(pool))
+    for item in pool[queries].tolist():
+        key = "\n".join(text_key(texts[int(number)]) for number in (items.source[item], items.target[item]))
+        start = derived_seed(seed, "ingest", "random negative", key) % len(pool)
+        yield (int(order[(start + step) % len(pool)]) for step in range(len(pool)))
+
+
+def _first(outputs: Iterable[int], refused: set[int], count: int) -> list[int]:
+    """Return the first ``count`` of ``outputs`` that are not ``refused``, none twice."""
+    chosen: dict[int, None] = {}
+    for output in outputs:
+        if output not in refused:
+            chosen[output] = None
+            if len(chosen) == count:
+                break
+    return list(chosen)
+
+
+def _table(rows: list[list[int]], count: int) -> np.ndarray:
+    """Return the lists as (n, count) text numbers, filled with ``NO_TEXT``."""
+    return np.array([row + [NO_TEXT] * (count - len(row)) for row in rows], np.int32).reshape(-1, count)
+
+
+def _said(items: Items, group: np.ndarray) -> Callable[[int], set[int]]:
+    """Return what tells the inputs and outputs of an item's component."""
+    of_item = group[items.source]
+    members = grouped(of_item, np.arange(len(items)), int(group.max(initial=-1)) + 1)
+
+    def said(item: int) -> set[int]:
+        places = members.of(int(of_item[item]))
+        return {*items.source[places].tolist(), *items.target[places].tolist()}
+
+    return said
+
+
+def _items_in_key_order(items: Items, pool: np.ndarray, texts: TextFile) -> np.ndarray:
+    """Return the places in ``pool`` by rising text keys of inputs, those of one input by that of the output."""
+    wanted = np.zeros(len(texts), dtype=bool)
+    wanted[items.source[pool]] = wanted[items.target[pool]] = True
+    ordered = in_key_order(texts, wanted)
+    rank = np.empty(len(texts), dtype=np.int32)
+    rank[ordered] = np.arange(len(ordered))
+    found: np.ndarray = pool[np.lexsort((rank[items.target[pool]], rank[items.source[pool]]))]
+    return found

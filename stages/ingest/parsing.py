@@ -1,0 +1,374 @@
+"""Content by role of the lines, cells and posts of published files (METHODS A.1, D.4)."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stages.common.layouts import TURN
+from stages.ingest.text_keys import text_key
+
+SENTENCES = 5
+MASK = "[MASK]"
+SENTENCE_ROLES = tuple(f"sentence{number}" for number in range(1, SENTENCES + 1))
+# A sentence ends with these marks and whatever closes quotations or brackets behind them, before a space.
+_END = re.compile("[.!?\u2026\u3002\uff01\uff1f]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]+\u201d?")
+# What follows opens a sentence: a capital, a digit or a character without case, perhaps behind an opening mark.
+_OPEN = re.compile("\\s*[\"'\u201c\u2018(\\[$]*([^\\W_])")
+_CLOSED = re.compile("([.!?\u2026]+[\"'\u201d\u2019)\\]]*\\s+)([a-z])")
+_LAST_WORD = re.compile(r"([^\W\d_][\w.]*)$")
+_ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "jr", "sr", "vs", "prof", "mt", "lt", "sgt", "capt", "gen",
+                            "col"))
+# Labels of entailment in words, by first letters (ANLI), and by numbers (SNLI, MultiNLI).
+_ENTAILMENT = {"entailment": 1, "e": 1, "0": 1, "contradiction": 0, "c": 0, "2": 0}
+_SAMPLES, _DOCUMENT, _CONTEXT, _TURN = "__SAMP__", "__EOD__", "__EOC__", "__EOT__"
+
+
+class RowError(ValueError):
+    """A row cannot be taken; the message is its reason, ``category: detail``."""
+
+
+# Stories
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of ``text`` by a simple rule, stripped.
+
+    A sentence ends with ``. ! ?`` or an ellipsis (or their full-width forms, which need no space behind them),
+    together with closing quotation marks and brackets. It goes on, however, if the next word is in lower case,
+    if a straight double quotation mark is still open, or if the full stop belongs to a title (Mr., Dr. and the
+    like), to an initial (J. Smith) or to ``No.`` before a number.
+    """
+    found: list[str] = []
+    start = 0
+    for end in _END.finditer(text):
+        before, after = text[start:end.start()], text[end.end():]
+        first = _OPEN.match(after)
+        is_open = text.count('"', start, end.end()) % 2 or (first is not None and first[1].islower())
+        if not is_open and not (end[0] == "." and _shortened(before, after)):
+            found.append(text[start:end.end()].strip())
+            start = end.end()
+    return found + [text[start:].strip()] * bool(text[start:].strip())
+
+
+def _shortened(before: str, after: str) -> bool:
+    """Say whether the full stop between the two belongs to a shortened word."""
+    word = _LAST_WORD.search(before)
+    if word is None:
+        return False
+    if word[1].lower() == "no":
+        return after.lstrip()[:1].isdigit()
+    initial = word[1].isupper() and len(word[1].replace(".", "")) * 2 - 1 == len(word[1])
+    return (initial and word[1] != "I") or word[1].lower() in _ABBREVIATIONS
+
+
+def story_columns(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a story: five sentences, a context and its ending, or the whole of it."""
+    if "sentences" in columns:
+        return dict(zip(SENTENCE_ROLES, columns["sentences"], strict=True))
+    return {role: columns[role] for role in (("context", "ending") if "ending" in columns else ("story",))}
+
+
+def story_problem(columns: Mapping[str, Any]) -> str:
+    """Return what is wrong with the columns that the params name for a story, or nothing."""
+    listed = columns["sentences"]
+    if listed is not None and (not isinstance(listed, list) or len(listed) != SENTENCES):
+        return f"needs {SENTENCES} columns in columns.sentences, one for each sentence"
+    if listed is not None and columns["ending"] is not None:
+        return "takes columns.sentences or columns.ending (beside columns.context), not both: name one of them"
+    return ""
+
+
+def story_sentences(content: Mapping[str, Any]) -> list[Any]:
+    """Return the five sentences of a row, given by role; whether each of them is a text is still to be checked.
+
+    Raises:
+        RowError: there are not five sentences; the message is the reason, ``category: detail``.
+    """
+    if "story" in content:
+        return _listed(content["story"], "story", SENTENCES)
+    if "ending" in content:
+        return [*_listed(content["context"], "context", SENTENCES - 1), content["ending"]]
+    return [content[role] for role in SENTENCE_ROLES]
+
+
+def story_texts(found: Sequence[str], mode: str) -> list[str]:
+    """Return input, output and further texts of the story with sentences ``found`` under ``roc_mode``.
+
+    Under ``next_sentence`` the further texts are inputs and outputs in turn, those of the shorter beginnings,
+    so that the story has four items; else there are none.
+    """
+    if mode == "lead_to_rest":
+        return [found[0], " ".join(found[1:])]
+    texts = [" ".join(found[:-1]), found[-1]]
+    if mode == "next_sentence":
+        for length in range(1, SENTENCES - 1):
+            texts += [" ".join(found[:length]), found[length]]
+    return texts
+
+
+def _listed(value: Any, role: str, wanted: int) -> list[Any]:
+    if value is None or value != value or value == []:
+        raise RowError(f"empty text: {role} is missing")
+    if isinstance(value, str):
+        value = sentences(value)
+        if len(value) != wanted:
+            raise RowError(f"sentences: {role} was cut into {len(value)} instead of {wanted}; give it as a list, or "
+                             f"sentence by sentence, if the rule does not fit")
+    elif not isinstance(value, (list, tuple)):
+        raise RowError(f"not text: {role} is of type {type(value).__name__}")
+    if len(value) != wanted:
+        raise RowError(f"sentences: {role} has {len(value)} instead of {wanted}")
+    return list(value)
+
+
+def cloze_story(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return context and right ending of an item of the Story Cloze Test."""
+    right = content["right"]
+    if right not in ("1", "2"):
+        raise RowError(f"right: must be 1 or 2, found {right!r}")
+    return {"context": content["context"], "ending": content[f"ending{right}"]}
+
+
+def infilled_story(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the five sentences of a story whose middle was cut out.
+
+    The published files have lower-cased all of ``missing`` but its first sentence, so a small letter opens a sentence
+    there, and is written as a capital.
+    """
+    given, missing = content["context"], content["missing"]
+    if not isinstance(given, str) or given.count(MASK) != 1:
+        raise RowError(f"context: must be text that holds {MASK} once, found {given!r}")
+    if not isinstance(missing, str):
+        raise RowError("empty text: missing is not there")
+    middle = _CLOSED.sub(lambda found: found[1] + found[2].upper(), missing)
+    before, after = given.split(MASK)
+    return {"story": [*sentences(before), *sentences(middle), *sentences(after)]}
+
+
+# Dialogues
+
+
+def dialogue_columns(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the columns of a dialogue: its turns one by one, or context and response."""
+    turns = columns.get("turns") or []
+    left_out = ("turns", "context", "response") if turns else ("turns",)
+    return {f"turn{number}": column for number, column in enumerate(turns, start=1)} | {
+        role: column for role, column in columns.items() if role not in left_out}
+
+
+def dialogue_problem(columns: Mapping[str, Any]) -> str:
+    """Return what is wrong with the columns that the params name for a dialogue, or nothing."""
+    if (turns := columns["turns"]) is not None and (not isinstance(turns, list) or len(turns) < 2):
+        return "needs at least two columns in columns.turns, the last one of which is the response"
+    if (columns["candidates"] is None) != (columns["scores"] is None):
+        return "needs columns.candidates and columns.scores together: name both or none"
+    return ""
+
+
+def dialogue_of_turns(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a row whose turns stand in columns of their own as context and response."""
+    turns = [value for role, value in content.items() if role.startswith("turn")]
+    rest = {role: value for role, value in content.items() if not role.startswith("turn")}
+    return {"context": turns[:-1], "response": turns[-1], **rest} if turns else rest
+
+
+def dialogue_texts(content: Mapping[str, Any], turn_mark: str) -> list[Any]:
+    """Return context, response and scored candidates of a row; whether the response is a text is not checked yet.
+
+    The turns of the context are joined by [SEP]; empty ones are left out. Candidates come in the order in which
+    they are to be negatives: those of the half whose contexts are most similar (the first half of the list),
+    the worst score first; of equal scores the earlier one.
+
+    Args:
+        content: ``context`` (list of turns, or one text that ``turn_mark`` cuts), ``response`` (absent: the last
+            turn), and perhaps ``candidates`` and ``scores``.
+        turn_mark: what separates the turns of a context that is one text.
+
+    Raises:
+        RowError: a part is missing or of a wrong type; the message is the reason, ``category: detail``.
+    """
+    value = content.get("context")
+    if isinstance(value, str):
+        value = value.split(turn_mark)
+    if value is None or value != value:
+        raise RowError("empty text: context is missing")
+    if not isinstance(value, (list, tuple)):
+        raise RowError(f"not text: context is of type {type(value).__name__}")
+    turns = [_text(turn, f"turn {number} of context") for number, turn in enumerate(value, 1) if turn is not None]
+    turns = [turn for turn in turns if turn]
+    if "response" not in content and len(turns) < 2:
+        raise RowError(f"empty text: context has {len(turns)} turns, and the last one is the response; two are "
+                         f"needed")
+    response = content["response"] if "response" in content else turns.pop()
+    if not turns:
+        raise RowError("empty text: context has no turn")
+    return [f" {TURN} ".join(turns), response, *_candidates(content)]
+
+
+def _text(value: Any, place: str) -> str:
+    if not isinstance(value, str):
+        raise RowError(f"not text: {place} is of type {type(value).__name__}")
+    return value.strip()
+
+
+def _candidates(content: Mapping[str, Any]) -> list[str]:
+    texts, scores = content.get("candidates"), content.get("scores")
+    if texts is None and scores is None:
+        return []
+    if not isinstance(texts, (list, tuple)) or not isinstance(scores, (list, tuple)):
+        raise RowError(f"candidates: must be a list of texts beside a list of scores, found "
+                         f"{type(texts).__name__} and {type(scores).__name__}")
+    if len(texts) != len(scores):
+        raise RowError(f"candidates: {len(texts)} texts and {len(scores)} scores")
+    for number, score in enumerate(scores, start=1):
+        if isinstance(score, bool) or not isinstance(score, (int, float)) or not math.isfinite(score):
+            raise RowError(f"candidates: score {number} must be a number, found {score!r}")
+    order = sorted(range(-(-len(texts) // 2)), key=scores.__getitem__)
+    return [text for text in (_text(texts[place], f"candidate {place + 1}") for place in order) if text]
+
+
+def douban_line(line: str, path: Path) -> dict[str, Any]:
+    """Parse a line as Wu et al. 2017 write it: label, turns and response, separated by tabs."""
+    label, *texts = line.split("\t")
+    if len(texts) < 2:
+        raise RowError(f"broken line: {1 + len(texts)} fields separated by tabs; a label, at least one turn and a "
+                         f"response are needed")
+    return {"label": label, "context": texts[:-1], "response": texts[-1]}
+
+
+def groupwise_line(line: str, path: Path) -> dict[str, Any]:
+    """Parse a line as Cai et al. 2020 write it.
+
+    A number, the context with its turns separated by __EOT__, and behind a tab the response. After the context
+    there may follow __SAMP__ and sampled pairs ``context __EOC__ response`` separated by __EOD__, the most
+    similar contexts first; then __SAMP__ and the scores of the context with each sampled response; then
+    __SAMP__ and those of each sampled context with the response, which are for other models than HCL.
+    """
+    before, tab, response = line.partition("\t")
+    numbered = re.match(r"\s*\d+\s+", before)
+    if not tab or not numbered:
+        raise RowError("broken line: must be a number, a context, a tab and a response")
+    context, *more = before[numbered.end():].split(_SAMPLES)
+    row: dict[str, Any] = {"context": context.split(_TURN), "response": response}
+    if len(more) < 2:
+        return row
+    pairs = [pair.partition(_CONTEXT) for pair in more[0].split(_DOCUMENT)]
+    if not all(mark for _, mark, _ in pairs):
+        raise RowError(f"broken line: a sampled pair has no {_CONTEXT} between context and response")
+    try:
+        scores = [float(field) for field in more[1].split()]
+    except ValueError as error:
+        raise RowError(f"broken line: the scores must be numbers ({error})") from error
+    return row | {"candidates": [text for _, _, text in pairs], "scores": scores}
+
+
+# Pairs and classes
+
+
+def entailment_pair(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return source, target and label of a premise and a hypothesis.
+
+    What a text entails is taken as a text that says the same, what it contradicts as a negative (as Gao et al. 2021 do
+    for sentence embeddings, SimCSE). Neutral pairs are neither, and are set aside.
+    """
+    label = str(content["label"]).lower()
+    if label in ("neutral", "n", "1"):
+        raise RowError("neutral: neither entails nor contradicts")
+    if label in ("-", "-1"):
+        raise RowError("undecided: its annotators did not agree")
+    if label not in _ENTAILMENT:
+        raise RowError(f"label: must be entailment, neutral or contradiction (or 0, 1, 2), found "
+                         f"{content['label']!r}")
+    rest = {role: value for role, value in content.items() if role not in ("premise", "hypothesis", "label")}
+    return {"source": content["premise"], "target": content["hypothesis"], "label": _ENTAILMENT[label], **rest}
+
+
+def plain_line(text: str, path: Path) -> dict[str, str]:
+    """Return the line as a text."""
+    return {"text": text}
+
+
+def trec_line(text: str, path: Path) -> dict[str, str]:
+    """Parse ``DESC:manner How did ...`` (Li and Roth 2002); the coarse class is the label."""
+    labels, _, question = text.partition(" ")
+    coarse, colon, fine = labels.partition(":")
+    if not (coarse and colon and fine and question.strip()):
+        raise RowError("broken line: must read CLASS:kind, a space and the question, as in 'LOC:city What city ...'")
+    return {"class": coarse, "kind": fine, "question": question.strip()}
+
+
+def all_terms_line(text: str, path: Path) -> dict[str, str]:
+    """Parse a class, a tab and a text (Cardoso-Cachopo 2007)."""
+    label, tab, words = text.partition("\t")
+    if not tab:
+        raise RowError("broken line: must read class, tab, text; it has no tab")
+    return {"class": label, "text": words}
+
+
+def polarity_line(text: str, path: Path) -> dict[str, str]:
+    """Return a sentence (Pang and Lee 2005); its class is the ending of the file."""
+    return {"class": "pos" if ".pos" in path.suffixes else "neg", "text": text}
+
+
+def indexed_line(joined: str, path: Path) -> dict[str, str]:
+    """Parse a line of an index, to which the text was joined by a tab (Yao et al. 2019)."""
+    parts = joined.split("\t", 3)
+    if len(parts) < 4:
+        raise RowError("broken line: the index must read name, tab, split, tab, class")
+    name, split, label, text = parts
+    # The repository writes train and test, or names of folders that hold these words.
+    found = [word for word in ("test", "train") if word in split.lower()]
+    if not found:
+        raise RowError(f"broken line: the index must name the split, train or test, behind the first tab; found "
+                         f"{split!r}")
+    return {"name": name, "split": found[0], "class": label, "text": text}
+
+
+# Posts of 20 Newsgroups. Headers name the group's regulars, signatures and quotations likewise; a classifier that reads
+# them learns people and software, not topics. The paper does not say whether it took them off.
+
+_HEADER = re.compile(r"[A-Za-z][A-Za-z-]*:")
+_BLANK = re.compile(r"\r?\n[ \t]*\r?\n")
+# A mark of quotation, perhaps behind the initials of who is quoted.
+_QUOTED = re.compile(r"\s{0,3}(?:[A-Za-z]{0,4}>|\||:\s)")
+_ATTRIBUTION = re.compile(r"\s*In article\s*<|.*\b(?:writes|wrote|says|said)\s*(?:[:,]|\.\.\.)?\s*$", re.IGNORECASE)
+# "-- " is the delimiter of RFC 3676; a rule of other signs near the end is used for the same.
+_SIGNATURE = re.compile(r"--\s*|([-_=*~#+])\1{4,}\s*")
+_SIGNATURE_LINES = 12
+
+
+def strip_post(post: str, how: str) -> str:
+    """Return ``post`` without what ``how`` (``ng_strip``) names.
+
+    A step that would leave no letter and no digit is left out, so that no post of a published split is lost.
+    """
+    steps = {"none": (), "headers": (_without_headers,),
+             "headers_footers_quotes": (_without_headers, _without_quotations, _without_signature)}[how]
+    for step in steps:
+        shorter = step(post)
+        if text_key(shorter):
+            post = shorter
+    return post
+
+
+def _without_headers(post: str) -> str:
+    """Return what follows the first blank line, if ``post`` begins with a header."""
+    blank = _BLANK.search(post) if _HEADER.match(post) else None
+    return post[blank.end():] if blank else post
+
+
+def _without_quotations(body: str) -> str:
+    """Return ``body`` without quoted lines and those that say who is quoted."""
+    return "\n".join(line for line in body.split("\n")
+                     if not _QUOTED.match(line) and not _ATTRIBUTION.match(line.rstrip()))
+
+
+def _without_signature(body: str) -> str:
+    """Return ``body`` up to the first line of dashes or other signs among its last twelve lines."""
+    lines = body.rstrip().split("\n")
+    for place in range(max(0, len(lines) - _SIGNATURE_LINES), len(lines)):
+        if _SIGNATURE.fullmatch(lines[place]):
+            return "\n".join(lines[:place])
+    return body
