@@ -126,7 +126,7 @@ def test_psi_and_its_missing_scores(paths):
                          "score": [[0.5, 0.1, 0.1]], "primary": [[True, False, False]]})
     assert "alpha 0.500, beta 0.100, gamma 0.100." in squeezed(asked("0"))
     assert "small/psi has no scores of this text." in squeezed(asked("1"))
-    with pytest.raises(InputError, match="table keywords: no row of text 2; the tables are of different runs"):
+    with pytest.raises(InputError, match="data/small/keywords: no row of text 2; the tables are of different runs"):
         asked("2")
 
 
