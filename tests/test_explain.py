@@ -125,8 +125,8 @@ def test_psi_and_its_missing_scores(paths):
     write(paths, "psi", {"text_id": [0], "mode": ["xx"], "pair": [0], "word": [TEXTS[0].split()],
                          "score": [[0.5, 0.1, 0.1]], "primary": [[True, False, False]]})
     assert "alpha 0.500, beta 0.100, gamma 0.100." in squeezed(asked("0"))
-    assert "table psi has no scores of this text." in squeezed(asked("1"))
-    with pytest.raises(InputError, match="table keywords: no row of text 2; the tables are of different runs"):
+    assert "small/psi has no scores of this text." in squeezed(asked("1"))
+    with pytest.raises(InputError, match="data/small/keywords: no row of text 2; the tables are of different runs"):
         asked("2")
 
 
@@ -161,7 +161,7 @@ def test_the_choice_is_ringed_though_it_is_written_by_lemma(paths):
 def test_a_new_text_is_read_by_the_pipeline_of_the_params(paths, tmp_path):
     shown = asked("My rice cooker burns the rice.")
     assert "New text" in shown and "Tokens by en_ewt" in shown and "IDF over the training texts of small" in shown
-    assert "cooker" in shown and "keywords.parquet" not in shown
+    assert "cooker" in shown and "data/small/keywords" not in shown
     assert (tmp_path / ".keycontrast" / "graphs" / "text-My-rice-cooker-burns-the-rice.svg").exists()
 
 

@@ -8,6 +8,7 @@ import tiny_classes
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from table_files import bytes_of
 from tiny_classes import CLASSES
 
 from keycontrast.errors import InputError
@@ -103,12 +104,12 @@ def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
     assert main(["tiny"]) == 0
     paths = DatasetPaths("tiny")
     files = [paths.table("linear_floor"), paths.metrics("linear_floor")]
-    before = [path.read_bytes() for path in files]
+    before = [bytes_of(path) for path in files]
     rows, metrics = read_frame(files[0], SCHEMAS["linear_floor"]), json.loads(before[1])
     assert rows["split"].value_counts().to_dict() == {"validation": 9, "test": 9}
     right = (rows["predicted"] == rows["label"])[rows["split"] == "test"].mean()
     assert metrics["test"]["accuracy"] == pytest.approx(right, abs=1e-6) and metrics["unfinished"] == []
-    assert main(["tiny"]) == 0 and [path.read_bytes() for path in files] == before
+    assert main(["tiny"]) == 0 and [bytes_of(path) for path in files] == before
 
 
 def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from memory_store import Memory
+from table_files import bytes_of
 from transformers import AutoTokenizer
 
 from keycontrast.errors import InputError
@@ -230,7 +231,7 @@ def project(tmp_path, monkeypatch):
 
 def content(paths):
     files = [*paths.s_tagger.iterdir(), paths.metrics("s_tagger"), paths.table("s_tags")]
-    return {file.name: file.read_bytes() for file in files}
+    return {file.name: bytes_of(file) for file in files}
 
 
 def test_stage_writes_a_tagger_that_loads_tags_of_every_source_and_metrics(project):

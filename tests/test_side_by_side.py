@@ -104,8 +104,8 @@ def of_other_texts(name, **columns):
 @pytest.mark.parametrize(("given", "message"), [
     ({**tables(), "textrank": tables()["textrank"].slice(2)}, "table textrank: 1 texts, the first of them 0, are no"),
     ({**tables(), "yake": tables()["yake"].slice(0, 0)}, "table yake: 3 texts, the first of them 0, are not in both"),
-    (of_other_texts("textrank"), "table textrank: 1 texts, the first of them 7, are not in both it and tokens"),
-    (of_other_texts("psi", mode="xy"), "table psi: 1 texts, the first of them 7, are not in both it and tokens"),
+    (of_other_texts("textrank"), "table textrank: 1 texts, the first of them 7, are not in both it and table"),
+    (of_other_texts("psi", mode="xy"), "table psi: 1 texts, the first of them 7, are not in both it and table"),
     (of_other_texts("psi", text_id=-1), "table psi: text -1 has 3 scores for 0 tokens"),
     ({**tables(), "attribution": of_other_texts("attribution", text_id=1)["attribution"]},
      "table attribution: text 1 has 3 scores for 4 tokens; the tables are of different runs"),

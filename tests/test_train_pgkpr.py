@@ -493,7 +493,7 @@ def test_bad_tables_are_said_without_a_traceback(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tiny_rewriters.write_params(tmp_path)
     assert main(["pgkpr"]) == 1
-    assert "paraphrase_items.parquet: no such artifact" in capsys.readouterr().err
+    assert "data/tiny/paraphrase_items: no such artifact" in capsys.readouterr().err
     tiny_rewriters.write_project(tmp_path)
     frame = tiny_rewriters.vocabulary_frame()
     write_table(DatasetPaths("tiny").table("vocabulary"), SCHEMAS["vocabulary"],

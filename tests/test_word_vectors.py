@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
+from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
@@ -211,11 +212,11 @@ def write_params(folder, **values):
 def test_bytes_do_not_depend_on_the_hash_seed(project):
     outs = project.table("word_vectors"), project.metrics("word_vectors")
     assert word_vectors.main(["tiny"]) == 0
-    first = [out.read_bytes() for out in outs]
+    first = [bytes_of(out) for out in outs]
     own = os.environ.get("PYTHONHASHSEED")
     subprocess.run([sys.executable, "-m", "stages.psi.word_vectors", "tiny"], check=True, capture_output=True,
                    env={**os.environ, "PYTHONHASHSEED": "2" if own == "1" else "1", "PYTHONPATH": str(ROOT)})
-    assert [out.read_bytes() for out in outs] == first
+    assert [bytes_of(out) for out in outs] == first
     assert read_frame(outs[0], SCHEMAS["word_vectors"])["vector"].map(len).unique().tolist() == [8]
 
 
