@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context
+from threading import Lock
 
 import pyarrow as pa
 
@@ -18,6 +19,8 @@ from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+# A pipeline frees what it stored for some texts before it reads others, so threads take turns.
+_READING = Lock()
 
 
 def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]:
@@ -30,8 +33,14 @@ def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]
     Raises:
         InputError: the pipeline cannot be used.
     """
-    reader = load_annotator(name, language)
-    return lambda chunk: token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+    with _READING:
+        reader = load_annotator(name, language)
+
+    def tokens_of(chunk: pa.Table) -> pa.Table:
+        with _READING:
+            return token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+
+    return tokens_of
 
 
 def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None = None,

@@ -33,8 +33,8 @@ class Annotator(Protocol):
 
     engine: str
 
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
-        """Return the columns of the token table for ``texts``, in their order."""
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
+        """Return the columns of the token table for ``texts``, in their order, of which cleaned ones may be read."""
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies this annotator: ``name``, ``version``, ``language``, ``components``, ``sha256``."""
@@ -48,9 +48,9 @@ class SpacyAnnotator:
     def __init__(self, nlp: "Language") -> None:
         self.nlp = nlp
 
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
         """Return the columns of the token table; see :func:`keycontrast.text.tokens.annotate_texts`."""
-        return annotate_texts(self.nlp, text_ids, texts)
+        return annotate_texts(self.nlp, text_ids, texts, cleaning)
 
     def describe(self) -> dict[str, Any]:
         """Return name, version and hash of the pipeline, and the version of spaCy."""

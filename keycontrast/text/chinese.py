@@ -93,9 +93,10 @@ class JiebaAnnotator:
         tokenizer.initialized = True
         self._tagger = POSTokenizer(tokenizer)
 
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
-        """Return the columns of the token table for ``texts``, in their order."""
-        rows = [self._row(text) for text in texts]
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
+        """Return the columns of the token table for ``texts``, in their order, of which cleaned ones may be read."""
+        made = [clean(text) if cleaning else Cleaned(text) for text in texts]
+        rows = [self._row(one.text, cleaning) for one in made]
         lists = {name: [row[name] for row in rows] for name in _COLUMNS}
         inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
         counts, begin, end = noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64))

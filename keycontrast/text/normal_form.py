@@ -1,6 +1,20 @@
 """The normal form of keywords, by which two phrases are the same node (METHODS A.2)."""
 
+import unicodedata
+
+# Soft hyphen, zero-width space, word joiner, byte order mark, and marks of direction. The joiners U+200C and U+200D and
+# variation selectors stay: emoji and Indic scripts need them.
+INVISIBLE = "\u00ad\u200b\u2060\ufeff\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_ALIKE = str.maketrans({**dict.fromkeys(INVISIBLE), "\u2010": "-", "\u2011": "-"})
+
 
 def normal_form(phrase: str) -> str:
-    """Return ``phrase`` in lower case with single spaces; words are not lemmatised."""
-    return " ".join(phrase.lower().split())
+    """Return ``phrase`` case-folded in Unicode's NFKC form, with single spaces, without invisible characters.
+
+    Words are not lemmatised.
+    """
+    if phrase.isascii():
+        return " ".join(phrase.lower().split())
+    # Once more after folding, which may part letters and marks (NFKC_Casefold of the Unicode standard, D145).
+    folded = unicodedata.normalize("NFKC", phrase.translate(_ALIKE)).casefold()
+    return " ".join(unicodedata.normalize("NFKC", folded).split())
