@@ -23,12 +23,13 @@ _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 _READING = Lock()
 
 
-def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]:
+def annotator(name: str, language: str = "en", cleaning: bool = True) -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens.
 
     Args:
         name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it.
         language: of the texts.
+        cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
 
     Raises:
         InputError: the pipeline cannot be used.
@@ -38,7 +39,7 @@ def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]
 
     def tokens_of(chunk: pa.Table) -> pa.Table:
         with _READING:
-            return token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+            return token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning))
 
     return tokens_of
 

@@ -4,10 +4,9 @@
     without any:             [doc for text_id, doc in rebuild_docs(tokens)]
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-
-import re
 
 import numpy as np
 import numpy.typing as npt
