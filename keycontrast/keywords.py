@@ -157,7 +157,8 @@ class Keywords:
 
         Texts are read a part at a time: an iterator of any length will do.
         """
-        tokens, counts = (part.tokens for part in self._parts(texts)), None
+        tokens: Iterator[pa.Table] = (part.tokens for part in self._parts(texts))
+        counts = None
         if self._choice.min_count > 1:
             counts = Counter[str]()
             tokens = self._counting(tokens, counts)
