@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -194,7 +195,21 @@ class Keywords:
         counts = choice.counted(found) if self._idf is None else self._counts
         made = [self._chosen(choice, ranked, part, counts) for ranked, part in zip(found, parts, strict=True)]
         total = sum(len(part.texts) for part in parts)
+        self._warn(parts)
         return Phrases(pa.concat_tables([_NOTHING, *made]), total, skipped=total - sum(map(len, tokens)))
+
+    def _warn(self, parts: Sequence[_Part]) -> None:
+        """Warn of texts in another language than the one given."""
+        if self._language not in LANGUAGES:
+            return
+        from keycontrast.text.annotators import is_foreign
+
+        texts = [text for part in parts for text in part.texts if isinstance(text, str)]
+        foreign = [is_foreign(text, self._language) for text in texts]
+        if any(foreign):
+            warnings.warn(f"{sum(foreign)} of {len(texts)} texts ({sum(foreign) / len(texts):.0%}) are not written as "
+                          f"language {self._language!r} is, the first of them text {foreign.index(True)} (counted from "
+                          f"0); their phrases mean little.", stacklevel=3)
 
     def stream(self, texts: Texts, top: int = 10) -> Iterator[list[Phrase]]:
         """Yield the phrases of each text, in order, with a thousand texts in memory at a time.
@@ -239,7 +254,7 @@ class Keywords:
             yield _Part(*taken.popleft(), tokens)
 
     def _chunks(self, texts: Iterator[Any], taken: deque[tuple[int, Sequence[Any]]]) -> Iterator[pa.Table]:
-        """Yield texts with their numbers, a thousand at a time, and put the first number and the texts into ``taken``."""
+        """Yield texts with their numbers, a thousand at a time; ``taken`` gets the first number and the texts."""
         start = 0
         while part := list(islice(texts, _CHUNK)):
             ids = [place for place, text in enumerate(part, start) if not (self._skips and _is_null(text))]
@@ -360,6 +375,7 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
         given = str(part.texts[row - part.first])[first:last]
         # Markup that stands inside a phrase is no part of it.
         phrases.append(given if normal_form(given) == normal_form(phrase) else phrase)
-    columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin, end)
+    columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin,
+               end)
     return pa.table({name: pc.cast(column, kind)
                      for (name, kind), column in zip(_COLUMNS.items(), columns, strict=True)})

@@ -15,15 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from re import Match, Pattern
 
-from keycontrast.text.normal_form import INVISIBLE
+from keycontrast.text.normal_form import BETWEEN_HAN, INVISIBLE
 
 _EMOJI = ("\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa\u25aa\u25ab\u25b6\u25c0"
           "\u25fb-\u25fe\u3030\u303d\u3297\u3299\U000e0020-\U000e007f\ufe0f\u20e3")
 _BULLETS = "\u2022\u2023\u2043\u204c\u204d\u2219\u25cf\u25cb\u25e6\u25a0\u25a1\u25ba\u25c6\u25c7\u27a2\u2756"
-# Han characters, for a character class; they have no spaces between words.
-HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-# With the punctuation that belongs to Chinese text.
-BETWEEN_HAN = re.compile(rf"(?<=[{HAN}\u3000-\u303f\uff00-\uffef])\s+(?=[{HAN}\u3000-\u303f\uff00-\uffef])")
 # What none of the rules below can be about: most texts.
 _PLAIN = re.compile(r"[^<>&\\$\[\]#{}!?\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
 _LATEX = re.compile(r"\\(?:emph|cite\w*|(?:eq|auto|c)?ref|label|text(?:it|bf|tt|sc|rm)|math\w+|begin|end|frac|sqrt|"

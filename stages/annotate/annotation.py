@@ -68,7 +68,7 @@ def annotator(name: str, language: str = "en", expected: str | None = None) -> C
     if expected is not None and json.dumps(reader.describe(), sort_keys=True) != expected:
         raise InputError(f"annotate.pipeline: a worker's pipeline {name!r} is {reader.describe()}, here it is "
                          f"{expected}. Install the same one on every machine of the cluster.")
-    return annotate.annotator(name, language)
+    return annotate.annotator(name, language, cleaning=False)
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
