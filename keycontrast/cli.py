@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -56,6 +57,7 @@ Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, miha
 def main() -> None:
     """Run the command line; what a person can mend is said without a traceback, with status 1."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    warnings.showwarning = _warned  # type: ignore[assignment]
     try:
         if _PIPELINE.is_file():
             import_module("pipeline.cli")  # adds its commands
@@ -91,6 +93,12 @@ def _call() -> None:
             # Python would try again as it ends, and fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
+
+
+def _warned(message: Warning | str, category: type[Warning], *place: Any) -> None:
+    """Say what is worth knowing of the input; other warnings are for developers."""
+    if category is UserWarning:
+        sys.stderr.write(printable(f"keycontrast: {message}\n", keep="\n"))
 
 
 def _fail(message: str) -> NoReturn:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from keycontrast.ranking import Settings, ranker
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.reading import is_unicode
+from keycontrast.text.normal_form import normal_form
 from keycontrast.text.schemas import TOKENS
 from keycontrast.text.tokens import document_columns, token_table
 
@@ -48,10 +50,10 @@ _END = object()
 
 
 class _Part(NamedTuple):
-    """The number of the first of some texts, how many they are, and the token rows of those that are not skipped."""
+    """The number of the first of some texts, the texts, and the token rows of those that are not skipped."""
 
     first: int
-    texts: int
+    texts: Sequence[Any]
     tokens: pa.Table
 
 
@@ -191,9 +193,23 @@ class Keywords:
         tokens = [part.tokens for part in parts]
         found = list(map(self._ranker(choice, self._frequency(tokens)), tokens))
         counts = choice.counted(found) if self._idf is None else self._counts
-        made = [self._chosen(choice, ranked, part, counts) for ranked, part in zip(found, tokens, strict=True)]
-        total = sum(part.texts for part in parts)
+        made = [self._chosen(choice, ranked, part, counts) for ranked, part in zip(found, parts, strict=True)]
+        total = sum(len(part.texts) for part in parts)
+        self._warn(parts)
         return Phrases(pa.concat_tables([_NOTHING, *made]), total, skipped=total - sum(map(len, tokens)))
+
+    def _warn(self, parts: Sequence[_Part]) -> None:
+        """Warn of texts in another language than the one given."""
+        if self._language not in LANGUAGES:
+            return
+        from keycontrast.text.annotators import is_foreign
+
+        texts = [text for part in parts for text in part.texts if isinstance(text, str)]
+        foreign = [is_foreign(text, self._language) for text in texts]
+        if any(foreign):
+            warnings.warn(f"{sum(foreign)} of {len(texts)} texts ({sum(foreign) / len(texts):.0%}) are not written as "
+                          f"language {self._language!r} is, the first of them text {foreign.index(True)} (counted from "
+                          f"0); their phrases mean little.", stacklevel=3)
 
     def stream(self, texts: Texts, top: int = 10) -> Iterator[list[Phrase]]:
         """Yield the phrases of each text, in order, with a thousand texts in memory at a time.
@@ -208,8 +224,8 @@ class Keywords:
         choice = replace(self._choice, top=top)
         rank = self._ranker(choice, self._idf)
         for part in self._parts(texts):
-            chosen = self._chosen(choice, rank(part.tokens), part.tokens, self._counts)
-            yield from Phrases(chosen, part.texts, part.first)
+            chosen = self._chosen(choice, rank(part.tokens), part, self._counts)
+            yield from Phrases(chosen, len(part.texts), part.first)
 
     def ranked(self, tokens: pa.Table, top: int) -> pa.Table:
         """Return the rows of table ``phrases`` for token rows, by the frequencies of :meth:`fit`, or else of these."""
@@ -233,18 +249,18 @@ class Keywords:
             return
         from keycontrast.text.annotate import annotated  # brings spaCy, which takes seconds to import
 
-        taken: deque[tuple[int, int]] = deque()
+        taken: deque[tuple[int, Sequence[Any]]] = deque()
         for tokens in annotated(self._chunks(rest, taken), self._pipeline, self._language, total, self._workers):
             yield _Part(*taken.popleft(), tokens)
 
-    def _chunks(self, texts: Iterator[Any], taken: deque[tuple[int, int]]) -> Iterator[pa.Table]:
-        """Yield texts with their numbers, a thousand at a time; ``taken`` gets the first number and count of each."""
+    def _chunks(self, texts: Iterator[Any], taken: deque[tuple[int, Sequence[Any]]]) -> Iterator[pa.Table]:
+        """Yield texts with their numbers, a thousand at a time; ``taken`` gets the first number and the texts."""
         start = 0
         while part := list(islice(texts, _CHUNK)):
             ids = [place for place, text in enumerate(part, start) if not (self._skips and _is_null(text))]
             for place in ids:
                 _check(part[place - start], place)
-            taken.append((start, len(part)))
+            taken.append((start, part))
             yield pa.table({"text_id": pa.array(ids, pa.int64()),
                             "text": pa.array([part[place - start] for place in ids], pa.string())})
             start += len(part)
@@ -264,8 +280,8 @@ class Keywords:
 
         return phrase_vectors
 
-    def _chosen(self, choice: Choice, ranked: pa.Table, tokens: pa.Table, counts: Counter[str] | None) -> pa.Table:
-        return _table(choice.chosen(ranked, counts, self._vectors()), tokens)
+    def _chosen(self, choice: Choice, ranked: pa.Table, part: _Part, counts: Counter[str] | None) -> pa.Table:
+        return _table(choice.chosen(ranked, counts, self._vectors()), part)
 
 
 def ranking_of(method: str, language: str, phrases: int) -> Ranking:
@@ -340,11 +356,12 @@ def _documents(docs: Iterator[Any]) -> Iterator[_Part]:
             ids = pa.array(range(start, start + len(group)), pa.int64())
             tables.append(token_table({"text_id": ids, **document_columns(group, group[0].vocab)}))
             start += len(group)
-        yield _Part(first, len(part), pa.concat_tables(tables).combine_chunks())
+        yield _Part(first, part, pa.concat_tables(tables).combine_chunks())
 
 
-def _table(rows: pa.Table, tokens: pa.Table) -> pa.Table:
-    """Return the phrases of a part: characters in place of tokens."""
+def _table(rows: pa.Table, part: _Part) -> pa.Table:
+    """Return the phrases of a part: characters in place of tokens, and phrases as they are written in the text."""
+    tokens = part.tokens
     rows = rows.filter(pc.greater(rows["rank"], 0))
     place = pc.index_in(rows["text_id"], value_set=tokens["text_id"].combine_chunks())
     lengths = pc.list_value_length(tokens["start"].combine_chunks())
@@ -352,6 +369,13 @@ def _table(rows: pa.Table, tokens: pa.Table) -> pa.Table:
     starts, ends = (pc.list_flatten(tokens[name].combine_chunks()) for name in ("start", "end"))
     begin = starts.take(pc.add(before, rows["start"]))
     end = ends.take(pc.subtract(pc.add(before, rows["end"]), 1))
-    columns = (rows["text_id"], rows["rank"], rows["phrase"], rows["keyword"], rows["score"], begin, end)
+    phrases = []
+    for row, first, last, phrase in zip(rows["text_id"].to_pylist(), begin.to_pylist(), end.to_pylist(),
+                                        rows["phrase"].to_pylist(), strict=True):
+        given = str(part.texts[row - part.first])[first:last]
+        # Markup that stands inside a phrase is no part of it.
+        phrases.append(given if normal_form(given) == normal_form(phrase) else phrase)
+    columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin,
+               end)
     return pa.table({name: pc.cast(column, kind)
                      for (name, kind), column in zip(_COLUMNS.items(), columns, strict=True)})

@@ -32,7 +32,8 @@ class StageFinding:
         """Return what gives the tokens of texts, as stage annotate does."""
         from keycontrast.text.annotate import annotator
 
-        return annotator(self.params.annotate.pipeline, self.params.datasets[dataset].language)
+        settings = self.params.annotate
+        return annotator(settings.pipeline, self.params.datasets[dataset].language, settings.clean)
 
     def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
         """Return what gives the keyword of each text and the method that found it, as stage keywords does.

@@ -208,7 +208,7 @@ def test_pipelines_that_cannot_be_used(pipeline, tmp_path):
 
 def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):
     with pytest.raises(InputError, match="Install the same one on every machine"):
-        annotate.part_annotator(pipeline, "en", 4, {"name": "another"}, Provenance("annotate@toy", "0"))
+        annotate.part_annotator(pipeline, "en", 4, False, {"name": "another"}, Provenance("annotate@toy", "0"))
 
 
 def test_chinese_is_read_by_jieba():

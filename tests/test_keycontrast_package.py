@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import islice, repeat
 
@@ -18,6 +19,7 @@ from wheel import wheel_site
 
 import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
+from keycontrast.text.normal_form import normal_form
 from keycontrast.text.pipelines import load_pipeline
 
 TEXTS = ["Black money in New York helps nobody.", "The distributed system keeps a copy of each file.", "", "Why not?",
@@ -67,6 +69,33 @@ def test_a_stream_of_any_length_gives_what_a_list_gives():
     assert len(many) == 2500 and many[2400] == many[0] == fitted.rank(TEXTS[0])[0]
     with pytest.raises(InputError, match="call fit"):
         next(Keywords().stream(TEXTS))
+
+
+def test_threads_give_what_one_thread_gives():
+    texts = [[f"{text} Number {number}." for text in TEXTS] for number in range(8)]
+    expected = [Keywords().rank(some).table for some in texts]
+    shared = Keywords()
+
+    def ranked(turn):
+        ranking = shared if turn % 2 else Keywords()
+        return ranking.rank(texts[turn % 8]).table.equals(expected[turn % 8])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ranked, range(200)))
+
+
+@pytest.mark.parametrize("pair", [
+    ("power inverter", "power in\u00adverter"), ("keyboard driver", "\u200bkeyboard driver"),
+    ("caf\u00e9", "cafe\u0301"), ("efficient heater", "e\ufb03cient heater"),
+    ("abc heater", "\uff21\uff22\uff23 heater"), ("red ball", "red\u00a0ball"),
+    ("solid-state battery", "solid\u2011state battery"), ("stra\u00dfe", "STRASSE"), ("ball", "\u202aball\u202c")])
+def test_a_keyword_has_one_form_however_it_is_encoded(pair):
+    assert normal_form(pair[0]) == normal_form(pair[1]) == normal_form(normal_form(pair[1]))
+
+
+def test_joiners_and_selectors_belong_to_a_keyword():
+    for text in ("\U0001f469\u200d\U0001f467", "\u0915\u094d\u200d\u0937", "\u2764\ufe0f"):
+        assert normal_form(text) == text
 
 
 def test_options_that_users_of_keybert_know():

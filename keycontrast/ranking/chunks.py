@@ -20,6 +20,7 @@ CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")
 _JOINING = frozenset({"-", "\u2010", "\u2011"})
 _DESCRIBING = frozenset({*NOUNS, "ADJ"})
 _PARTICIPLE = frozenset({"VBN"})
+_BRACKETS = frozenset("<>{}\\[]")
 
 
 def with_chunks(tokens: pa.Table, chunks: Chunks, language: str = "en") -> pa.Table:
@@ -46,8 +47,10 @@ def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     codes, known = encode(block.tokens)
     listed = known.to_pylist()
     pos = block.column("pos")
-    noun = among(pos, frozenset(NOUNS))
-    inside = among(pos, _DESCRIBING) | among(block.column("tag"), _PARTICIPLE)
+    # Signs, and words with brackets in them, are never part of a phrase, whatever their tags say.
+    sound = np.array([_is_sound(word) for word in listed], dtype=bool)[codes]
+    noun = among(pos, frozenset(NOUNS)) & sound
+    inside = (among(pos, _DESCRIBING) | among(block.column("tag"), _PARTICIPLE)) & sound
     follows = np.zeros(len(inside), dtype=bool)  # whether the next token is of the same text
     follows[:-1] = block.text[1:] == block.text[:-1]
     glued = follows & ~block.space_after
@@ -63,6 +66,10 @@ def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     last = np.maximum.accumulate(np.where(noun, np.arange(len(noun)), -1))
     held = last[end - 1] >= begin
     return begin[held], last[end[held] - 1] + 1
+
+
+def _is_sound(word: str) -> bool:
+    return any(map(str.isalnum, word)) and not _BRACKETS.intersection(word)
 
 
 def _between(middle: np.ndarray, sides: np.ndarray, joined: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context
+from threading import Lock
 
 import pyarrow as pa
 
@@ -18,24 +19,33 @@ from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+# A pipeline frees what it stored for some texts before it reads others, so threads take turns.
+_READING = Lock()
 
 
-def annotator(name: str, language: str = "en") -> Callable[[pa.Table], pa.Table]:
+def annotator(name: str, language: str = "en", cleaning: bool = True) -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens.
 
     Args:
         name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it.
         language: of the texts.
+        cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
 
     Raises:
         InputError: the pipeline cannot be used.
     """
-    reader = load_annotator(name, language)
-    return lambda chunk: token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist()))
+    with _READING:
+        reader = load_annotator(name, language)
+
+    def tokens_of(chunk: pa.Table) -> pa.Table:
+        with _READING:
+            return token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning))
+
+    return tokens_of
 
 
 def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None = None,
-              workers: int = 1) -> Iterator[pa.Table]:
+              workers: int = 1, cleaning: bool = True) -> Iterator[pa.Table]:
     """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
 
     Args:
@@ -44,26 +54,28 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int |
         language: of the texts.
         total: texts in all chunks, if that is known.
         workers: processes.
+        cleaning: as of :func:`annotator`.
 
     Raises:
         InputError: the pipeline cannot be used, or a worker process was ended.
     """
-    work = annotator(name, language)
+    work = annotator(name, language, cleaning)
     with progress_bar("annotate", total, "text", delay=2.0) as bar:
-        for tokens in map(work, chunks) if workers <= 1 else _by_processes(chunks, name, language, workers):
+        for tokens in map(work, chunks) if workers <= 1 else _by_processes(
+                chunks, (name, language, cleaning), workers):
             yield tokens
             bar.update(tokens.num_rows)
 
 
-def _by_processes(chunks: Iterable[pa.Table], name: str, language: str, workers: int) -> Iterator[pa.Table]:
+def _by_processes(chunks: Iterable[pa.Table], reading: tuple[str, str, bool], workers: int) -> Iterator[pa.Table]:
     rest = iter(chunks)
     # Spawned, not forked: a fork would copy the locks of this process's threads.
     with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as executor:
         try:
-            pending = deque(executor.submit(_annotate, name, language, chunk) for chunk in islice(rest, 2 * workers))
+            pending = deque(executor.submit(_annotate, chunk, *reading) for chunk in islice(rest, 2 * workers))
             while pending:
                 yield pending.popleft().result()
-                pending.extend(executor.submit(_annotate, name, language, chunk) for chunk in islice(rest, 1))
+                pending.extend(executor.submit(_annotate, chunk, *reading) for chunk in islice(rest, 1))
         except BrokenProcessPool as error:
             raise InputError(f"annotate: a worker process ended before its work was done, most often for want of "
                              f"memory. Use fewer than {workers} workers.") from error
@@ -76,5 +88,5 @@ def _begin() -> None:
         ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGKILL)
 
 
-def _annotate(name: str, language: str, chunk: pa.Table) -> pa.Table:
-    return annotator(name, language)(chunk)
+def _annotate(chunk: pa.Table, name: str, language: str, cleaning: bool) -> pa.Table:
+    return annotator(name, language, cleaning)(chunk)

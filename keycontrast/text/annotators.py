@@ -5,11 +5,13 @@
     reader.describe()["version"]
 """
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from keycontrast.errors import InputError
+from keycontrast.text.normal_form import HAN
 from keycontrast.text.tokens import TokenColumns, annotate_texts
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ BUILT_IN = (EMBEDDED, JIEBA)
 _EMBEDDED = {"en": "English", "zh": "Chinese"}
 # spaCy's code for a pipeline of no particular language.
 _ANY_LANGUAGE = "xx"
+# Programming languages whose names end with a sharp.
+_SHARP = "CFJQcfjq"
+_HAN = re.compile(f"[{HAN}]")
+# A text with fewer letters tells no language; Latin letters with their accents end here.
+_FEWEST_LETTERS, _LAST_LATIN = 4, "\u024f"
 
 
 class Annotator(Protocol):
@@ -33,8 +40,8 @@ class Annotator(Protocol):
 
     engine: str
 
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
-        """Return the columns of the token table for ``texts``, in their order."""
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
+        """Return the columns of the token table for ``texts``, in their order, of which cleaned ones may be read."""
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies this annotator: ``name``, ``version``, ``language``, ``components``, ``sha256``."""
@@ -46,11 +53,15 @@ class SpacyAnnotator:
     engine = "spacy"
 
     def __init__(self, nlp: "Language") -> None:
-        self.nlp = nlp
+        self.nlp, self._tokenizer = nlp, nlp.tokenizer
+        self._naming: Any = None
 
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
         """Return the columns of the token table; see :func:`keycontrast.text.tokens.annotate_texts`."""
-        return annotate_texts(self.nlp, text_ids, texts)
+        if cleaning and self._naming is None:
+            self._naming = _with_names(self._tokenizer)
+        self.nlp.tokenizer = self._naming if cleaning else self._tokenizer
+        return annotate_texts(self.nlp, text_ids, texts, cleaning)
 
     def describe(self) -> dict[str, Any]:
         """Return name, version and hash of the pipeline, and the version of spaCy."""
@@ -59,6 +70,18 @@ class SpacyAnnotator:
         from keycontrast.text.pipelines import describe_pipeline
 
         return {**describe_pipeline(self.nlp), "library": f"spacy {__version__}"}
+
+
+def _with_names(tokenizer: Any) -> Any:
+    """Return a copy of spaCy's tokenizer that keeps names such as C# whole; a tokenizer of another kind as it is."""
+    from spacy.tokenizer import Tokenizer
+
+    if type(tokenizer) is not Tokenizer:
+        return tokenizer
+    found = Tokenizer(tokenizer.vocab).from_bytes(tokenizer.to_bytes())
+    for letter in _SHARP:
+        found.add_special_case(f"{letter}#", [{"ORTH": f"{letter}#"}])
+    return found
 
 
 @cache
@@ -87,6 +110,16 @@ def load_annotator(name: str, language: str) -> Annotator:
     nlp = load_pipeline(name)
     _check_language(name, nlp.lang, language)
     return SpacyAnnotator(nlp)
+
+
+def is_foreign(text: str, language: str) -> bool:
+    """Say whether a text is written as another language is: most letters are not Latin, or in Chinese none is Han."""
+    letters = [letter for letter in text if letter.isalpha()]
+    if len(letters) < _FEWEST_LETTERS:
+        return False
+    if language == "zh":
+        return not any(map(_HAN.match, letters))
+    return 2 * sum(letter <= _LAST_LATIN for letter in letters) < len(letters)
 
 
 def _check_language(name: str, made_for: str | None, language: str) -> None:

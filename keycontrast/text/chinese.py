@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.text.tokens import NOUNS, TokenColumns, list_array, noun_runs
+from keycontrast.text.clean import Cleaned, clean
+from keycontrast.text.schemas import TOKENS
+from keycontrast.text.tokens import NOUNS, TokenColumns, as_given, list_array, noun_runs
 
 _COLUMNS = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
 _DICTIONARY = "dict.txt"
@@ -93,13 +95,15 @@ class JiebaAnnotator:
         tokenizer.initialized = True
         self._tagger = POSTokenizer(tokenizer)
 
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
-        """Return the columns of the token table for ``texts``, in their order."""
-        rows = [self._row(text) for text in texts]
+    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
+        """Return the columns of the token table for ``texts``, in their order, of which cleaned ones may be read."""
+        made = [clean(text, chinese=True) if cleaning else Cleaned(text) for text in texts]
+        rows = [self._row(one.text, cleaning) for one in made]
         lists = {name: [row[name] for row in rows] for name in _COLUMNS}
         inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
         counts, begin, end = noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64))
-        return {"text_id": pa.array(text_ids, pa.int64()), **lists,
+        columns = {name: pa.array(lists[name], TOKENS.field(name).type) for name in _COLUMNS}
+        return {"text_id": pa.array(text_ids, pa.int64()), **(as_given(columns, made) if cleaning else columns),
                 "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
                 "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
 
@@ -110,9 +114,11 @@ class JiebaAnnotator:
         return {"name": "jieba", "version": version("jieba"), "language": "zh", "components": ["posseg"],
                 "sha256": digest}
 
-    def _row(self, text: str) -> dict[str, list[Any]]:
+    def _row(self, text: str, latin_nouns: bool) -> dict[str, list[Any]]:
         tokens = list(self._tokens(text))
-        words, flags = [word for word, _, _ in tokens], [flag for _, flag, _ in tokens]
+        # Latin words in Chinese name things, as "iPhone" and "X900" do; jieba has no part of speech for them.
+        words = [word for word, _, _ in tokens]
+        flags = ["nz" if latin_nouns and flag == "eng" else flag for _, flag, _ in tokens]
         pos = [universal(word, flag) for word, flag in zip(words, flags, strict=True)]
         return {"token": words, "lemma": words, "pos": pos, "tag": flags,
                 "start": [start for _, _, start in tokens], "end": [start + len(word) for word, _, start in tokens],

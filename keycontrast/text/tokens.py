@@ -4,6 +4,7 @@
     without any:             [doc for text_id, doc in rebuild_docs(tokens)]
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from keycontrast.errors import InputError
+from keycontrast.text.clean import Cleaned, clean
 from keycontrast.text.schemas import TOKENS
 
 # spaCy takes seconds to import and 100 MiB; who reads Chinese, or only cuts texts into pieces, goes without.
@@ -27,12 +29,17 @@ Integers = npt.NDArray[np.int64]
 BATCH = 128
 NOUNS = ("NOUN", "PROPN")
 _CHUNKS = "noun_chunks"
+# Letters and digits, perhaps joined by hyphens; languages and platforms that have signs in their names.
+_NAME = re.compile(r"(?=[\w-]*[A-Z])[A-Za-z]+-?\d[\w-]*|[A-Za-z]{2,}\d+|[A-Za-z]*\.(?:NET|js|io)|[A-Za-z](?:#|\+\+)")
 # What is read of each spaCy document, in one call.
 _ATTRIBUTES: list[int | str] = ["ORTH", "LEMMA", "POS", "TAG", "IDX", "LENGTH", "IS_STOP", "SENT_START"]
 
 
-def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str]) -> TokenColumns:
+def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str], cleaning: bool) -> TokenColumns:
     """Return the columns of the token table for ``texts``, in their order; one ``nlp`` pass each.
+
+    With ``cleaning``, what the pipeline reads is :func:`keycontrast.text.clean.clean` of them, and offsets are those of
+    the texts as given; names with digits or signs, such as IL-6, are nouns.
 
     What spaCy stores for these texts (words, strings, documents) is freed before this returns, so that a
     process that reads a whole corpus does not grow with its vocabulary.
@@ -46,8 +53,13 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
                              f"{nlp.max_length:,} at a time. Split it into paragraphs in the input file, or leave it "
                              f"out.")
     with nlp.memory_zone():
-        return {"text_id": pa.array(text_ids, pa.int64()),
-                **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab)}
+        if not cleaning:
+            return {"text_id": pa.array(text_ids, pa.int64()),
+                    **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab)}
+        made = [clean(text) for text in texts]
+        docs = nlp.pipe([one.read for one in made], batch_size=BATCH)
+        columns = document_columns(docs, nlp.vocab, names=True)
+        return {"text_id": pa.array(text_ids, pa.int64()), **as_given(columns, made)}
 
 
 def doc_columns(doc: "Doc") -> dict[str, list[Any]]:
@@ -56,13 +68,16 @@ def doc_columns(doc: "Doc") -> dict[str, list[Any]]:
 
 
 def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
-                     chunks: "Callable[[Doc], Iterable[Span]] | None" = None) -> dict[str, pa.Array]:
+                     chunks: "Callable[[Doc], Iterable[Span]] | None" = None,
+                     names: bool = False) -> dict[str, pa.Array]:
     """Return list columns for ``docs``; they hold plain values and outlive the documents' memory.
 
     Args:
         docs: documents.
         vocab: of all of them.
         chunks: what is taken for the noun chunks of a document; by default these.
+        names: whether names with digits or signs (IL-6, X900, C#), and words that are the whole text, are nouns,
+            whatever their tags say.
     """
     from keycontrast.text.pipelines import noun_chunks
 
@@ -75,12 +90,19 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
             spans.append([(chunk.start, chunk.end) for chunk in (chunks(doc) if chunks else doc.noun_chunks)])
     lengths = np.array([len(array) for array in arrays[1:]], np.int64)
     orth, lemma, pos, tag, start, length, is_stop, opens = np.concatenate(arrays).T
-    names = {name: strings_of(column, vocab.strings) for name, column in
+    if names:
+        named = _among(orth, vocab.strings, lambda word: _NAME.fullmatch(word) is not None)
+        worded = _among(orth, vocab.strings, lambda word: any(map(str.isalnum, word)))
+        alone = np.repeat(np.add.reduceat(np.append(worded, False), np.cumsum(lengths) - lengths) == 1, lengths) \
+            if len(worded) else worded
+        named |= alone & worded & ~is_stop.astype(bool)
+        pos = np.where(named & ~_is_noun(pos, vocab.strings), np.uint64(vocab.strings["NOUN"]), pos)
+    strings = {name: strings_of(column, vocab.strings) for name, column in
              (("token", orth), ("lemma", lemma), ("pos", pos), ("tag", tag))}
     first = np.zeros(len(orth), bool)
     first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
     values: dict[str, Any] = {
-        **names, "start": start.astype(np.int32), "end": (start + length).astype(np.int32),
+        **strings, "start": start.astype(np.int32), "end": (start + length).astype(np.int32),
         "is_stop": is_stop.astype(bool),
         # A pipeline without sentence starts leaves them open (0), which reads as one sentence.
         "sentence_start": first | (opens == 1)}
@@ -90,10 +112,40 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
             "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
 
 
+def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str, pa.Array]:
+    """Return list columns of cleaned texts with the words and offsets of the texts as given.
+
+    Args:
+        columns: with ``token``, ``start`` and ``end``.
+        made: the cleaned texts.
+    """
+    changed = [row for row, one in enumerate(made) if one.start or one.read != one.text]
+    if not changed:
+        return columns
+    lengths = columns["token"].value_lengths().to_numpy()
+    offsets = np.append(0, np.cumsum(lengths))
+    words = columns["token"].flatten().to_pylist()
+    start, end = (columns[name].flatten().to_numpy().copy() for name in ("start", "end"))
+    for row in changed:
+        inside, one = slice(offsets[row], offsets[row + 1]), made[row]
+        words[inside] = [one.text[first:last] for first, last in zip(start[inside], end[inside], strict=True)]
+        if one.start:
+            start[inside] = np.array([*one.start, 0], np.int32)[start[inside]]
+            end[inside] = np.array([*one.end, 0], np.int32)[end[inside] - 1]
+    values = {"token": pa.array(words, pa.string()), "start": pa.array(start), "end": pa.array(end)}
+    return columns | {name: list_array(lengths, column) for name, column in values.items()}
+
+
 def strings_of(hashes: npt.NDArray[np.uint64], strings: "StringStore") -> pa.Array:
     """Return the string behind each of spaCy's hashes; each distinct one is looked up once."""
     keys, places = np.unique(hashes, return_inverse=True)
     return pa.array([strings[key] for key in keys.tolist()], pa.string()).take(pa.array(places))
+
+
+def _among(hashes: npt.NDArray[np.uint64], strings: "StringStore", chosen: Callable[[str], bool],
+           ) -> npt.NDArray[np.bool_]:
+    known = np.unique(hashes)
+    return np.isin(hashes, known[[chosen(strings[key]) for key in known.tolist()]])
 
 
 def _is_noun(pos: npt.NDArray[np.uint64], strings: "StringStore") -> npt.NDArray[np.bool_]:

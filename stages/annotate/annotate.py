@@ -54,7 +54,8 @@ def run(texts: pa.Table, params: "Annotate", workers: int = 1) -> pa.Table:
         return empty
     language = _one_language(set(texts["language"].unique().to_pylist()), "texts")
     chunks = stream_chunks([texts.select(_COLUMNS).sort_by("text_id")], params.chunk)
-    return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers)])
+    return pa.concat_tables([empty, *annotated(chunks, params.pipeline, language, texts.num_rows, workers,
+                                                cleaning=params.clean)])
 
 
 def _one_language(languages: set[str], place: str) -> str:
@@ -64,7 +65,7 @@ def _one_language(languages: set[str], place: str) -> str:
     return next(iter(languages))
 
 
-def part_annotator(pipeline: str, language: str, size: int, expected: dict[str, Any],
+def part_annotator(pipeline: str, language: str, size: int, clean: bool, expected: dict[str, Any],
                    provenance: Provenance) -> MakePart:
     """Return what makes a part of the tokens of a part of the texts.
 
@@ -72,6 +73,7 @@ def part_annotator(pipeline: str, language: str, size: int, expected: dict[str, 
         pipeline: as ``annotate.pipeline`` says it.
         language: of the texts.
         size: texts of a chunk, which are annotated together.
+        clean: whether cleaned texts are read.
         expected: the description that the pipeline must have.
         provenance: of the table.
 
@@ -82,7 +84,7 @@ def part_annotator(pipeline: str, language: str, size: int, expected: dict[str, 
     if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
         raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {found}, here it is {expected}. "
                          f"Install the same one on every machine of the cluster.")
-    annotate = annotator(pipeline, language)
+    annotate = annotator(pipeline, language, clean)
 
     def make(part: Path, result: Path) -> dict[str, Any]:
         chunks = stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size)
@@ -119,7 +121,7 @@ def _work(process: StageProcess) -> None:
                                                  "code": hash_code(code_of(process.stage))}))
     provenance = Provenance(process.name, process.params_hash, models={by.engine: by.describe()})
     with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
-        arguments = chosen.pipeline, language, chosen.chunk, by.describe(), provenance
+        arguments = chosen.pipeline, language, chosen.chunk, chosen.clean, by.describe(), provenance
         executor.make(source, part_annotator, arguments, writer)
     executor.clear()
 

@@ -1,0 +1,151 @@
+"""Texts as people have them, made readable for a language pipeline, with a map back to the text as given.
+
+    cleaned = clean("The water pump</b> failed.[12] It&#39;s old.")
+    cleaned.text                                    # "The water pump  failed.  It's old."
+    cleaned.start[4], cleaned.end[8]                # where "water" stands in the text as given
+
+Markup, footnote marks, formulas, emoji and invisible characters are left out or become spaces; what was glued gets a
+space. A text that needs nothing of this is returned as it is.
+"""
+
+import html
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from re import Match, Pattern
+
+from keycontrast.text.normal_form import BETWEEN_HAN, INVISIBLE
+
+_EMOJI = ("\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa\u25aa\u25ab\u25b6\u25c0"
+          "\u25fb-\u25fe\u3030\u303d\u3297\u3299\U000e0020-\U000e007f\ufe0f\u20e3")
+_BULLETS = "\u2022\u2023\u2043\u204c\u204d\u2219\u25cf\u25cb\u25e6\u25a0\u25a1\u25ba\u25c6\u25c7\u27a2\u2756"
+# What none of the rules below can be about: most texts.
+_PLAIN = re.compile(r"[^<>&\\$\[\]#{}!?\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
+_LATEX = re.compile(r"\\(?:emph|cite\w*|(?:eq|auto|c)?ref|label|text(?:it|bf|tt|sc|rm)|math\w+|begin|end|frac|sqrt|"
+                    r"alpha|beta|gamma|delta|epsilon|theta|lambda|mu|sigma|phi|omega|to|in|times|cdot|leq?|geq?|infty|sum|"
+                    r"int|ldots|footnote|section|item)(?![a-z])")
+# A run of words without a lower-case letter, such as a headline.
+_CAPITALS = re.compile(r"[^.!?;:\n\u2022]+")
+
+
+@dataclass
+class Cleaned:
+    """A text for a language pipeline.
+
+    Attributes:
+        text: cleaned.
+        start, end: place in the text as given where each character of ``text`` begins, and after which it ends.
+        read: ``text`` as a tagger should see it, of the same length: headlines in small letters.
+    """
+
+    text: str
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    read: str = ""
+
+    def replace(self, pattern: Pattern[str], put: Callable[[Match[str]], str], group: int = 0) -> None:
+        """Put something in the place of what ``pattern`` finds; with ``group``, keep that group and drop the rest."""
+        parts: list[str] = []
+        start: list[int] = []
+        end: list[int] = []
+        done = 0
+        for found in pattern.finditer(self.text):
+            place, inner = found.start(), slice(*found.span(group))
+            parts.append(self.text[done:place])
+            start += self.start[done:place]
+            end += self.end[done:place]
+            if group:
+                parts.append(self.text[inner])
+                start += self.start[inner]
+                end += self.end[inner]
+            else:
+                parts.append(put(found))
+                # What is put between two characters has no place of its own.
+                gap = self.end[place - 1] if place else 0
+                start += [self.start[place] if found[0] else gap] * len(parts[-1])
+                end += [self.end[found.end() - 1] if found[0] else gap] * len(parts[-1])
+            done = found.end()
+        if parts:
+            self.text = "".join([*parts, self.text[done:]])
+            self.start, self.end = start + self.start[done:], end + self.end[done:]
+
+
+def _const(text: str) -> Callable[[Match[str]], str]:
+    return lambda found: text
+
+
+def _glued(found: Match[str]) -> str:
+    return "" if "://" in found.string[max(0, found.start() - 200):found.start()].split(" ")[-1] else " "
+
+
+# Two line ends part phrases, a space does not.
+_SPACE, _BREAK, _NOTHING = _const(" "), _const("\n\n"), _const("")
+_MARKUP = [
+    (re.compile(r"</?(?:p|br|hr|li|ul|ol|div|h[1-6]|table|t[rdh]|blockquote)\b[^<>]{0,300}>", re.IGNORECASE), _BREAK),
+    (re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]{0,300}>", re.DOTALL), _SPACE),
+    (re.compile(r"</[A-Za-z][A-Za-z0-9]*(?![A-Za-z0-9>])|<(?:br|hr|p|b|i|u|em|a|div|span|li|ul|td|tr)\s*/?\s*$"),
+     _SPACE),
+    (re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"),
+     lambda found: html.unescape(found[0])),
+    (re.compile(r"\[(?:\d{1,3}(?:[,\u2013-]\s?\d{1,3})*|note \d{1,3}|[a-z]|citation needed|edit)\]"), _SPACE),
+]
+_OF_LATEX: list[tuple[Pattern[str], Callable[[Match[str]], str], int]] = [
+    (re.compile(r"\$\$?[^$]{1,300}?\$\$?"), _BREAK, 0),
+    (re.compile(r"\\(?:cite\w*|(?:eq|auto|c)?ref|label|begin|end|includegraphics)\*?(?:\[[^\]]*\])*\{[^{}]*\}"),
+     _SPACE, 0),
+    (re.compile(r"\\[A-Za-z]+\*?\{([^{}]*)\}"), _NOTHING, 1),
+    (re.compile(r"\\[A-Za-z]+\*?|\\.|[{}$]"), _SPACE, 0),
+]
+_LETTERS = [
+    (re.compile(f"[{INVISIBLE}]"), _NOTHING),
+    (re.compile("[\u2010\u2011]"), _const("-")),
+    (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\u00a0"), _SPACE),
+    (re.compile(f"[{_EMOJI}](?:[{_EMOJI}\u200d\ufe0e]|(?<=[{_EMOJI}])\u200d)*"), _BREAK),
+    (re.compile(f"[{_BULLETS}]"), _BREAK),
+    (re.compile(r"\w[\u0300-\u036f]+"), lambda found: unicodedata.normalize("NFC", found[0])),
+    (re.compile("[\ufb00-\ufb06\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"),
+     lambda found: unicodedata.normalize("NFKC", found[0])),
+]
+_SIGNS = [
+    (re.compile(r"(?<![\w&/])#(?=\w*[^\W\d_])"), _SPACE),
+    (re.compile(r"(?<=[^\W\d_][!?])(?=[^\W\d_]{2})|(?<=[!?][!?])(?=[^\W\d_]{2})"), _glued),
+]
+
+
+def clean(text: str, chinese: bool = False) -> Cleaned:
+    """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed.
+
+    In Chinese, spaces between Chinese characters are left out, which word segmentation has put there.
+    """
+    if _PLAIN.fullmatch(text):
+        return Cleaned(text, read=_small(text))
+    made = Cleaned(text, list(range(len(text))), list(range(1, len(text) + 1)))
+    for pattern, put in _MARKUP:
+        made.replace(pattern, put)
+    if _LATEX.search(made.text):
+        for pattern, put, group in _OF_LATEX:
+            made.replace(pattern, put, group)
+    for pattern, put in [*(() if made.text.isascii() and made.text.isprintable() else _LETTERS), *_SIGNS]:
+        made.replace(pattern, put)
+    if chinese:
+        made.replace(BETWEEN_HAN, _NOTHING)
+    made.read = _small(made.text)
+    return made if made.text != text else Cleaned(text, read=made.read)
+
+
+def _small(text: str) -> str:
+    """Return ``text`` with headlines as sentences: runs of three words or more without a small letter."""
+    if not any(word.isupper() and len(word) > 3 for word in text.split()):
+        return text
+    return _CAPITALS.sub(_as_sentence, text)
+
+
+def _as_sentence(found: Match[str]) -> str:
+    run = found[0]
+    words = [word for word in run.split() if any(map(str.isalpha, word))]
+    if len(words) < 3 or run != run.upper() or len(run.lower()) != len(run):
+        return run
+    small = run.lower()
+    first = len(small) - len(small.lstrip())
+    return small[:first] + small[first:first + 1].upper() + small[first + 1:]

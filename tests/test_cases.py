@@ -1,0 +1,126 @@
+"""Texts as people have them: markup, emoji, formulas, odd encodings, codes, other languages."""
+
+import warnings
+
+import networkx as nx
+import pytest
+from typer.testing import CliRunner
+
+from keycontrast import Keywords, keyword_graph
+from keycontrast.cli import app
+from keycontrast.text.clean import clean
+from keycontrast.text.normal_form import normal_form
+
+FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
+CASES = {
+    "abbreviations": ("The S&P index, AT&T stores and R&D budgets fell in the U.S. market.",
+                      {"at&t stores", "r&d budgets", "u.s. market"}, ""),
+    "bullets": ("\u2022 River Lodge (Mill Lane). \u2022 Old Airport. RING US TODAY. \u2022 River Lodge (Mill Lane).",
+                {"river lodge", "mill lane"}, "\u2022"),
+    "emoji": (f"A garden party \U0001f3d6\ufe0f with {FAMILY} old friends {FAMILY} and lemon cake \U0001f366.",
+              {"garden party", "old friends", "lemon cake"}, f"{FAMILY}\U0001f3d6\ufe0f\U0001f366"),
+    "codes": ("Mice with IL-2 deficiency got mRNA-4157 before the H3N2 vaccine.",
+              {"il-2 deficiency", "mrna-4157", "h3n2 vaccine"}, ""),
+    "formulas": ("Let $g: A \\to B$ be a smooth map and $\\beta_{k}$ the \\emph{weight matrix} of \\cite{roe2021}.",
+                 {"smooth map", "weight matrix"}, "\\{}$"),
+    "footnotes": ("The tower was moved.[note 3] Critics liked the brick front.[11]", {"tower", "brick front"}, "[]1"),
+    "markup": ("<p>The <b>water tank</b> leaks</p><br/>An old pump</b> &amp; a hose",
+               {"water tank", "old pump", "hose"}, "<>&"),
+    "hashtags": ("We love the #gardens and the #rose beds.", {"gardens", "rose beds"}, "#"),
+    "glued sentences": ("The shop is open!!the rose garden is lovely", {"rose garden", "shop"}, "!"),
+    "composed letters": ("They closed the cafe\u0301. The re\u0301sume\u0301 is long.",
+                         {"caf\u00e9", "r\u00e9sum\u00e9"}, "."),
+    "case": ("Wind power is cheap. WIND POWER works. We like Wind Power.", {"wind power"}, ""),
+    "one word": ("Lantern", {"lantern"}, ""),
+    "stop words alone": ("just as it was, and so it is", set(), ""),
+    "languages and platforms": ("C++ code, C# code, F# code and node.js code run on the .NET platform.",
+                                {"c++ code", "c# code", "f# code", "node.js code", ".net platform"}, ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_phrases_are_words_and_places_are_those_of_the_text(name):
+    text, wanted, never = CASES[name]
+    found = Keywords("pytextrank").rank(text)[0]
+    assert wanted <= {phrase.keyword for phrase in found}, found
+    assert not any(sign in phrase.text for phrase in found for sign in never), found
+    for phrase in found:
+        assert text[phrase.start:phrase.end] == phrase.text and normal_form(phrase.text) == phrase.keyword
+    if name in ("case", "one word"):
+        assert len(found) == 1
+    if name == "bullets":
+        assert "us" not in {phrase.keyword for phrase in found}
+
+
+def test_headlines_have_the_phrases_of_sentences():
+    for text in ("Heavy snow closes mountain roads", "Three old bridges fall in a storm; two men are safe"):
+        loud, plain = ([phrase.keyword for phrase in Keywords().rank(one)[0]] for one in (text.upper(), text))
+        assert loud == plain and plain
+
+
+@pytest.mark.parametrize("method", Keywords.methods)
+def test_a_text_of_one_word_has_it_for_a_keyword(method):
+    assert [phrase.keyword for phrase in Keywords(method).rank("Lantern")[0]] == ["lantern"]
+
+
+def test_encodings_of_one_keyword_are_one_node():
+    texts = ["The river pump failed.", "The river\u00a0pu\u00admp failed.", "The \u200briver pump failed.",
+             "The \uff32iver pump failed.", "A solid\u2011wood gate.", "A solid-wood gate."]
+    nodes = {row["keyword"]: row["texts"] for row in keyword_graph(texts).nodes.to_pylist()}
+    assert nodes["river pump"] == 4 and nodes["solid-wood gate"] == 2
+
+
+def test_latin_words_and_spaces_in_chinese():
+    ranking = Keywords(language="zh")
+    found = ranking.rank(["你知道iPhone吗", "小王用Python写爬虫程序，手机是X900型号。"])
+    assert [phrase.keyword for phrase in found[0]] == ["iphone"]
+    assert {"python", "x900型号"} <= {phrase.keyword for phrase in found[1]}
+    graph = keyword_graph(["他在公园散步", "他在 公园 散步"], keywords=ranking)
+    assert {row["keyword"]: row["texts"] for row in graph.nodes.to_pylist()} == {"公园散步": 2}
+
+
+@pytest.mark.parametrize(("texts", "language", "share"), [
+    (["مكتبة المدينة تفتح أبوابها", "A red ball."], "en", r"1 of 2 texts \(50%\)"),
+    (["東京の図書館で本を借りました。"], "en", "1 of 1"), (["The garden gate is open."], "zh", "1 of 1")])
+def test_texts_in_another_language_are_counted_in_a_warning(texts, language, share):
+    with pytest.warns(UserWarning, match=f"{share} .*are not written as language '{language}' is"):
+        Keywords(language=language).rank(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Keywords().rank(["A red ball.", "\u00c9t\u00e9 \u00e0 la plage", "123"])
+
+
+def test_control_characters_do_not_break_graphml(tmp_path):
+    graph = keyword_graph(["The blue\x01ball rolled in the yard.", "A blue\x01ball and the yard wall."])
+    graph.graphml(tmp_path / "g.graphml")
+    assert nx.read_graphml(tmp_path / "g.graphml").nodes["blue ball"]["texts"] == 2
+
+
+def test_words_that_other_readers_take_for_nothing_are_texts(tmp_path):
+    file = tmp_path / "t.csv"
+    file.write_text("text\nNA\nnull\nnan\na blue lamp\n", encoding="utf-8")
+    said = CliRunner().invoke(app, ["keywords", str(file), "--csv"]).stdout
+    assert [line.split(",")[3] for line in said.splitlines()[1:]] == ["na", "null", "nan", "blue lamp"]
+    (tmp_path / "t.tsv").write_text('id\ttext\n1\tA 6" hose leaks in the shed.\n', encoding="utf-8")
+    assert "hose leaks" in CliRunner().invoke(app, ["keywords", str(tmp_path / "t.tsv"), "--quoting", "none"]).stdout
+
+
+@pytest.mark.parametrize("text", [*(case[0] for case in CASES.values()), "", " \n", "\ufe0f", "</", "&#0;", "$",
+                                  "a\u0301"])
+def test_a_cleaned_text_knows_its_places(text):
+    made = clean(text)
+    assert len(made.read) == len(made.text)
+    if not made.start:
+        assert made.text == text
+        return
+    assert len(made.start) == len(made.end) == len(made.text)
+    assert all(0 <= first <= last <= len(text) for first, last in zip(made.start, made.end, strict=True))
+    assert made.start == sorted(made.start) and made.end == sorted(made.end)
+    assert all(text[first:last] == letter for letter, first, last in zip(made.text, made.start, made.end, strict=True)
+               if letter.isascii() and letter.isalnum() and last - first == 1)
+
+
+def test_a_plain_text_stays_as_it_is():
+    for text in ("A red ball.", "x < 3 and y > 2", "I paid $5 and $10 at 3 p.m.", "See [the map] and a{b}",
+                 "Is it? Yes!", "C:\\Users\\name", "https://a.b/c?d=e#f"):
+        assert clean(text).text == text, text
