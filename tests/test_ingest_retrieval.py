@@ -11,7 +11,7 @@ from keycontrast.errors import InputError
 from stages.common.seeds import derived_seed, generator
 from stages.ingest import negatives
 from stages.ingest.items import plain_items
-from stages.ingest.negatives import bm25, cosines, from_other_items, frozen, in_key_order, retrieve, terms
+from stages.ingest.negatives import bm25, cosines, frozen, in_key_order, search, terms
 from stages.ingest.params import Ingest
 from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
 
@@ -63,9 +63,9 @@ def test_retrieved_texts_are_the_most_similar_outside_the_component(tmp_path, mo
     texts = surfaces(220, seed)
     group = rng.integers(0, 40, len(texts))
     wanted = group % 3 != 0
-    queries, file = rng.choice(np.flatnonzero(wanted), 90), text_file(tmp_path, texts)
-    ceiling = 0.7 if embed else None
-    found = retrieve(queries, in_key_order(file, wanted), group, file, 5, embed, ceiling)
+    queries, way = rng.choice(np.flatnonzero(wanted), 90), "mined" if embed else "retrieved"
+    items, split = plain_items(queries, queries, np.zeros(90)), np.ones(90, dtype=int)
+    found = search(items, split, np.arange(90), group, text_file(tmp_path, texts), way, 5, 1, 2 * wanted, embed, 0.7)
     tokens, vectors = [overlap_tokens(text) for text in texts], vectors_of(texts)
     near = np.round(vectors @ vectors.T, 5)
     for query, answers in zip(queries, found.tolist(), strict=True):
@@ -81,9 +81,9 @@ def test_retrieved_texts_are_the_most_similar_outside_the_component(tmp_path, mo
 
 def test_retrieval_says_where_there_is_nothing_to_find(tmp_path):
     def answer(query, texts, group, count=1):
-        file = text_file(tmp_path, texts)
-        pool = in_key_order(file, np.ones(len(texts), dtype=bool))
-        return retrieve(np.array([query]), pool, group, file, count).tolist()
+        item, split = plain_items(np.array([query]), np.array([query]), np.zeros(1)), np.zeros(1, dtype=int)
+        return search(item, split, np.array([0]), group, text_file(tmp_path, texts), "retrieved", count, 1,
+                      np.ones(len(texts), dtype=int)).tolist()
 
     assert answer(0, ["a", "b"], np.array([0, 0])) == [[-1]]
     assert answer(0, ["a", "b", "c"], np.arange(3), 4) == [[1, 2, -1, -1]]
@@ -144,7 +144,7 @@ def coarse(texts):
 
 
 def expected_outputs(texts, items, group, split, way, count, ceiling):
-    """What ``from_other_items`` says, in plain loops."""
+    """What ``search`` says, in plain loops."""
     found = []
     source, target, of_item = items.source.tolist(), items.target.tolist(), group[items.source].tolist()
     for item in range(len(items)):
@@ -174,10 +174,10 @@ def expected_outputs(texts, items, group, split, way, count, ceiling):
 def test_outputs_of_others_are_the_first_that_an_item_may_have(tmp_path, way, ceiling):
     texts, items, group, split = other_items(2)
     file, every = text_file(tmp_path, texts), np.arange(len(items))
-    found = from_other_items(items, split, every, group, file, way, 4, 5, coarse, ceiling)
+    found = search(items, split, every, group, file, way, 4, 5, None, coarse, ceiling)
     assert found.tolist() == expected_outputs(texts, items, group, split, way, 4, ceiling)
     asked = np.flatnonzero(every % 7 == 0)
-    few = from_other_items(items, split, asked, group, file, way, 4, 5, coarse, ceiling)
+    few = search(items, split, asked, group, file, way, 4, 5, None, coarse, ceiling)
     assert few.tolist() == found[asked].tolist()
 
 

@@ -140,72 +140,63 @@ def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
     return found
 
 
-def retrieve(queries: np.ndarray, pool: np.ndarray, group: np.ndarray, texts: TextFile, count: int = 1,
-             embed: Embed | None = None, ceiling: float | None = None) -> np.ndarray:
-    """Return for each query the texts of ``pool`` that are most like it and of another component, best first.
+def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str, count: int,
+           seed: int, allowed: np.ndarray | None = None, embed: Embed | None = None,
+           ceiling: float | None = None) -> np.ndarray:
+    """Return negatives of the items at ``asked``: texts of the same split and of other components, none twice.
 
-    Exact; of equally similar texts that which comes first in ``pool`` is taken.
-
-    Args:
-        queries: (n_queries,) text numbers, all of them in ``pool``.
-        pool: (n_pool,) text numbers of one split, by rising text key.
-        group: (n_texts,) component of each text.
-        texts: all texts.
-        count: texts per query, all different.
-        embed: compares by cosine; None: by overlap of words.
-        ceiling: the cosine above which no text is taken.
-
-    Returns:
-        (n_queries, count) text numbers; ``NO_TEXT`` where the pool has no further text outside the component.
-    """
-    place = np.empty(len(group), dtype=np.int32)
-    place[pool] = np.arange(len(pool))
-    if embed is None:
-        scores = overlap(map(texts.__getitem__, pool.tolist()))
-    else:
-        vectors = _vectors(texts, pool, embed)
-        scores = cosines(vectors, vectors, ceiling)
-    ranked = _ranked(scores, place[queries], group[pool])
-    return _table([_first((int(pool[other]) for other in others), set(), count) for others in ranked], count)
-
-
-def from_other_items(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str,
-                     count: int, seed: int, embed: Embed | None = None, ceiling: float | None = None) -> np.ndarray:
-    """Return negatives of the items at ``asked``: outputs of items of the same split and of other components.
-
-    ``bm25`` takes the items whose inputs are most similar by BM25, ties by text key of input and output;
-    ``mined`` takes the outputs that are nearest to the input by an encoder's cosine, ties likewise;
-    ``random`` takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by
-    the seed. No output is taken that the item's own component has as input or output, and none twice.
+    Where ``allowed`` says which texts may be negatives, ``retrieved`` takes those of most overlap with the input, ties
+    by text key. Else they are outputs of other items, except what the item's own component has as input or output:
+    ``bm25`` takes the items whose inputs are most similar by BM25, ties by text key of input and output; ``random``
+    takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by the seed. ``mined``
+    takes the texts or outputs that are nearest to the input by an encoder's cosine, ties likewise.
 
     Args:
         items: all items, whether they are kept or not.
         split: (n_items,) index into ``SPLITS``.
         asked: (n,) places of the items that are kept, rising.
-        group, texts, count, embed, ceiling: as of ``retrieve``.
-        way: ``bm25``, ``mined`` or ``random``.
+        group: (n_texts,) component of each text.
+        texts: all texts.
+        way: as above.
+        count: negatives per item.
         seed: the project's seed.
+        allowed: (n_texts,) splits in which each text may be a negative, one bit each.
+        embed: for ``mined``.
+        ceiling: the cosine above which ``mined`` takes nothing.
 
     Returns:
         (n, count) text numbers, best first; ``NO_TEXT`` where the split has no further one.
     """
     found, refused = np.empty((len(asked), count), dtype=np.int32), _said(items, group)
     for which in np.unique(split[asked]).tolist():
-        pool = _items_in_key_order(items, np.flatnonzero(split == which), texts)
         mine = np.flatnonzero(split[asked] == which)
-        queries = np.argsort(pool)[np.searchsorted(np.sort(pool), asked[mine])]
-        inputs, outputs = items.source[pool], items.target[pool]
+        if allowed is None:
+            pool = _items_in_key_order(items, np.flatnonzero(split == which), texts)
+            queries, inputs, outputs = _places(pool, asked[mine]), items.source[pool], items.target[pool]
+        else:
+            pool = inputs = outputs = in_key_order(texts, (allowed >> which & 1).astype(bool))
+            queries = _places(pool, items.source[asked[mine]])
         if way == "random":
             ranked = _shuffled(items, pool, queries, texts, seed)
         elif way == "mined":
             assert embed is not None
-            scores = cosines(_vectors(texts, inputs, embed), _vectors(texts, outputs, embed), ceiling)
-            ranked = _ranked(scores, queries, group[inputs])
-        else:
+            vectors = _vectors(texts, inputs, embed)
+            others = vectors if outputs is inputs else _vectors(texts, outputs, embed)
+            ranked = _ranked(cosines(vectors, others, ceiling), queries, group[inputs])
+        elif way == "bm25":
             ranked = _ranked(bm25(texts[number].replace(TURN, " ") for number in inputs.tolist()), queries,
                              group[inputs])
-        found[mine] = _table([_first((int(outputs[other]) for other in others), refused(int(item)), count)
-                              for item, others in zip(asked[mine], ranked, strict=True)], count)
+        else:
+            ranked = _ranked(overlap(map(texts.__getitem__, inputs.tolist())), queries, group[inputs])
+        found[mine] = _table([_first((int(outputs[place]) for place in places), refused(int(item)), count)
+                              for item, places in zip(asked[mine], ranked, strict=True)], count)
+    return found
+
+
+def _places(pool: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return where the numbers ``wanted`` stand in ``pool``."""
+    order = np.argsort(pool)
+    found: np.ndarray = order[np.searchsorted(pool, wanted, sorter=order)]
     return found
 
 
@@ -215,7 +206,7 @@ def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: n
 
     A training item takes no text that an evaluated item has as input or output. What is evaluated takes its
     candidates wherever they are from: data sets sample those of the test from training. ``candidates`` has a list
-    for each of ``items``; other arguments and the result are those of ``from_other_items``.
+    for each of ``items``; other arguments and the result are those of ``search``.
     """
     refused, evaluated = _said(items, group), split != TRAIN
     tested = {*items.source[evaluated].tolist(), *items.target[evaluated].tolist()}

@@ -20,7 +20,7 @@ from stages.ingest.items import (
     with_references,
 )
 from stages.ingest.layouts import roles_of
-from stages.ingest.negatives import Embed, from_candidates, from_other_items, in_key_order, retrieve
+from stages.ingest.negatives import Embed, from_candidates, search
 from stages.ingest.splits import TRAIN
 from stages.ingest.texts import NO_TEXT
 
@@ -144,16 +144,12 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     if way == "scored":
         negatives = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))),
                                     params.negatives)
-    elif rows.structure in CONTINUATIONS:
-        negatives = from_other_items(items, split, kept, found.group, rows.texts, way, params.negatives, seed, embed,
-                                     params.neg_ceiling)
     else:
-        allowed = _allowed_splits(items, split, of_group, found, params, seed)
-        negatives = np.empty((len(kept), params.negatives), dtype=np.int32)
-        for which in np.unique(split[kept]).tolist():
-            mine, pool = split[kept] == which, in_key_order(rows.texts, (allowed >> which & 1).astype(bool))
-            negatives[mine] = retrieve(items.source[kept][mine], pool, found.group, rows.texts, params.negatives,
-                                       embed if way == "mined" else None, params.neg_ceiling)
+        allowed = None
+        if rows.structure not in CONTINUATIONS:
+            allowed = _allowed_splits(items, split, of_group, found, params, seed)
+        negatives = search(items, split, kept, found.group, rows.texts, way, params.negatives, seed, allowed, embed,
+                           params.neg_ceiling)
     may = negatives[:, 0] != NO_TEXT
     if rows.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
