@@ -13,7 +13,6 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -67,7 +66,7 @@ class Provenance:
         """Return the plain dictionary stored in the table."""
         return {"schema_version": SCHEMA_VERSION, "stage": self.stage, "params_hash": self.params_hash,
                 "rows": rows, "models": self.models, "counts": self.counts, "fallbacks": self.fallbacks,
-                "python": platform.python_version(), "pyarrow": version("pyarrow"),
+                "python": platform.python_version(), "pyarrow": pa.__version__,
                 **({"precision": self.precision} if self.precision else {}),
                 **({"reason": self.reason} if self.reason else {})}
 
