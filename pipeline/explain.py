@@ -162,7 +162,8 @@ def new_text(text: str, dataset: str | None, params: Params) -> Subject:
     origin = [f"Tokens by {about['name']} {about['version']}; "
               + (f"IDF over the training texts of {paths.name}." if paths is not None else
                  "no data set has tokens, so no IDF: ties of scores fall to the earliest position.")]
-    return Subject(text, token_table(annotator.columns([0], [text], params.annotate.clean)), language, paths, None, origin)
+    tokens = token_table(annotator.columns([0], [text], params.annotate.clean))
+    return Subject(text, tokens, language, paths, None, origin)
 
 
 def _language(paths: DatasetPaths | None, params: Params) -> str:

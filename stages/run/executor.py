@@ -61,8 +61,7 @@ class Executor:
              writer: TableWriter) -> list[Mapping[str, Any]]:
         """Add a part to ``writer`` for each part of table ``source``, and return the counts of each.
 
-        ``maker``, a function of a module, is called once per process with ``arguments``, and returns what makes a part.
-        An InputError says that a worker was killed, or that the cluster cannot be used.
+        ``maker``, a function of a module, is called once per process with ``arguments``; it returns what makes a part.
         """
         for other in self.folder.parent.glob("*"):
             if other.name != self.folder.name:
