@@ -142,7 +142,7 @@ def test_words_added_by_others_do_not_count(reader):
 def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
     program = ("from keycontrast.text.annotators import load_annotator\n"
-               "print(load_annotator('jieba', 'zh').columns([0], ['我来到北京清华大学'])['token'])")
+               "print(load_annotator('jieba', 'zh').columns([0], ['我来到北京清华大学'])['token'].to_pylist())")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
                           env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONIOENCODING": "utf-8"})
     assert done.stdout == "[['我', '来到', '北京', '清华大学']]\n"

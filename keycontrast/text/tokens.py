@@ -35,7 +35,8 @@ _NAME = re.compile(r"(?=[\w-]*[A-Z])[A-Za-z]+-?\d[\w-]*|[A-Za-z]{2,}\d+|[A-Za-z]
 _ATTRIBUTES: list[int | str] = ["ORTH", "LEMMA", "POS", "TAG", "IDX", "LENGTH", "IS_STOP", "SENT_START"]
 
 
-def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str], cleaning: bool) -> TokenColumns:
+def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str],
+                   cleaning: bool = False) -> TokenColumns:
     """Return the columns of the token table for ``texts``, in their order; one ``nlp`` pass each.
 
     With ``cleaning``, what the pipeline reads is :func:`keycontrast.text.clean.clean` of them, and offsets are those of
