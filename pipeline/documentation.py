@@ -34,7 +34,7 @@ def data_dictionary() -> str:
     parts = ["# Data dictionary", "",
              "Made from `pipeline/schemas.py` by `python -m pipeline.documentation`. Every table is Parquet "
              f"(zstd), sorted by its key, schema version {SCHEMA_VERSION}: below `artifacts/data` a folder of parts, "
-             "of a model or run one file. `keycontrast inspect TABLE` shows the same beside the data."]
+             "of a model or run one file. `keycontrast inspect FILE` shows the same beside the data."]
     for schema in SCHEMAS.values():
         parts += ["", *_table_section(schema)]
     return "\n".join(parts) + "\n"

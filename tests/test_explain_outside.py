@@ -16,4 +16,4 @@ def test_a_text_is_explained_with_the_defaults(tmp_path, monkeypatch):
 def test_a_text_id_needs_a_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["explain", "3"])
-    assert done.exit_code == 1 and "no data set has a tokens.parquet" in str(done.exception)
+    assert done.exit_code == 1 and "no data set has a table tokens" in str(done.exception)
