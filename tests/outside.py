@@ -62,11 +62,14 @@ def use(python_of_machine: str) -> None:
         run(sys.executable, "-m", "pip", "wheel", *quiet, "--no-deps", "-w", folder / "dist", ROOT, place=place)
         run(python_of_machine, "-m", "venv", folder / "env", place=place)
         python = folder / "env" / "bin" / "python"
-        # PyTorch by pip, as in the Makefile.
-        run(python, "-m", "pip", "install", *quiet, *pinned, "torch", place=place)
         (wheel,) = (folder / "dist").iterdir()
         run(Path(sys.executable).with_name("uv"), "pip", "install", "--quiet", "--python", python, *pinned, wheel,
             place=place)
+        (place / "many.txt").write_text("\n".join(" ".join(TEXTS) + f" Number {number}." for number in range(200)))
+        assert "belly fat" in run(python.with_name("keycontrast"), "keywords", "many.txt", place=place)
+        heavy = ("torch", "dvc", "prefect", "gensim", "distributed", "stages", "pipeline", "models")
+        program = f"import importlib.util as u; print([one for one in {heavy} if u.find_spec(one)])"
+        assert run(python, "-c", program, place=place) == "[]\n"
         (place / "program.py").write_text(PROGRAM.format(texts=TEXTS, examples=indent(examples(), "    ")))
         run(python, "program.py", place=place)
         command = python.with_name("keycontrast")
