@@ -9,14 +9,13 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
 from keycontrast.network import centrality, components
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance
+from stages.common.tables import Provenance, read_table, row_count
 from stages.common.writing import table_writer
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.params import Graph
@@ -169,8 +168,8 @@ def _point(triples: pa.Table) -> dict[str, Any]:
         point["MiB"] = round(peak_memory(run_stage_in, folder, "graph", DATASET))
         point["s"] = round(seconds_of(folder, "graph", DATASET), 1)
         paths = DatasetPaths(DATASET)
-        edges = pq.read_table(folder / paths.table("edges"), columns=["sign"])["sign"].to_numpy()
-        point["nodes"] = pq.read_metadata(folder / paths.table("nodes")).num_rows
+        edges = read_table(folder / paths.table("edges"), columns=["sign"])["sign"].to_numpy()
+        point["nodes"] = row_count(folder / paths.table("nodes"))
         point["positive edges"], point["negative edges"] = (int(np.count_nonzero(edges == sign)) for sign in (1, -1))
     return point
 

@@ -12,7 +12,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory
-from keycontrast import components
+from keycontrast import spacy_component
 from keycontrast.ranking import Settings, rank, ranker
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.selection import DIGITS, InverseFrequency
@@ -112,7 +112,7 @@ def _component(annotated: pa.Table, length: int, context: Context) -> Section:
     def ranked(component: Callable[[Any], Any]) -> Callable[[], list[Any]]:
         return lambda: [component(doc)._.phrases for doc in documents]
 
-    ours, theirs = ranked(components._Component()), ranked(pytextrank.BaseTextRankFactory())
+    ours, theirs = ranked(spacy_component._Component()), ranked(pytextrank.BaseTextRankFactory())
     for mine, other in zip(ours(), theirs(), strict=True):
         scores = {phrase.text: phrase.rank for phrase in other}
         if scores.keys() != {phrase.text for phrase in mine} or any(

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 _PLACES = {"InputError": "errors", "KeywordGraph": "graph", "keyword_graph": "graph", "Keywords": "keywords",
            "Phrase": "keywords", "Phrases": "keywords", "Texts": "keywords", "load_pipeline": "text.pipelines"}
 __all__ = ["InputError", "KeywordGraph", "Keywords", "Phrase", "Phrases", "Texts", "keyword_graph", "load_pipeline"]
-__version__ = version("keycontrast")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("keycontrast")
     if name not in _PLACES:
         raise AttributeError(f"module 'keycontrast' has no attribute {name!r}")
     return getattr(import_module(f"keycontrast.{_PLACES[name]}"), name)

@@ -86,7 +86,7 @@ def run(python, folder, stage, key):
 def project(folder, write, params=None, **settings):
     """Write a project whose data stages are done, with the code beside it."""
     folder.mkdir()
-    for name in ("stages", "models", "dvc.yaml"):
+    for name in ("keycontrast", "stages", "models", "dvc.yaml"):
         (folder / name).symlink_to(ROOT / name)
     with chdir(folder):
         write(folder, **settings)
