@@ -189,6 +189,8 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
     if out is not None:
         library.graph(keyword, out, column)
         return
+    if Path(keyword).is_file():
+        raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
     from pipeline import neighbourhood
 
     neighbourhood.show(keyword, dataset, neighbours, hops, svg, Console())

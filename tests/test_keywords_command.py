@@ -136,3 +136,12 @@ def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path):
         running.stdout.close()
         told = running.stderr.read().decode()
     assert "Traceback" not in told and "Broken" not in told
+
+
+def test_the_graph_of_a_file_needs_a_place(lines, tmp_path):
+    import pipeline.cli  # noqa: F401 - its command takes a keyword or a file
+
+    asked = CliRunner().invoke(app, ["graph", str(lines)])
+    assert asked.exit_code == 1 and "--out graph.graphml" in str(asked.exception)
+    made = CliRunner().invoke(app, ["graph", str(lines), "--out", str(tmp_path / "g.graphml")])
+    assert made.exit_code == 0 and "<keyword graph: " in made.output and (tmp_path / "g.graphml").exists()
