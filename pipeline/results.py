@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.dag import Dag
-from stages.common.paths import REPORT, REPORT_PAGE
+from stages.common.paths import REPORT, REPORT_PAGE, DatasetPaths
 from stages.metrics.registered import Metric
 from stages.params import Params
 from stages.results.artifacts import known_metrics, seeded_runs
@@ -25,11 +25,28 @@ _DIGITS = 3
 
 def show_results(dag: Dag, params: Params, console: Console) -> None:
     """Show only what this command has looked at: other metrics and pages may be of other params."""
+    for name in params.datasets:
+        for remark in data_remarks(name, dag):
+            console.print(f"{name}: {remark}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if runs := {name.partition("@")[2] for name in dag if name.startswith("evaluate_")}:
         for table in results_tables(params, runs):
             console.print(table)
     if any(Path(out) in (REPORT, REPORT_PAGE) for node in dag.values() for out in node.outs):
         console.print(f"Report: {REPORT_PAGE}", highlight=False, soft_wrap=True)
+
+
+def data_remarks(name: str, dag: Collection[str]) -> list[str]:
+    """Return what is odd about a data set, by its metrics of the stages in ``dag``."""
+    found, paths = [], DatasetPaths(name)
+    if f"ingest@{name}" in dag and (classes := json.loads(paths.metrics("ingest").read_text()).get("classes")):
+        unseen = [label for label, count in classes["test"].items() if count and not classes["train"][label]]
+        found += [f"no text of class {', '.join(map(repr, unseen))} is in training, and the test split has some; no "
+                  f"model can name it"] if unseen else []
+    if f"annotate@{name}" in dag:
+        counts = json.loads(paths.metrics("annotate").read_text())
+        found += [f"{counts['other_language']} of {counts['texts']} texts are not written as the data set's language "
+                  f"is; their phrases mean little"] if counts["other_language"] else []
+    return found
 
 
 def results_tables(params: Params, runs: Collection[str], root: Path = Path(), width: int = 80) -> list[Table]:

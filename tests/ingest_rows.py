@@ -17,6 +17,8 @@ from stages.ingest.texts import TextFile
 
 LABELLED = {"source": "q1", "target": "q2", "label": "dup"}
 SHARES = {"validation": 0.2, "test": 0.2}
+# Why rows that can be taken are in no item.
+NO_ITEM = ("unused", "left out", "no negative")
 
 
 def dataset(source="unused", layout="pairs", columns=None, **more) -> Dataset:
@@ -46,14 +48,17 @@ def text_file(folder: Path, surfaces: Iterable[str]) -> TextFile:
 
 def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, scratch: Path,
              embed=None) -> SimpleNamespace:
-    """Run the stage's function; return its tables as frames, and its counts."""
+    """Run the stage's function; return its tables as frames, the rows refused before items are made, and its counts."""
     folder = scratch / f"spool{len(list(scratch.glob('spool*')))}"
     folder.mkdir()
     made = ingest.run(rows, data, params, seed, folder, embed)
     tables = {}
     for name, pieces in made.pieces.items():
         tables[name] = pa.concat_tables([as_table(made.schemas[name], piece) for piece in pieces()]).to_pandas()
-    return SimpleNamespace(counts=made.counts, **tables)
+    rows, reasons = made.counts["rows"], tables["rejected"]["reason"].str.split(":").str[0]
+    assert rows["read"] == rows["in_items"] + len(tables["rejected"])
+    return SimpleNamespace(counts=made.counts, refused=tables["rejected"][~reasons.isin(NO_ITEM)].reset_index(drop=True),
+                           **tables)
 
 
 def by_key(made: SimpleNamespace) -> pd.DataFrame:

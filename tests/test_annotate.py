@@ -1,6 +1,7 @@
 """Stage ``annotate``: every text once, the same bytes for any number of workers, and after a kill."""
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def texts(strings, language="en"):
 
 
 def test_one_row_per_text_with_aligned_lists(pipeline):
-    rows = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, chunk=4)).to_pylist()
+    rows = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, chunk=4, clean=False)).to_pylist()
     assert [row["text_id"] for row in rows] == list(range(len(TEXTS)))
     for text, row in zip(TEXTS, rows, strict=True):
         lists = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
@@ -95,7 +96,7 @@ def test_a_pipeline_for_another_language_is_refused(pipeline):
 
 
 def test_documents_come_back_as_the_pipeline_left_them(pipeline):
-    tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline))
+    tokens = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, clean=False))
     nlp = load_annotator(pipeline, "en").nlp
     for (text_id, rebuilt), text in zip(rebuild_docs(tokens), TEXTS, strict=True):
         original = nlp(text)
@@ -178,9 +179,24 @@ def test_the_vocabulary_does_not_grow(pipeline):
     assert table["token"][49].as_py() == ["word49ish", "bark"]  # what was read outlives the memory it was read from
 
 
+def test_cleaned_texts_keep_the_offsets_of_the_texts_as_given(pipeline):
+    text = "<p>Big&nbsp;dogs</b> bark \N{SNOWMAN}"
+    row = annotate.run(texts([text]), Annotate(pipeline=pipeline)).to_pylist()[0]
+    found = {text[start:end]: token for start, end, token in zip(row["start"], row["end"], row["token"], strict=True)}
+    assert [word for word in row["token"] if word.strip()] == ["Big", "dogs", "bark"]
+    assert found["dogs"] == "dogs" and found["Big"] == "Big"
+
+
+def test_cleaned_texts_and_those_of_another_language_are_counted():
+    counts = Counter()
+    chunks = [texts(["a <b>dog</b>", "a dog", "\u043e\u043d \u0438\u0434\u0451\u0442"])]
+    assert list(annotate.counted(chunks, "en", True, counts)) == chunks
+    assert counts == {"texts": 3, "cleaned": 1, "other_language": 1}
+
+
 @pytest.mark.parametrize("text", ["", " ", "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}\N{GRINNING FACE}", "\n\n", "\ufffd"])
 def test_texts_with_nothing_to_say(pipeline, text):
-    row = annotate.run(texts([text, "Dogs"]), Annotate(pipeline=pipeline)).to_pylist()[0]
+    row = annotate.run(texts([text, "Dogs"]), Annotate(pipeline=pipeline, clean=False)).to_pylist()[0]
     assert "".join(row["token"]) == text
     assert (row["chunk_start"], row["chunk_end"]) == ([], [])
 

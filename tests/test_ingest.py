@@ -18,7 +18,7 @@ from stages.ingest import ingest
 from stages.ingest.deduplicate import deduplicate
 from stages.ingest.params import Ingest
 from stages.ingest.rows import RawRow
-from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.text_keys import jaccard, overlap_tokens, symbol_key, text_key
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +31,33 @@ ROOT = Path(__file__).resolve().parents[1]
     ("你好，世界", "你好世界"), ("_a_", "A")])
 def test_texts_with_the_same_letters_and_digits_are_one(one, other):
     assert text_key(one) == text_key(other) != ""
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("Don't  stop!", "dont stop"), ("Is it so ?", "is it so?"), ("Café", "CAFE\u0301"), ("Ａｂ１", "ab1"),
+    ("“Well”, he said.", "well he said"), ("co\u00adoperate", "cooperate"), ("wait…", "wait"), ("你好。", "你好")])
+def test_case_quotation_marks_and_the_end_of_sentences_do_not_count(one, other):
+    assert symbol_key(one) == symbol_key(other) != ""
+
+
+@pytest.mark.parametrize("texts", [
+    ("C", "C++", "C#"), ("4", "-4"), ("2 > 3", "2 < 3"), ("1.5", "15"), (".net", "net"), ("5 %", "5"), ("☀", "☂"),
+    ("a-b", "a b"), ("2+2", "2 2")])
+def test_symbols_and_signs_make_other_texts(texts):
+    assert len({symbol_key(text) for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(("text", "key"), [("", ""), ("?!", ""), ("--", ""), ("...", ""), ("☀", "☀"), ("+", "+")])
+def test_what_has_a_symbol_is_a_text(text, key):
+    assert symbol_key(text) == key
+
+
+def test_the_identity_decides_what_is_a_duplicate(tmp_path):
+    rows = raw([("I know C", "a", 1), ("I know C++", "A.", 1), ("I know C.", "a", 1)])
+    by_symbols = deduplicate(rows, dataset(), tmp_path, identity="symbols")
+    (tmp_path / "other").mkdir()
+    by_letters = deduplicate(rows, dataset(), tmp_path / "other", identity="letters_digits")
+    assert by_symbols.place.tolist() == [0, 1] and by_letters.place.tolist() == [0]
 
 
 def test_keys_keep_vowel_signs_and_accents():
@@ -61,8 +88,8 @@ def taken(rows, folder, data=None):
 
 @pytest.mark.parametrize(("row", "reason"), [
     (("", "b", 1), "empty text: source"), (("a", None, 1), "empty text: target is missing"),
-    (("a", float("nan"), 1), "not text: target is of type float"), (("?!", "b", 1), "source has no letter or digit"),
-    (("a b", "A-B!", 1), "same text: source and target"), (("a", "b", 2), "label: must be 0 or 1, found 2"),
+    (("a", float("nan"), 1), "not text: target is of type float"), (("?!", "b", 1), "source has no letter, digit or symbol"),
+    (("a b", "A  B!", 1), "same text: source and target"), (("a", "b", 2), "label: must be 0 or 1, found 2"),
     (("a", "b", "yes"), "found 'yes'"), (("a", "b", None), "found None"), (("a", "b", float("nan")), "found nan"),
     (("a", "b", []), "found []"), (("a\ud800", "b", 1), "encoding: source holds half a surrogate pair")])
 def test_rows_that_cannot_be_taken_say_why(tmp_path, row, reason):
@@ -104,7 +131,7 @@ def test_rejected_rows_are_sorted_by_file_and_row_whatever_the_order_of_files(tm
     _, refused = taken(rows, tmp_path)
     assert refused[["file", "row", "reason"]].to_numpy().tolist() == [
         ["a.csv", 1, "duplicate: of z.csv row 1"],
-        ["a.csv", 2, "same text: source and target have the same letters and digits"],
+        ["a.csv", 2, "same text: source and target are the same"],
         ["z.csv", 2, "empty text: source"]]
 
 
@@ -125,7 +152,8 @@ def test_repetitions_do_not_count_as_unusable(tmp_path):
     made = ingested(rows, dataset(), Ingest(neg_source="retrieved", **SHARES, max_rejected=0.0), 1, tmp_path)
     assert len(made.rejected) == 49
     assert made.counts["rows"] == {"read": 59, "taken": 10, "rejected": 0, "duplicates": 49,
-                                   "not_taken_by_reason": {"duplicate": 49}}
+                                   "not_taken_by_reason": {"duplicate": 49}, "in_items": 10,
+                                   "in_no_item_by_reason": {}}
 
 
 # Triples
@@ -149,7 +177,7 @@ def triple(number, source, target, negative):
 
 def test_given_triples_are_taken_as_they_are(tmp_path):
     rows = [triple(n, f"s{n}", f"t{n}", f"n{n}") for n in range(10)]
-    rows += [triple(11, "s1", "t1", "N 1"), triple(12, "a", "b", "B"), triple(13, "a", "b", "")]
+    rows += [triple(11, "s1", "t1", "N1."), triple(12, "a", "b", "B"), triple(13, "a", "b", "")]
     columns = {"source": "s", "target": "t", "negative": "n"}
     made = ingested(rows, dataset(layout="triples", columns=columns), Ingest(neg_source="given", max_rejected=0.5), 1,
                     tmp_path)
@@ -157,7 +185,7 @@ def test_given_triples_are_taken_as_they_are(tmp_path):
     triples = frame[["source", "target", "negative"]].to_numpy().tolist()
     assert triples == [[f"s{n}", f"t{n}", f"n{n}"] for n in range(10)]
     assert made.rejected["reason"].tolist() == ["duplicate: of f row 1",
-                                                "same text: target and negative have the same letters and digits",
+                                                "same text: target and negative are the same",
                                                 "empty text: negative"]
     assert made.counts["components"] == {"count": 10, "largest_texts": 3}
     assert made.counts["triples_by_negative_source"] == {"given": 10, "labelled": 10, "retrieved": 10, "none": 10}
@@ -200,6 +228,19 @@ def test_data_that_give_no_examples_say_what_to_do(tmp_path, params, columns, pa
         ingest.run(raw(pairs), dataset(columns=columns), Ingest(**params), 1, tmp_path)
 
 
+def test_the_text_that_connects_all_others_is_named(tmp_path):
+    rows = raw([pair for n in range(20) for pair in ((f"text {n}", "see the answer", 1), (f"text {n}", f"more {n}", 1))])
+    with pytest.raises(InputError, match="the text 'see the answer' stands in 20 of 40 rows and connects them"):
+        ingest.run(rows, dataset(), Ingest(neg_source="none"), 1, tmp_path)
+
+
+def test_few_labelled_triples_name_the_other_source_and_all_counts(tmp_path):
+    rows = raw([("a", "b", 1), ("a", "c", 0), *((f"p{n}", f"q{n}", 1) for n in range(30))])
+    with pytest.raises(InputError, match=r"(?s)at least 3 groups are needed.*labelled 1, retrieved 31.*undirected_one 1"
+                                         r".*neg_source: retrieved gives 31 triples in place of 1"):
+        ingest.run(rows, dataset(), Ingest(qqp_rule="undirected_one"), 1, tmp_path)
+
+
 # Invariants of every rule
 
 
@@ -226,7 +267,7 @@ def test_invariants_of_examples(tmp_path, changes):
     order = [text_key(text) for pair in pairs for text in pair[:2]]
     places = made.texts["text"].map(text_key).map(order.index)
     assert places.is_monotonic_increasing
-    assert len(made.rejected) + made.counts["rows"]["taken"] == len(pairs)
+    assert len(made.refused) + made.counts["rows"]["taken"] == len(pairs)
     sizes = frame["split"].value_counts()
     assert made.counts["examples"] == {name: sizes[name] for name in ("train", "validation", "test")}
     assert all(abs(sizes[name] - 0.2 * len(frame)) <= 0.05 * len(frame) for name in ("validation", "test"))

@@ -83,8 +83,8 @@ def test_every_shape_of_a_context_gives_the_same_items(tmp_path, shape):
     ({"context": 5, "response": "r"}, "not text: context is of type int"),
     ({"context": ["a", 5], "response": "r"}, "not text: turn 2 of context is of type int"),
     ({"context": ["a"], "response": None}, "empty text: response is missing"),
-    ({"context": ["a"], "response": "?!"}, "empty text: response has no letter or digit"),
-    ({"context": ["a"], "response": "A."}, "same text: context and response have the same letters and digits"),
+    ({"context": ["a"], "response": "?!"}, "empty text: response has no letter, digit or symbol"),
+    ({"context": ["a"], "response": "A."}, "same text: context and response are the same"),
     ({"context": ["a"]}, "empty text: context has 1 turns, and the last one is the response; two are needed"),
     ({"context": ["a"], "response": "r", "candidates": ["x"], "scores": None},
      "candidates: must be a list of texts beside a list of scores, found list and NoneType"),
@@ -128,7 +128,7 @@ def test_lines_of_turns_hold_label_turns_and_response(tmp_path):
     made = ingested(read_rows(dataset), dataset, Ingest(**SETTINGS), 3, tmp_path)
     assert texts_of(made) == [(" [SEP] ".join(context), response) for context, response in dialogues(30)]
     assert made.counts["responses"] == {"right": 30, "wrong": 1}
-    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
+    assert made.refused[["row", "reason"]].to_numpy().tolist() == [
         [5, "broken line: 2 fields separated by tabs; a label, at least one turn and a response are needed, in line 5"],
         [7, "label: must be 0 or 1, found '2'"]]
 

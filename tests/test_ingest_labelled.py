@@ -68,9 +68,10 @@ def test_repetitions_contradictions_and_texts_of_two_splits(tmp_path):
         ["train", 43, "other split: kept as test row 1, of a split that is evaluated"],
         ["train", 44, "both labels: the text occurs as 'a' and as 'b'"]]
     assert made.counts["rows"] == {"read": 47, "taken": 43, "rejected": 2, "duplicates": 1, "not_taken_by_reason": {
-        "both labels": 2, "duplicate": 1, "other split": 1}}
+        "both labels": 2, "duplicate": 1, "other split": 1}, "in_items": 43, "in_no_item_by_reason": {}}
     assert made.counts["leak"]["rows_left_out_for_an_evaluated_split"] == 1
-    none = {"repeated_within": 0, "text_also_in_training": 0, "text_in_training_as_another_class": 0}
+    none = {"repeated_within": 0, "text_also_in_training": 0, "text_in_training_as_another_class": 0,
+            "letters_and_digits_also_in_training": 0}
     assert made.counts["leak"]["test"] == {"items": 2, **none}
     frame = made.examples.merge(made.texts)
     assert sorted(frame[frame["split"] == "test"]["text"]) == ["In both", "test"]
@@ -111,9 +112,9 @@ def test_published_counts_stay_if_copies_are_kept(tmp_path):
     assert made.counts["texts"] == {"distinct": 84, "used": 84} and len(made.texts) == 84
     leak = made.counts["leak"]
     assert leak["test"] == {"items": 4, "repeated_within": 1, "text_also_in_training": 2,
-                            "text_in_training_as_another_class": 1}
+                            "text_in_training_as_another_class": 1, "letters_and_digits_also_in_training": 2}
     assert leak["train"] == {"items": 76, "repeated_within": 1, "text_also_in_training": 2,
-                             "text_in_training_as_another_class": 0}
+                             "text_in_training_as_another_class": 0, "letters_and_digits_also_in_training": 2}
     frame = made.examples.merge(made.texts)
     assert frame[frame["split"] == "test"]["text"].str.lower().str.strip(".!?").tolist() == [
         "in both", "torn", "test", "test"]
@@ -124,7 +125,8 @@ def test_validation_takes_no_text_of_which_training_or_test_has_a_copy(tmp_path,
     rows = copied() + labelled([(f"Twice {n}", "a") for n in range(20)] * 2, "more", "train")
     made = made_of(rows, tmp_path, seed, validation=0.1, labelled_copies="keep")
     assert made.counts["leak"]["validation"] == {"items": 12, "repeated_within": 0, "text_also_in_training": 0,
-                                                 "text_in_training_as_another_class": 0}
+                                                 "text_in_training_as_another_class": 0,
+                                                 "letters_and_digits_also_in_training": 0}
     assert made.counts["classes"]["validation"] == {"a": 8, "b": 4}
 
 

@@ -50,7 +50,7 @@ def test_a_premise_with_what_it_entails_and_contradicts_is_a_triple(tmp_path, fo
     assert sorted(found) == sorted([f"{who}nearthe{topic}" for who in ("peoplestand", "somebodyis", "nobodyis")]
                                    for topic in TOPICS)
     assert made.counts["rows"] == {"read": 36, "taken": 24, "rejected": 0, "duplicates": 0,
-                                   "not_taken_by_reason": {"neutral": 12}}
+                                   "not_taken_by_reason": {"neutral": 12}, "in_items": 24, "in_no_item_by_reason": {}}
     assert set(made.rejected["reason"]) == {"neutral: neither entails nor contradicts"}
     assert json.loads(made.rejected["raw"][0])["sentence2"] == "Friends visit the river"
     assert set(made.examples["split"]) == {"train", "validation", "test"}

@@ -117,23 +117,25 @@ def test_leaks_of_a_case_made_by_hand():
         (7, 6, 9), (3, 1, 4), (0, 1, 4), (11, 12, -1),  # test: targets 6 and 1 are trained on; twice target 1
         strict=True))
     split = np.array([TRAIN, TRAIN, VALIDATION, VALIDATION, TEST, TEST, TEST, TEST])
-    report = leak_report(plain_items(source, target, np.zeros(8), negative[:, None]), split, group)
+    alike = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 1])  # text 12, of a test item, is written as text 1 is
+    report = leak_report(plain_items(source, target, np.zeros(8), negative[:, None]), split, group, alike)
     assert report["validation"] == {
         "items": 2, "targets": 2, "sources": 2, "targets_as_training_inputs": 0, "targets_as_training_targets": 0,
         "targets_as_training_negatives": 0, "sources_in_training": 1, "items_with_a_leak": 1, "share_with_a_leak": 0.5,
-        "items_of_a_component_in_two_splits": 1}
+        "items_with_a_leak_by_letters_and_digits": 1, "items_of_a_component_in_two_splits": 1}
     assert report["test"] == {
         "items": 4, "targets": 3, "sources": 4, "targets_as_training_inputs": 0, "targets_as_training_targets": 1,
         "targets_as_training_negatives": 1, "sources_in_training": 1, "items_with_a_leak": 3,
-        "share_with_a_leak": 0.75, "items_of_a_component_in_two_splits": 2}
-    assert leak_lines(report)[1].startswith("test: 3 of 4 items (75.0%) have a source or target in training; 3 targets")
+        "share_with_a_leak": 0.75, "items_with_a_leak_by_letters_and_digits": 4, "items_of_a_component_in_two_splits": 2}
+    assert leak_lines(report)[1].startswith("test: 3 of 4 items (75.0%) have a source or target in training, 4 by "
+                                                "letters and digits alone; 3 targets")
 
 
 def test_every_reference_counts_as_a_target():
     captions = TextLists(np.array([0, 2, 5]), np.array([0, 1, 2, 3, 0]))
     items = plain_items(np.array([0, 2]), np.array([1, 3]), np.zeros(2))
     items = replace(items, group=np.array([0, 1]), captions=captions)
-    report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int))["test"]
+    report = leak_report(items, np.array([TRAIN, TEST]), np.zeros(4, dtype=int), np.arange(4))["test"]
     assert (report["targets"], report["targets_as_training_inputs"], report["items_with_a_leak"]) == (2, 1, 1)
 
 
@@ -192,13 +194,13 @@ def test_published_splits_by_component_lose_rows_of_training_never_of_test(tmp_p
     away = made.rejected[made.rejected["reason"].str.startswith("other split: its texts")]
     assert set(away["file"]) <= {"train.csv", "validation.csv"}
     assert len(away) == made.counts["rows"]["not_taken_by_reason"]["other split"] > 0
-    assert made.counts["rows"]["taken"] + len(made.rejected) == len(rows)
+    assert made.counts["rows"]["taken"] + len(made.refused) == len(rows)
     if negatives == "none":
         # Each row that was taken and is a paraphrase is an item of its own split.
         pairs = {frozenset(map(text_key, (row.content["source"], row.content["target"]))): row.split for row in rows}
         assert all(pairs[frozenset((row.source, row.target))] == row.split for row in frame.itertuples())
         tested = [row for row in rows if row.split == "test" and row.content["label"] == 1]
-        refused = made.rejected[made.rejected["file"] == "test.csv"]["row"]
+        refused = made.refused[made.refused["file"] == "test.csv"]["row"]
         assert len(frame[frame["split"] == "test"]) == len([row for row in tested if row.row not in set(refused)])
 
 

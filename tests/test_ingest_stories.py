@@ -71,7 +71,7 @@ def test_sentences_end_by_a_simple_rule(text, expected):
     ({"story": ["A.", "B.", None, "D.", "E."]}, "empty text: sentence 3 is missing"),
     ({"story": ["A.", "B.", "C.", "D.", " "]}, "empty text: sentence 5"),
     ({"story": ["A.", "B.", "C.", 4, "E."]}, "not text: sentence 4 is of type int"),
-    ({"story": ["A.", "B.", "C.", "D.", "!!"]}, "empty text: output has no letter or digit"),
+    ({"story": ["A.", "B.", "C.", "D.", "!!"]}, "empty text: output has no letter, digit or symbol"),
     ({"context": ["A.", "B.", "C."], "ending": "E."}, "sentences: context has 3 instead of 4"),
     ({"context": "He a. I b. We c. So d. Oh e.", "ending": "E."}, "sentences: context was cut into 5 instead of 4"),
     ({"context": ["A.", "B.", "C.", "D."], "ending": None}, "empty text: sentence 5 is missing")])

@@ -7,6 +7,7 @@ import io
 import json
 import lzma
 import random
+from decimal import Decimal
 
 import pandas as pd
 import pyarrow as pa
@@ -21,7 +22,7 @@ from stages.ingest.checks import RowCheck
 from stages.ingest.files import data_files, read_rows
 from stages.ingest.layouts import layout_of
 from stages.ingest.params import Dataset
-from stages.ingest.rows import RawRow
+from stages.ingest.rows import RawRow, name_of
 from stages.params import parse_params
 
 STANDARD = {".gz": gzip, ".bz2": bz2, ".xz": lzma}
@@ -198,8 +199,8 @@ def test_labels_of_texts_are_names(tmp_path, value, label):
 
 @pytest.mark.parametrize(("value", "problem"), [
     ("null", "label: is missing"), ("NaN", "label: is missing"), ('" "', "label: is empty"),
-    ("1.5", "label: must be text or a whole number, found 1.5"),
-    ("[1]", "label: must be text or a whole number, found [1]")])
+    ("Infinity", "label: must be text, a number, or true or false, found inf"),
+    ("[1]", "label: must be text, a number, or true or false, found [1]")])
 def test_labels_that_are_none_say_so(tmp_path, value, problem):
     rows = read(tmp_path, "t.jsonl", f'{{"sentence": "a", "class": {value}}}', layout="labelled", columns=LABELLED)
     assert rows[0].problem == problem and json.loads(rows[0].raw)["sentence"] == "a"
@@ -303,11 +304,45 @@ def test_files_that_cannot_be_meant_are_named_with_the_nearest(tmp_path):
 @pytest.mark.parametrize(("name", "message"), [
     ("t.txt", r"files of type '\.txt' cannot be read.*\.csv, \.json, \.jsonl, \.parquet, \.tsv"),
     ("t.cvs.gz", r"files of type '\.cvs' cannot be read.*did you mean '\.csv'"),
-    ("t.json", "one JSON document is read only in layout mscoco_captions. Write one object per line"),
+    ("t.json", r"t\.json: the file is empty"),
     ("t.csv", r"t\.csv: the file is empty")])
 def test_files_of_another_type_and_empty_files_are_named(tmp_path, name, message):
     with pytest.raises(InputError, match=message):
-        read(tmp_path, name, "x" if name != "t.csv" else "")
+        read(tmp_path, name, "x" if name not in ("t.csv", "t.json") else "")
+
+
+def test_lines_of_objects_named_json_are_read(tmp_path):
+    line = '{"q1": "a", "q2": "b", "dup": 1}\n'
+    assert [row.content["source"] for row in read(tmp_path, "t.json", 2 * line)] == ["a", "a"]
+    with pytest.raises(InputError, match="this is one JSON document. Write one object per line"):
+        read(tmp_path, "u.json", f"[{line}]")
+    caption = '{"image_id": 1, "caption": "a dog"}\n'
+    assert len(read(tmp_path, "c.json", 2 * caption, layout="mscoco_captions")) == 2
+
+
+@pytest.mark.parametrize(("written", "label"), [
+    ("True", "true"), ("TRUE", "true"), (" false ", "false"), ("1.0", "1"), ("1", "1"), ("-2.00", "-2"), ("1.10", "1.10"),
+    ("007", "007"), ("Yes", "Yes")])
+def test_a_label_has_one_form_in_every_kind_of_file(tmp_path, written, label):
+    rows = read(tmp_path, "t.csv", f"sentence,class\na,{written}\n", layout="labelled", columns=LABELLED)
+    assert rows[0].content["label"] == label
+
+
+def test_labels_of_other_types_take_the_same_form(tmp_path):
+    values = [True, 1.0, 1, "TRUE", Decimal("1.00"), 2.5]
+    assert [name_of(value, "label") for value in values] == ["true", "1", "1", "true", "1", "2.5"]
+    for number, value in enumerate([True, "true", "TRUE", 1.0, "1.0", 1, "1"]):
+        found = RowCheck(dataset("unused"))(RawRow("f", number, {"source": "a", "target": "b", "label": value}))
+        assert found.label == "1"
+
+
+def test_other_files_of_a_folder_are_of_training_where_splits_names_the_test_alone(tmp_path):
+    for name in ("a.csv", "b.csv", "test.csv"):
+        (tmp_path / name).write_text("q1,q2,dup\na,b,1\n")
+    rows = list(read_rows(dataset(tmp_path, splits={"test": ["test.csv"]})))
+    assert [(row.file, row.split) for row in rows] == [("a.csv", None), ("b.csv", None), ("test.csv", "test")]
+    with pytest.raises(InputError, match=r"no other file than a\.csv, b\.csv, test\.csv, .* nothing is left for training"):
+        list(read_rows(dataset(tmp_path, splits={"test": ["*.csv"]})))
 
 
 def test_what_is_wrong_with_files_is_said_before_any_work(tmp_path):

@@ -113,7 +113,10 @@ def load_annotator(name: str, language: str) -> Annotator:
 
 
 def is_foreign(text: str, language: str) -> bool:
-    """Say whether a text is written as another language is: most letters are not Latin, or in Chinese none is Han."""
+    """Say whether a text is written as another language than English is (most letters are not Latin), or than Chinese
+    (none is Han); never for other languages."""
+    if language not in _EMBEDDED or (language == "en" and text.isascii()):
+        return False
     letters = [letter for letter in text if letter.isalpha()]
     if len(letters) < _FEWEST_LETTERS:
         return False

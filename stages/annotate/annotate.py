@@ -6,6 +6,7 @@ on with the parts that it had not finished.
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +17,15 @@ import pyarrow.compute as pc
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
 from keycontrast.text.annotate import annotated, annotator
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotators import is_foreign, load_annotator
+from keycontrast.text.clean import clean
 from keycontrast.text.tokens import stream_chunks
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.fingerprint import hash_code
 from stages.common.paths import DatasetPaths
 from stages.common.settings import code_of
-from stages.common.tables import Provenance, read_batches, write_part
+from stages.common.tables import Provenance, read_batches, write_json, write_part
 from stages.common.writing import table_writer
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess, run_stage
@@ -86,12 +88,23 @@ def part_annotator(pipeline: str, language: str, size: int, clean: bool, expecte
                          f"Install the same one on every machine of the cluster.")
     annotate = annotator(pipeline, language, clean)
 
-    def make(part: Path, result: Path) -> dict[str, Any]:
-        chunks = stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size)
+    def make(part: Path, result: Path) -> dict[str, int]:
+        counts = Counter[str]()
+        chunks = counted(stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size), language, clean, counts)
         write_part(result, TOKENS, row_groups(map(annotate, chunks)), provenance.of_part())
-        return {}
+        return counts
 
     return make
+
+
+def counted(chunks: Iterable[pa.Table], language: str, cleaning: bool, counts: Counter[str]) -> Iterator[pa.Table]:
+    """Yield ``chunks`` of texts, and count all texts, those that are cleaned, and those in another language."""
+    for chunk in chunks:
+        texts = chunk["text"].to_pylist()
+        counts["texts"] += len(texts)
+        counts["cleaned"] += sum(bool(clean(text, language == "zh").start) for text in texts) if cleaning else 0
+        counts["other_language"] += sum(is_foreign(text, language) for text in texts)
+        yield chunk
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -122,7 +135,13 @@ def _work(process: StageProcess) -> None:
     provenance = Provenance(process.name, process.params_hash, models={by.engine: by.describe()})
     with table_writer(paths.table("tokens"), TOKENS, provenance) as writer:
         arguments = chosen.pipeline, language, chosen.chunk, chosen.clean, by.describe(), provenance
-        executor.make(source, part_annotator, arguments, writer)
+        made = executor.make(source, part_annotator, arguments, writer)
+    counts = {name: sum(part.get(name, 0) for part in made) for name in ("texts", "cleaned", "other_language")}
+    shares = {f"share_{name}": round(counts[name] / max(1, counts["texts"]), 6) for name in ("cleaned", "other_language")}
+    write_json(paths.metrics("annotate"), counts | shares)
+    if counts["other_language"]:
+        process.log.warning("%d of %d texts (%.0f %%) are not written as language %s is; their phrases mean little",
+                            counts["other_language"], counts["texts"], 100 * shares["share_other_language"], language)
     executor.clear()
 
 

@@ -1,6 +1,6 @@
 """What the stage counts, and the lines that it prints of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from stages.common.schemas import SPLITS
 from stages.ingest.deduplicate import UniqueRows
 from stages.ingest.exclusions import Connected
 from stages.ingest.items import PAPER_TRIPLES, Items, nearest_rule
+from stages.ingest.leaks import same_letters
 from stages.ingest.parsing import SENTENCES
 from stages.ingest.sources import rule_of
 from stages.ingest.splits import TRAIN, large_components
@@ -31,6 +32,23 @@ def row_counts(rows: UniqueRows) -> dict[str, Any]:
     reasons = rows.tables.rejections()
     return {"read": rows.tables.total, "taken": len(rows), "rejected": rows.tables.unusable(),
             "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
+
+
+def account(rows: UniqueRows, kept: Iterable[tuple[np.ndarray, str]]) -> dict[str, Any]:
+    """Reject the rows that are in no item, and return how many are in one, and how many in none, by reason.
+
+    Args:
+        rows: those that were taken.
+        kept: (n_rows,) bool, which are in an item after each step that leaves some out, and the reason of that step.
+    """
+    before, counts = np.ones(len(rows), dtype=bool), {}
+    for after, reason in kept:
+        dropped = before & ~after
+        rows.reject(dropped, reason)
+        if dropped.any():
+            counts[reason.partition(":")[0]] = int(np.count_nonzero(dropped))
+        before &= after
+    return {"in_items": int(np.count_nonzero(before)), "in_no_item_by_reason": counts}
 
 
 def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
@@ -102,31 +120,36 @@ def labelled_counts(rows: UniqueRows, kept: np.ndarray, split: np.ndarray) -> di
                     for name, found in classes.items()},
         "classes_without_a_text": {name: sorted(named[found == 0]) for name, found in classes.items()},
         "leak": {"rows_left_out_for_an_evaluated_split": rows.tables.rejections().get("other split", 0),
-                 **_copies(rows.first[kept], rows.label[kept], split, rows.n_texts)}}
+                 **_copies(rows.first[kept], rows.label[kept], split, same_letters(rows.texts))}}
 
 
-def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, n_texts: int) -> dict[str, dict[str, int]]:
+def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, alike: np.ndarray) -> dict[str, dict[str, int]]:
     """Count, for each split, the examples whose text is trained on, perhaps as another class, or stands twice.
 
-    Without ``labelled_copies: keep`` all counts but that of the items are 0.
+    Without ``labelled_copies: keep`` all counts but those of the items, and of texts that are ``alike`` (n_texts,) in
+    letters and digits alone, are 0.
     """
+    n_texts = len(alike)
     training = split == TRAIN
     trained = np.bincount(texts[training], minlength=n_texts)
     lowest, highest = np.full(n_texts, np.iinfo(np.int64).max), np.full(n_texts, -1)
     np.minimum.at(lowest, texts[training], label[training])
     np.maximum.at(highest, texts[training], label[training])
     elsewhere = trained[texts] > training
+    trained_alike = np.bincount(alike[texts[training]], minlength=n_texts)
     contrary = elsewhere & ((lowest[texts] != label) | (highest[texts] != label))
     return {name: {"items": int(mine.sum()), "repeated_within": int(mine.sum()) - len(np.unique(texts[mine])),
                    "text_also_in_training": int(elsewhere[mine].sum()),
-                   "text_in_training_as_another_class": int(contrary[mine].sum())}
+                   "text_in_training_as_another_class": int(contrary[mine].sum()),
+                   "letters_and_digits_also_in_training": int((trained_alike[alike[texts]] > training)[mine].sum())}
             for name, mine in ((name, split == which) for which, name in enumerate(SPLITS))}
 
 
 def summary(counts: dict[str, Any]) -> str:
     """Return the lines that the stage prints: rows, triples under each rule and source, splits, leaks."""
     rows = counts["rows"]
-    lines = [f"{rows['read']} rows, {rows['taken']} taken; not taken: {_listed(rows['not_taken_by_reason'])}"]
+    lines = [f"{rows['read']} rows, {rows['taken']} taken; not taken: {_listed(rows['not_taken_by_reason'])}; in an "
+             f"item: {rows['in_items']}; in none: {_listed(rows['in_no_item_by_reason'])}"]
     if counts.get("published_splits"):
         lines.append(f"published splits kept: {', '.join(counts['published_splits'])}")
     if "classes" in counts:
@@ -134,12 +157,7 @@ def summary(counts: dict[str, Any]) -> str:
         return _printed([*lines, f"examples: {_listed(counts['examples'])}", *labelled_lines(counts)])
     if "triples_by_negative_source" not in counts:
         return _printed([*lines, f"texts: {_listed(counts['examples'])}"])
-    lines.append(f"triples by source of negatives: {_listed(counts['triples_by_negative_source'])}; "
-                 f"used: {counts['negative_source']}")
-    if "rule" in counts:
-        lines.append(f"triples with labelled negatives by rule: {_listed(counts['labelled_triples_by_rule'])}; in "
-                     f"force: {counts['rule']}; nearest to the paper's {counts['paper_triples']}: "
-                     f"{counts['rule_nearest_to_paper']}")
+    lines += triple_lines(counts)
     if "stories" in counts:
         lines.append(f"{counts['stories']} stories (the paper has {counts['paper_stories']}); items by roc_mode: "
                      f"{_listed(counts['items_by_mode'])}; in force: {counts['roc_mode']}")
@@ -161,10 +179,25 @@ def summary(counts: dict[str, Any]) -> str:
     return _printed(lines + [f"leak into {line}" for line in leak_lines(counts["leak"])])
 
 
+def triple_lines(counts: dict[str, Any]) -> list[str]:
+    """Return how many triples each source of negatives and each rule gives."""
+    by_source, used = counts["triples_by_negative_source"], counts["negative_source"]
+    lines = [f"triples by source of negatives: {_listed(by_source)}; used: {used}"]
+    if "rule" in counts:
+        lines.append(f"triples with labelled negatives by rule: {_listed(counts['labelled_triples_by_rule'])}; in "
+                     f"force: {counts['rule']}; nearest to the paper's {counts['paper_triples']}: "
+                     f"{counts['rule_nearest_to_paper']}")
+    if used == "labelled" and 2 * by_source["labelled"] < by_source["retrieved"]:
+        lines.append(f"few texts have both a paraphrase and a non-paraphrase; ingest.neg_source: retrieved gives "
+                     f"{by_source['retrieved']} triples in place of {by_source['labelled']}")
+    return lines
+
+
 def leak_lines(report: dict[str, Any]) -> list[str]:
     """Return the leak report in sentences, one per split."""
     return [f"{name}: {found['items_with_a_leak']} of {found['items']} items ({found['share_with_a_leak']:.1%}) have a "
-            f"source or target in training; {found['targets']} targets, of which "
+            f"source or target in training, {found['items_with_a_leak_by_letters_and_digits']} by letters and digits "
+            f"alone; {found['targets']} targets, of which "
             f"{found['targets_as_training_inputs']} are training inputs, {found['targets_as_training_targets']} "
             f"targets, {found['targets_as_training_negatives']} negatives; {found['sources_in_training']} of "
             f"{found['sources']} sources; {found['items_of_a_component_in_two_splits']} items of a component in two "

@@ -28,7 +28,7 @@ _CLASSES = 10_000
 # Structures whose outputs continue their inputs; each row says itself what it belongs to: a story, a context.
 CONTINUATIONS = ("stories", "dialogue")
 # Rows left out for these reasons are in order; nothing has to be corrected.
-_BENIGN = ("duplicate", "other split", "alone", "group size")
+_BENIGN = ("duplicate", "other split", "alone", "group size", "unused", "left out", "no negative")
 
 # `place` counts all rows in the order of reading, `nth` all texts of the rows that can be taken, `role` those of a row.
 # `name` is of the group of a caption; `opening` is the hash of what a story or dialogue belongs to.
@@ -190,11 +190,15 @@ class UniqueRows:
         """The splits that are evaluated and whose rows are published, as indices into ``SPLITS``."""
         return [which for which in range(1, len(SPLITS)) if (self.rank == which).any()]
 
+    def reject(self, rows: np.ndarray, reason: str) -> None:
+        """Say why ``rows`` (n_rows,) bool are rejected."""
+        self.tables.add("rejected", [self.place[rows], [reason] * np.count_nonzero(rows)])
+
     def without(self, dropped: np.ndarray, reason: str) -> "UniqueRows":
         """Return the rows that are not ``dropped`` (n_rows,) bool; those that are get rejected for ``reason``."""
         if not dropped.any():
             return self
-        self.tables.add("rejected", [self.place[dropped], [reason] * np.count_nonzero(dropped)])
+        self.reject(dropped, reason)
         left = np.flatnonzero(~dropped)
         columns = {name: getattr(self, name)[left]
                    for name in ("place", "first", "second", "label", "rank", "opening")}
@@ -203,7 +207,7 @@ class UniqueRows:
 
 
 def deduplicate(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: str = "ending", copies: bool = False,
-              memory_gib: float = 4.0) -> UniqueRows:
+              memory_gib: float = 4.0, identity: str = "symbols") -> UniqueRows:
     """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
     context with its response once.
 
@@ -217,13 +221,14 @@ def deduplicate(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: 
         mode: ``roc_mode``, what stories give.
         copies: keep every row, equal to another or not (``labelled_copies: keep``).
         memory_gib: memory of the database.
+        identity: ``text_identity``, what makes two texts the same.
 
     Raises:
         InputError: labelled texts have more classes than any data set could mean.
     """
     tables = RowTables(folder, memory_gib, (*_BENIGN, *reasons_set_aside(dataset)))
     structure = structure_of(dataset.layout)
-    labels = _read(rows, dataset, mode, tables)
+    labels = _read(rows, structure, RowCheck(dataset, mode, identity), tables)
     labels = {"labelled": labels, "dialogue": ["wrong", "right"]}.get(structure, [])
     database, width = tables.database, len(TEXT_ROLES[structure])
     database.execute(_NUMBERED.format(width=width, second="named.number" if structure == "captions" else "target"))
@@ -247,9 +252,8 @@ def deduplicate(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: 
         **{name: kept[name] for name in ("place", "first", "second", "label", "rank", "opening")})
 
 
-def _read(rows: Iterable[RawRow], dataset: "Dataset", mode: str, tables: RowTables) -> list[str]:
+def _read(rows: Iterable[RawRow], structure: str, check: RowCheck, tables: RowTables) -> list[str]:
     """Fill the tables with ``rows``, and return the labels by number."""
-    structure, check = structure_of(dataset.layout), RowCheck(dataset, mode)
     labels = {} if structure == "labelled" else {"0": 0, "1": 1}
     batch: dict[str, list[tuple[Any, ...]]] = {name: [] for name in _TABLES}
     nth = 0

@@ -11,11 +11,20 @@ from keycontrast.errors import InputError
 from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
 from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.schemas import SPLITS, TableSchema
-from stages.ingest.counts import by_split, hashed_counts, labelled_counts, negative_counts, row_counts, source_counts
+from stages.ingest.counts import (
+    account,
+    by_split,
+    hashed_counts,
+    labelled_counts,
+    negative_counts,
+    row_counts,
+    source_counts,
+    triple_lines,
+)
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
-from stages.ingest.exclusions import Connected
+from stages.ingest.exclusions import Connected, in_items
 from stages.ingest.items import Items
-from stages.ingest.leaks import leak_report
+from stages.ingest.leaks import leak_report, same_letters
 from stages.ingest.negatives import Embed
 from stages.ingest.sources import make_items, negative_origin, with_negatives
 from stages.ingest.splits import (
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
     from stages.ingest.params import Dataset, Ingest
 
 _BATCH = 2**13
+_BEYOND = "left out: beyond ingest.max_train, max_validation or max_test, or outside ingest.train_part"
 
 
 @dataclass(frozen=True)
@@ -65,16 +75,20 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         InputError: a split would have none.
     """
     counts = source_counts(found, params)
-    every = make_items(found, dataset, params, seed)
-    split, of_group, outside = _split(every, found, params, seed)
-    kept = sample_items(split, _limits(params), seed, outside)
-    items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
-    _check_filled(split, params)
+    try:
+        every = make_items(found, dataset, params, seed)
+        split, of_group, outside = _split(every, found, params, seed)
+        kept = sample_items(split, _limits(params), seed, outside)
+        items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
+        _check_filled(split, params)
+    except InputError as error:
+        raise InputError("\n".join([str(error), *triple_lines(counts), *_hub(found)])) from error
     group = found.group
+    counts["rows"] |= account(found.rows, _steps(found.rows, every, kept, items, params))
     used = text_mask(len(group), items.source, items.negatives[items.negatives != NO_TEXT], items.outputs[0])
     counts |= {
         "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
-        "examples": by_split(split), "leak": leak_report(items, split, group)}
+        "examples": by_split(split), "leak": leak_report(items, split, group, same_letters(found.rows.texts))}
     if params.neg_source in ("retrieved", "mined") and found.rows.structure in CONTINUATIONS:
         counts |= {"training_items_left_out_without_a_negative": len(kept) - len(items),
                    "evaluated_items_without_a_negative": int(np.count_nonzero(items.negatives[:, 0] == NO_TEXT))}
@@ -107,12 +121,13 @@ def text_examples(rows: UniqueRows, dataset: "Dataset", params: "Ingest", seed: 
         split = split_classes(rows.label, rows.labels, split, rows.published, params.validation, params.test, seed,
                               single)
     kept = sample_items(split, _limits(params), seed)
+    in_sample = np.isin(np.arange(len(rows)), kept)
     texts, split = rows.first[kept], split[kept]
     if not (split == TRAIN).any():
         raise InputError("no text is left for train: keywords are counted in these. Correct the rows, or the data "
                          "set's `splits`.")
     used = text_mask(rows.n_texts, texts)
-    counts = {"rows": row_counts(rows), "texts": {"distinct": rows.n_texts, "used": int(np.count_nonzero(used))},
+    counts = {"rows": row_counts(rows) | account(rows, [(in_sample, _BEYOND)]), "texts": {"distinct": rows.n_texts, "used": int(np.count_nonzero(used))},
               "examples": by_split(split), "published_splits": [SPLITS[which] for which in rows.published]}
     labels = None
     if labelled:
@@ -122,6 +137,29 @@ def text_examples(rows: UniqueRows, dataset: "Dataset", params: "Ingest", seed: 
         "examples": lambda: _text_example_batches(_text_ids(used)[texts], labels, split),
         "texts": lambda: _text_batches(rows.texts, used, dataset.language),
         "rejected": rows.tables.rejected})
+
+
+def _steps(rows: UniqueRows, every: Items, kept: np.ndarray, items: Items,
+           params: "Ingest") -> list[tuple[np.ndarray, str]]:
+    """Return which ``rows`` are in an item after each step of making them, and why others are not."""
+    rule = f" and ingest.qqp_rule: {params.qqp_rule}" if params.neg_source == "labelled" else ""
+    unused = f"unused: in no item under ingest.neg_source: {params.neg_source}{rule}"
+    if params.neg_source == "given":  # an item of each row
+        return [(np.isin(np.arange(len(rows)), kept), _BEYOND)]
+    return [(in_items(rows, every), unused), (in_items(rows, every.at(kept)), _BEYOND),
+            (in_items(rows, items), "no negative: none can be found for its items")]
+
+
+def _hub(found: Connected) -> list[str]:
+    """Return the text that joins most rows of the largest component, if it joins more than one in ten of all."""
+    rows = found.rows
+    texts = rows.first if rows.structure in ("captions", *CONTINUATIONS) else rows.pairs
+    count = np.bincount(texts.ravel(), minlength=rows.n_texts + 1)
+    hub = int(count.argmax())
+    if 10 * count[hub] <= len(rows):
+        return []
+    return [f"the text {rows.texts[hub][:60]!r} stands in {count[hub]} of {len(rows)} rows and connects them; if "
+            f"it says nothing, remove these rows"]
 
 
 def _limits(params: "Ingest") -> dict[str, int | None]:

@@ -1,12 +1,13 @@
-"""Rows left out because of other rows: connected with evaluated texts, alone in a group, in one of a wrong size."""
+"""Rows left out because of other rows (connected with evaluated texts, alone in a group, in one of a wrong size), and
+rows that are in no item."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
-from stages.ingest.items import Relations, caption_components, continuation_inputs, relations
-from stages.ingest.texts import TextLists, grouped, text_mask
+from stages.ingest.items import Items, Relations, beginnings, caption_components, continuation_inputs, relations
+from stages.ingest.texts import NO_TEXT, TextLists, grouped, text_mask
 
 _CONNECTED = "other split: its texts are connected with rows of a split that is evaluated"
 _ALONE = "alone: its group has no other text"
@@ -81,3 +82,26 @@ def _without_looser_splits(rows: UniqueRows, numbers: np.ndarray, count: int) ->
     strictest = np.zeros(count, dtype=np.int8)
     np.maximum.at(strictest, numbers, rows.rank)
     return rows.without(rows.rank < strictest[numbers], _CONNECTED), strictest
+
+
+def in_items(rows: UniqueRows, items: Items) -> np.ndarray:
+    """Return which rows are in an item, (n_rows,) bool: a caption by its group, others as input and output, or as
+    input and negative, in either order for pairs."""
+    if rows.structure == "captions":
+        return np.isin(rows.second, items.group)
+    outputs, owner = items.outputs
+    item, nth = np.nonzero(items.negatives != NO_TEXT)
+    first = np.concatenate([items.source[owner], items.source[item]])
+    second = np.concatenate([outputs, items.negatives[item, nth]])
+    held = rows.pairs
+    if rows.structure == "stories":
+        held = np.concatenate([held, beginnings(rows)], axis=1)
+
+    def codes(pairs: np.ndarray) -> np.ndarray:
+        ordered = pairs if rows.structure in CONTINUATIONS else np.sort(pairs, axis=1)
+        return ordered[:, 0].astype(np.int64) * rows.n_texts + ordered[:, 1]
+
+    wanted, found = codes(np.stack([first, second], axis=1)), np.zeros(len(rows), dtype=bool)
+    for column in range(0, held.shape[1], 2):
+        found |= np.isin(codes(held[:, column:column + 2]), wanted)
+    return found

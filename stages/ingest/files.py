@@ -1,6 +1,6 @@
 """Which files a data set has, in which order, and which of them are a published split."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,10 +102,7 @@ def _check_file(path: Path, layout: Layout, source: Path) -> None:
     if form not in layout.forms and layout.files:
         raise InputError(f"{path}: files of layout {layout.name} are {layout.files}. Correct `files` or the data set's "
                          f"`layout`, which is {layout.structure} for tables.")
-    if form not in layout.forms and form == DOCUMENT:
-        raise InputError(f"{path}: one JSON document is read only in layout mscoco_captions. Write one object per "
-                         f"line, and name the file .jsonl.")
-    if form not in layout.forms:
+    if form not in (*layout.forms, DOCUMENT):
         raise InputError(f"{path}: files of type {form!r} cannot be read, only those named below, each also as "
                          f"{_PACKED}; {nearest(form, _FORMATS)}")
     if layout.reader == "index" and path == source:
@@ -116,7 +113,10 @@ def _check_file(path: Path, layout: Layout, source: Path) -> None:
 
 
 def _named_files(folder: Path, layout: Layout, dataset: "Dataset") -> dict[str, Path]:
-    """Return the files that the params name, or the layout if they name none."""
+    """Return the files that the params name, or the layout if they name none.
+
+    Where they name those of published splits alone, and none of training, all others are of training.
+    """
     splits, found = _named_splits(dataset), dict[str, Path]()
     in_splits = [pattern for split in ("train", "validation", "test") for pattern in splits.get(split, [])]
     for pattern in [*map(_pattern, dataset.files), *in_splits]:
@@ -126,16 +126,24 @@ def _named_files(folder: Path, layout: Layout, dataset: "Dataset") -> dict[str, 
         if not dataset.files and not dataset.splits and layout.reader != "posts" and len(names) > 1:
             raise InputError(f"{folder}: holds {' and '.join(names)}. Say which is meant, in the data set's `splits`.")
         found |= {name: folder / name for name in names}
+    if dataset.splits and not dataset.files and "train" not in splits:
+        if layout.reader == "posts":
+            raise InputError(f"{folder}: `splits` names {', '.join(splits)} alone. Name the folders of training too.")
+        others = _all_files(folder, layout, leave_out=found)
+        if not others:
+            raise InputError(f"{folder}: holds no other file than {', '.join(found)}, which `splits` names, so "
+                             f"nothing is left for training. Name its file under splits.train, or put it there.")
+        found = others | found
     return found
 
 
-def _all_files(folder: Path, layout: Layout) -> dict[str, Path]:
-    """Return the files of ``folder`` that ``layout`` reads, where nobody names any."""
+def _all_files(folder: Path, layout: Layout, leave_out: Collection[str] = ()) -> dict[str, Path]:
+    """Return the files of ``folder`` that ``layout`` reads, where nobody names any, but those to ``leave_out``."""
     if layout.reader == "posts":
         return {group.relative_to(folder).as_posix(): group for group in _groups(folder)}
     names = [name for form in layout.forms for packed in ("", *COMPRESSIONS)
-             for name in _matching(folder, f"*{form}{packed}")]
-    if not names:
+             for name in _matching(folder, f"*{form}{packed}") if name not in leave_out]
+    if not names and not leave_out:
         raise InputError(f"{folder}: holds no {', '.join(layout.forms)} file, nor one of them as {_PACKED}.")
     for name in names:
         copies = [name, *(f"{name}{packed}" for packed in COMPRESSIONS if f"{name}{packed}" in names)]

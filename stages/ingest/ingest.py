@@ -52,7 +52,7 @@ def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int,
     labelled = structure_of(dataset.layout) == "labelled"
     rows = _stripped_posts(rows, params.ng_strip) if labelled and params.ng_strip != "none" else rows
     copies = labelled and params.labelled_copies == "keep"
-    unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib)
+    unique = deduplicate(rows, dataset, scratch, params.roc_mode, copies, memory_gib, params.text_identity)
     unique.tables.check_share(params.max_rejected)
     if not is_paired(dataset.layout):
         return text_examples(unique, dataset, params, seed)

@@ -13,7 +13,7 @@ from keycontrast.progress import progress
 from stages.common.schemas import SPLITS
 from stages.common.seeds import derived_seed
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
-from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.text_keys import jaccard, order_key, overlap_tokens, text_key
 from stages.ingest.texts import NO_TEXT, TextFile, TextLists, components, grouped, text_mask
 
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
@@ -110,9 +110,9 @@ def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source
 
 
 def _drawn(members: list[int], texts: TextFile, seed: int) -> int:
-    keys = {text_key(texts[number]): number for number in members}
-    ordered = sorted(keys)
-    return keys[ordered[derived_seed(seed, "ingest", "caption", *ordered) % len(ordered)]]
+    ordered = sorted(members, key=lambda number: order_key(texts[number]))
+    keys = [text_key(texts[number]) for number in ordered]
+    return ordered[derived_seed(seed, "ingest", "caption", *keys) % len(ordered)]
 
 
 # Stories and dialogues. Unlike paraphrases they are not connected by their outputs: many stories end alike and many
@@ -121,21 +121,21 @@ def _drawn(members: list[int], texts: TextFile, seed: int) -> int:
 
 def continuation_inputs(rows: UniqueRows) -> list[np.ndarray]:
     """Return the text numbers of inputs, (n_rows,) each, aligned with the rows."""
-    return [rows.first, *(_beginnings(rows)[:, ::2].T if rows.structure == "stories" else ())]
+    return [rows.first, *(beginnings(rows)[:, ::2].T if rows.structure == "stories" else ())]
 
 
 def story_items(rows: UniqueRows, mode: str) -> Items:
     """Return the items of each story; each input with its output once."""
     if mode != "next_sentence":
         return plain_items(rows.first, rows.second, rows.rank)
-    texts = np.concatenate([_beginnings(rows), rows.pairs], axis=1).reshape(-1, 2)
+    texts = np.concatenate([beginnings(rows), rows.pairs], axis=1).reshape(-1, 2)
     rank = np.repeat(rows.rank, len(texts) // max(1, len(rows.rank)))
     # Stories that begin alike share their first items.
     first = np.sort(np.unique(texts[:, 0].astype(np.int64) * rows.n_texts + texts[:, 1], return_index=True)[1])
     return plain_items(texts[first, 0], texts[first, 1], rank[first])
 
 
-def _beginnings(rows: UniqueRows) -> np.ndarray:
+def beginnings(rows: UniqueRows) -> np.ndarray:
     """Return inputs and outputs in turn of the shorter beginnings of each story, (n_rows, 6) or (n_rows, 0)."""
     return rows.further.texts.reshape(len(rows), len(rows.further.texts) // max(1, len(rows)))
 
@@ -246,7 +246,7 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
     a pair has the other as partner. Further negatives come next in N(x). The order of rows changes nothing, except
     which question is the first of a pair that is written in both directions.
     """
-    key = lru_cache(_REMEMBERED)(lambda number: text_key(texts[number]))
+    key = lru_cache(_REMEMBERED)(lambda number: order_key(texts[number]))
     tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
 
     def ordered(role: str, x: int, members: list[int]) -> list[int]:
@@ -255,7 +255,7 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         if role == "negative" and neg_pick == "hardest":
             return sorted(members, key=lambda n: (-jaccard(tokens(x), tokens(n)), key(n)))
         found = sorted(members, key=key)
-        first = derived_seed(seed, "ingest", role, key(x)) % len(found)
+        first = derived_seed(seed, "ingest", role, text_key(texts[x])) % len(found)
         return found[first:] + found[:first]
 
     way, _, combination = rule.partition("_")

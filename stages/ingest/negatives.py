@@ -17,7 +17,7 @@ from stages.common.layouts import TURN
 from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.ingest.items import Items
 from stages.ingest.splits import TRAIN
-from stages.ingest.text_keys import HAN, overlap_tokens, text_key
+from stages.ingest.text_keys import HAN, order_key, overlap_tokens, text_key
 from stages.ingest.texts import NO_TEXT, TextFile, TextLists, grouped
 
 # Returns the scores of all texts of a pool for those at given places, (n_places, n_pool); -inf is never chosen.
@@ -133,7 +133,7 @@ def frozen(source: str) -> Embed:
 
 def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
     """Return the numbers of the texts where ``wanted`` (n_texts,) is true, by rising text key; equal keys by number."""
-    keys = pa.chunked_array([pa.array(map(text_key, batch), pa.string()) for batch in texts.batches(wanted, _BATCH)],
+    keys = pa.chunked_array([pa.array(map(order_key, batch), pa.string()) for batch in texts.batches(wanted, _BATCH)],
                             pa.string())
     # Arrow compares bytes of UTF-8, which is the order of Python's strings, and keeps the order of equal ones.
     found: np.ndarray = np.flatnonzero(wanted).astype(np.int32)[pc.sort_indices(keys).to_numpy()]

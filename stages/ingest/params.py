@@ -116,6 +116,10 @@ class Dataset(Block):
 class Ingest(Block):
     """De-duplication, triples and splits (METHODS A.1)."""
 
+    text_identity: Literal["symbols", "letters_digits"] = Field(
+        "symbols", description="what makes two texts the same. symbols: all but case, white space, quotation marks and "
+                               "punctuation at the end of words, so that C, C++ and C# are three; letters_digits: "
+                               "these alone (as QQP is counted)")
     qqp_rule: Literal["undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all",
                       "question1_zip"] = "undirected_one"
     neg_source: Literal["given", "labelled", "retrieved", "mined", "none"] = Field(

@@ -15,6 +15,7 @@ from keycontrast.reading import (
     file_format,
     is_unicode,
     once,
+    open_bytes,
     open_text,
     read_table,
     text_lines,
@@ -24,6 +25,8 @@ from stages.ingest.parsing import RowError
 from stages.ingest.rows import WORDS, RawRow, RowMaker
 
 _ANNOTATIONS = "annotations"
+# A line that is longer is no row.
+_FIRST_LINE = 1 << 20
 
 
 def read_file(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
@@ -32,12 +35,25 @@ def read_file(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
     Raises:
         InputError: the file is damaged, has no rows, lacks a column, or cannot be read as a whole.
     """
-    reader, form = maker.layout.layout.reader, file_format(path)
+    layout, form = maker.layout.layout, file_format(path)
+    reader = layout.reader
     if reader == "posts":
         return _read_posts(path, encoding, maker)
+    if form == DOCUMENT and (DOCUMENT not in layout.forms or not _is_document(path)):
+        form = ".jsonl"
     if reader == "table" and form != DOCUMENT:
         return _read_table(path, form, encoding, maker)
     return _read_captions(path, encoding, maker) if reader == "table" else _read_lines(path, encoding, maker)
+
+
+def _is_document(path: Path) -> bool:
+    """Say whether a file named .json is one JSON document, and no lines of one object each."""
+    with open_bytes(path) as file:
+        head = file.readline(_FIRST_LINE)
+    try:
+        return not head.endswith(b"\n") or _ANNOTATIONS in json.loads(head)
+    except ValueError:
+        return True
 
 
 def _read_table(path: Path, form: str, encoding: str, maker: RowMaker) -> Iterator[RawRow]:

@@ -1,7 +1,10 @@
 """A row as it was found: its values by role, its place, its published split, or why it cannot be read."""
 
 import json
+import math
+import re
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from keycontrast.reading import Words, is_unicode
@@ -10,6 +13,8 @@ from stages.ingest.parsing import RowError
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
+_WHOLE = re.compile(r"([+-]?\d+)\.0+")
+_ENDLESS = (math.inf, -math.inf)
 # How messages of the readers call settings.
 WORDS = Words("the data set's `encoding`", "the data set's `quoting: none`", "the data set's `separator`")
 
@@ -84,18 +89,17 @@ class RowMaker:
 
 
 def name_of(value: Any, role: str) -> str:
-    """Return a label or the name of a group as text; 1.0 is 1, as in columns of numbers with gaps."""
+    """Return a label or the name of a group as text, the same from every kind of file: true for True and TRUE, 1 for
+    1.0, as in columns of numbers with gaps."""
     if value is None or value != value:
         raise RowError(f"{role}: is missing")
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, (int, str)):
-        raise RowError(f"{role}: must be text or a whole number, found {value!r}")
+    if not isinstance(value, (bool, int, float, Decimal, str)) or value in _ENDLESS:
+        raise RowError(f"{role}: must be text, a number, or true or false, found {value!r}")
     if not (name := str(value).strip()):
         raise RowError(f"{role}: is empty")
-    return name
+    if name.lower() in ("true", "false"):
+        return name.lower()
+    return whole[1] if (whole := _WHOLE.fullmatch(name)) else name
 
 
 def _published(value: Any) -> str:

@@ -2,21 +2,33 @@
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
 
-# Han characters, for a character class; they have no spaces between words, so each is a token of its own.
-HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+from keycontrast.text.normal_form import BETWEEN_HAN, HAN, normal_form
+
+# Han characters have no spaces between words, so each is a token of its own.
 _TOKEN = re.compile(rf"[{HAN}]|[^\W_{HAN}]+")
-# With the punctuation that belongs to Chinese text.
-_BETWEEN_HAN = re.compile(rf"(?<=[{HAN}\u3000-\u303f\uff00-\uffef])\s+(?=[{HAN}\u3000-\u303f\uff00-\uffef])")
 _NOT_IN_ASCII_KEY = re.compile(r"[^0-9a-z]+")
+_QUOTATION = re.compile("[\"'`\u00b4\u2018-\u201f\u00ab\u00bb\u2039\u203a\u2032\u2033\u300c-\u300f]")
+_SENTENCE = re.compile(r"[.,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f\u3001\u00a1\u00bf]+(?=\s|$)")
+
+
+def symbol_key(text: str) -> str:
+    """Return the identity of ``text`` under ``text_identity: symbols``: its normal form without quotation marks and
+    without punctuation that ends a word. Symbols and signs count: C, C++ and C# are three texts, as are 4 and -4.
+
+    Returns:
+        The key; empty for a text without letter, digit and symbol.
+    """
+    key = " ".join(_SENTENCE.sub(" ", _QUOTATION.sub("", normal_form(text))).split())
+    return key if any(character.isalnum() or unicodedata.category(character)[0] == "S" for character in key) else ""
 
 
 def text_key(text: str) -> str:
-    """Return the identity of ``text``: its letters and digits, lower-cased (METHODS A.1, step 1).
+    """Return the identity of ``text`` under ``text_identity: letters_digits``: these alone, lower-cased.
 
-    Spaces, punctuation and symbols do not count, so that copies of a corpus that were tokenised in
-    different ways meet. Letters are compared in Unicode's NFKC form; marks that belong to a letter (vowel
-    signs of Indic scripts, accents that do not compose) stay with it.
+    Copies of a corpus that were tokenised in different ways meet. Letters are compared in Unicode's NFKC form; marks
+    that belong to a letter (vowel signs of Indic scripts, accents that do not compose) stay with it.
 
     Returns:
         The key; empty for a text without letters and digits.
@@ -33,9 +45,19 @@ def text_key(text: str) -> str:
     return unicodedata.normalize("NFC", "".join(kept))
 
 
+# What makes two texts the same, by the values of `text_identity`.
+IDENTITIES: Mapping[str, Callable[[str], str]] = {"symbols": symbol_key, "letters_digits": text_key}
+
+
+def order_key(text: str) -> str:
+    """Return what texts are sorted by: their letters and digits, and where these are equal the rest."""
+    # No key holds a character that comes before the line end.
+    return f"{text_key(text)}\n{symbol_key(text)}"
+
+
 def join_han(text: str) -> str:
     """Return ``text`` without the spaces that word segmentation has put between Chinese characters."""
-    return text if text.isascii() else _BETWEEN_HAN.sub("", text)
+    return text if text.isascii() else BETWEEN_HAN.sub("", text)
 
 
 def overlap_tokens(text: str) -> frozenset[str]:

@@ -136,6 +136,30 @@ class Params(Block):
         return {**content, "models": seeded, "runs": {**runs, "clld": {
             name: {"model": name, "split": split} for name in (rows if isinstance(rows, Mapping) else ())}}}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _data_sets_are_named(cls, content: Any) -> Any:
+        """Name the data sets that models and other blocks need in the blocks that name none."""
+        if not isinstance(content, Mapping):
+            return content
+        wanted: dict[str, list[str]] = {block: [] for block in NEEDS}
+        models = content.get("models")
+        for track, blocks in MODELS_NEED.items():
+            rows = models.get(track) if isinstance(models, Mapping) else None
+            for row in rows.values() if isinstance(rows, Mapping) else ():
+                dataset = row.get("dataset") if isinstance(row, Mapping) else None
+                for block in blocks if isinstance(dataset, str) else ():
+                    wanted[block].append(dataset)
+        filled = dict(content)
+        for block in reversed(NEEDS):  # a block stands behind those that it needs
+            said = content.get(block, {})
+            if isinstance(said, Mapping) and "datasets" not in said and wanted[block]:
+                said = filled[block] = {**said, "datasets": list(dict.fromkeys(wanted[block]))}
+            named = said.get("datasets") if isinstance(said, Mapping) else None
+            for needed in NEEDS[block] if isinstance(named, list) else ():
+                wanted[needed] += named
+        return filled
+
     @model_validator(mode="after")
     def _names_meet(self) -> "Params":
         problems = [problem for track, models in self.models

@@ -12,9 +12,9 @@ TEXTS = TableSchema(
     ))
 
 REJECTED = TableSchema(
-    "rejected", "Every input row that was not taken, and why.", ("file", "row"), (
+    "rejected", "Every input row that is in no item, and why.", ("file", "row"), (
         ("file", pa.string(), "input file as named in the params"),
         ("row", pa.int64(), "row in that file, 1-based, header not counted"),
-        ("reason", pa.string(), "why the row was not taken"),
+        ("reason", pa.string(), "why the row is in no item"),
         ("raw", pa.string(), "the row as JSON, or the raw line if it could not be parsed"),
     ), unique=False)
