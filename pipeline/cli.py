@@ -80,6 +80,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     from pipeline.estimate import estimate_of_project
     from pipeline.lock import read_lock
     from pipeline.run import RUN_LOCK
+    from pipeline.sources import label_remarks
     from stages.run.processes import exclusive
 
     if recipe is None:
@@ -93,6 +94,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
                           called=called)
     typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
     typer.echo(estimate_of_project(change.params))
+    for remark in label_remarks(change.params):
+        typer.echo(remark)
     if dry_run:
         return
     read_lock()  # `apply` goes by it

@@ -1,13 +1,40 @@
-"""Are the files that params name there? It is asked before any work."""
+"""Are the files that params name there, and do their labels suffice? It is asked before any work."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from keycontrast.errors import InputError
+from stages.common.layouts import structure_of
 from stages.common.paths import ARTIFACTS
-from stages.ingest.files import data_files, published_splits
+from stages.ingest.counts import few_labelled, source_counts
+from stages.ingest.deduplicate import deduplicate
+from stages.ingest.exclusions import connected
+from stages.ingest.files import data_files, published_splits, read_rows
 from stages.ingest.params import Dataset
 from stages.params import Params
 from stages.params.paths import named_paths
+
+# Files that are soon read.
+_SMALL = 20_000_000
+
+
+def label_remarks(params: Params) -> Iterator[str]:
+    """Yield what there is to say of data sets whose labels are the source of negatives; large ones are not read.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    for name, dataset in params.datasets.items():
+        settings = params.ingest_settings(name)
+        if structure_of(dataset.layout) != "pairs" or settings.neg_source != "labelled":
+            continue
+        if not Path(dataset.source).exists() or sum(path.stat().st_size for _, path in data_files(dataset)) > _SMALL:
+            continue
+        with TemporaryDirectory() as folder:
+            rows = deduplicate(read_rows(dataset), dataset, Path(folder), identity=settings.text_identity)
+            for line in few_labelled(source_counts(connected(rows, settings.split_by), settings)):
+                yield f"{name}: {line}"
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:

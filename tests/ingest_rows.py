@@ -57,8 +57,8 @@ def ingested(rows: Iterable[RawRow], data: Dataset, params: Ingest, seed: int, s
         tables[name] = pa.concat_tables([as_table(made.schemas[name], piece) for piece in pieces()]).to_pandas()
     rows, reasons = made.counts["rows"], tables["rejected"]["reason"].str.split(":").str[0]
     assert rows["read"] == rows["in_items"] + len(tables["rejected"])
-    return SimpleNamespace(counts=made.counts, refused=tables["rejected"][~reasons.isin(NO_ITEM)].reset_index(drop=True),
-                           **tables)
+    refused = tables["rejected"][~reasons.isin(NO_ITEM)].reset_index(drop=True)
+    return SimpleNamespace(counts=made.counts, refused=refused, **tables)
 
 
 def by_key(made: SimpleNamespace) -> pd.DataFrame:

@@ -10,6 +10,11 @@ from keycontrast import Keywords, keyword_graph
 from keycontrast.cli import app
 from keycontrast.text.clean import clean
 from keycontrast.text.normal_form import normal_form
+from pipeline.results import data_remarks
+from pipeline.sources import label_remarks
+from stages.common.paths import DatasetPaths
+from stages.common.tables import write_json
+from stages.params import parse_params
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 CASES = {
@@ -124,3 +129,35 @@ def test_a_plain_text_stays_as_it_is():
     for text in ("A red ball.", "x < 3 and y > 2", "I paid $5 and $10 at 3 p.m.", "See [the map] and a{b}",
                  "Is it? Yes!", "C:\\Users\\name", "https://a.b/c?d=e#f"):
         assert clean(text).text == text, text
+
+
+# What the pipeline says of data sets
+
+
+def test_blocks_that_name_no_data_sets_take_those_that_models_need():
+    datasets = {"pairs": {"source": "x"},
+                "texts": {"source": "y", "layout": "labelled", "columns": {"label": "label"}}}
+    models = {"hcl": {"a": {"dataset": "pairs"}}, "clld": {"b": {"dataset": "texts", "contrast": "uniform"}}}
+    params = parse_params({"recipe": "r", "datasets": datasets, "models": models}, "recipe")
+    named = {block: params.named(block) for block in ("keywords", "graph", "node_vectors", "linear_floor", "psi")}
+    assert named == {"keywords": ["pairs"], "graph": ["pairs"], "node_vectors": ["pairs"], "linear_floor": ["texts"],
+                     "psi": []}
+
+
+def test_a_class_of_the_test_that_training_lacks_and_texts_of_another_language_are_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_json(DatasetPaths("d").metrics("ingest"), {"classes": {"train": {"a": 3, "c": 0}, "test": {"a": 1, "c": 2}}})
+    write_json(DatasetPaths("d").metrics("annotate"), {"texts": 6, "other_language": 2})
+    unseen, foreign = data_remarks("d", {"ingest@d", "annotate@d"})
+    assert unseen.startswith("no text of class 'c' is in training")
+    assert foreign.startswith("2 of 6 texts are not written")
+    assert data_remarks("d", {"ingest@other"}) == []
+
+
+def test_labels_that_give_few_negatives_are_said_before_any_work(tmp_path):
+    rows = ["a,b,1", "a,c,0", *(f"p{n},q{n},1" for n in range(9))]
+    (tmp_path / "t.csv").write_text("\n".join(["source,target,label", *rows]))
+    params = parse_params({"recipe": "r", "datasets": {"d": {
+        "source": str(tmp_path / "t.csv"), "columns": {"label": "label"}}}}, "recipe")
+    remark, = label_remarks(params)
+    assert remark.startswith("d: few texts have both") and remark.endswith("retrieved gives 10 triples, labelled 1")

@@ -88,7 +88,8 @@ def taken(rows, folder, data=None):
 
 @pytest.mark.parametrize(("row", "reason"), [
     (("", "b", 1), "empty text: source"), (("a", None, 1), "empty text: target is missing"),
-    (("a", float("nan"), 1), "not text: target is of type float"), (("?!", "b", 1), "source has no letter, digit or symbol"),
+    (("a", float("nan"), 1), "not text: target is of type float"),
+    (("?!", "b", 1), "source has no letter, digit or symbol"),
     (("a b", "A  B!", 1), "same text: source and target"), (("a", "b", 2), "label: must be 0 or 1, found 2"),
     (("a", "b", "yes"), "found 'yes'"), (("a", "b", None), "found None"), (("a", "b", float("nan")), "found nan"),
     (("a", "b", []), "found []"), (("a\ud800", "b", 1), "encoding: source holds half a surrogate pair")])
@@ -229,7 +230,8 @@ def test_data_that_give_no_examples_say_what_to_do(tmp_path, params, columns, pa
 
 
 def test_the_text_that_connects_all_others_is_named(tmp_path):
-    rows = raw([pair for n in range(20) for pair in ((f"text {n}", "see the answer", 1), (f"text {n}", f"more {n}", 1))])
+    pairs = [((f"text {n}", "see the answer", 1), (f"text {n}", f"more {n}", 1)) for n in range(20)]
+    rows = raw([pair for both in pairs for pair in both])
     with pytest.raises(InputError, match="the text 'see the answer' stands in 20 of 40 rows and connects them"):
         ingest.run(rows, dataset(), Ingest(neg_source="none"), 1, tmp_path)
 
@@ -237,7 +239,7 @@ def test_the_text_that_connects_all_others_is_named(tmp_path):
 def test_few_labelled_triples_name_the_other_source_and_all_counts(tmp_path):
     rows = raw([("a", "b", 1), ("a", "c", 0), *((f"p{n}", f"q{n}", 1) for n in range(30))])
     with pytest.raises(InputError, match=r"(?s)at least 3 groups are needed.*labelled 1, retrieved 31.*undirected_one 1"
-                                         r".*neg_source: retrieved gives 31 triples in place of 1"):
+                                         r".*neg_source: retrieved gives 31 triples, labelled 1"):
         ingest.run(rows, dataset(), Ingest(qqp_rule="undirected_one"), 1, tmp_path)
 
 

@@ -126,7 +126,8 @@ def test_leaks_of_a_case_made_by_hand():
     assert report["test"] == {
         "items": 4, "targets": 3, "sources": 4, "targets_as_training_inputs": 0, "targets_as_training_targets": 1,
         "targets_as_training_negatives": 1, "sources_in_training": 1, "items_with_a_leak": 3,
-        "share_with_a_leak": 0.75, "items_with_a_leak_by_letters_and_digits": 4, "items_of_a_component_in_two_splits": 2}
+        "share_with_a_leak": 0.75, "items_with_a_leak_by_letters_and_digits": 4,
+        "items_of_a_component_in_two_splits": 2}
     assert leak_lines(report)[1].startswith("test: 3 of 4 items (75.0%) have a source or target in training, 4 by "
                                                 "letters and digits alone; 3 targets")
 

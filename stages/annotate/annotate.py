@@ -137,7 +137,8 @@ def _work(process: StageProcess) -> None:
         arguments = chosen.pipeline, language, chosen.chunk, chosen.clean, by.describe(), provenance
         made = executor.make(source, part_annotator, arguments, writer)
     counts = {name: sum(part.get(name, 0) for part in made) for name in ("texts", "cleaned", "other_language")}
-    shares = {f"share_{name}": round(counts[name] / max(1, counts["texts"]), 6) for name in ("cleaned", "other_language")}
+    shares = {f"share_{name}": round(count / max(1, counts["texts"]), 6) for name, count in counts.items()
+              if name != "texts"}
     write_json(paths.metrics("annotate"), counts | shares)
     if counts["other_language"]:
         process.log.warning("%d of %d texts (%.0f %%) are not written as language %s is; their phrases mean little",

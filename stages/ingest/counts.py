@@ -187,10 +187,16 @@ def triple_lines(counts: dict[str, Any]) -> list[str]:
         lines.append(f"triples with labelled negatives by rule: {_listed(counts['labelled_triples_by_rule'])}; in "
                      f"force: {counts['rule']}; nearest to the paper's {counts['paper_triples']}: "
                      f"{counts['rule_nearest_to_paper']}")
-    if used == "labelled" and 2 * by_source["labelled"] < by_source["retrieved"]:
-        lines.append(f"few texts have both a paraphrase and a non-paraphrase; ingest.neg_source: retrieved gives "
-                     f"{by_source['retrieved']} triples in place of {by_source['labelled']}")
-    return lines
+    return lines + few_labelled(counts)
+
+
+def few_labelled(counts: dict[str, Any]) -> list[str]:
+    """Return, if labelled negatives are used and give less than half of the triples, what gives more."""
+    by_source = counts["triples_by_negative_source"]
+    if counts["negative_source"] != "labelled" or 2 * by_source["labelled"] >= by_source["retrieved"]:
+        return []
+    return [f"few texts have both a paraphrase and a non-paraphrase: ingest.neg_source: retrieved gives "
+            f"{by_source['retrieved']} triples, labelled {by_source['labelled']}"]
 
 
 def leak_lines(report: dict[str, Any]) -> list[str]:

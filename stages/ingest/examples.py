@@ -127,7 +127,8 @@ def text_examples(rows: UniqueRows, dataset: "Dataset", params: "Ingest", seed: 
         raise InputError("no text is left for train: keywords are counted in these. Correct the rows, or the data "
                          "set's `splits`.")
     used = text_mask(rows.n_texts, texts)
-    counts = {"rows": row_counts(rows) | account(rows, [(in_sample, _BEYOND)]), "texts": {"distinct": rows.n_texts, "used": int(np.count_nonzero(used))},
+    counts = {"rows": row_counts(rows) | account(rows, [(in_sample, _BEYOND)]),
+              "texts": {"distinct": rows.n_texts, "used": int(np.count_nonzero(used))},
               "examples": by_split(split), "published_splits": [SPLITS[which] for which in rows.published]}
     labels = None
     if labelled:

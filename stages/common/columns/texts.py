@@ -5,7 +5,7 @@ import pyarrow as pa
 from stages.common.schemas import TableSchema
 
 TEXTS = TableSchema(
-    "texts", "Each distinct text once (distinct by its letters and digits).", ("text_id",), (
+    "texts", "Each distinct text once (by `ingest.text_identity`).", ("text_id",), (
         ("text_id", pa.int64(), "number of the text, in order of first appearance"),
         ("text", pa.string(), "the text as it first appeared"),
         ("language", pa.string(), "ISO 639-1 code"),
