@@ -27,7 +27,6 @@ from stages.annotate.params import Annotate
 from stages.common import tables
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 
-ROOT = Path(__file__).resolve().parents[1]
 WORDS = {"dogs": ("NOUN", "NNS", "dog"), "big": ("ADJ", "JJ", "big"), "bark": ("VERB", "VBP", "bark"),
          "the": ("DET", "DT", "the"), "loudly": ("ADV", "RB", "loudly"), ".": ("PUNCT", ".", ".")}
 TEXTS = ["The big dogs bark.", "Dogs bark loudly.  The dogs bark.", "Do n't", "\N{SNOWMAN} dogs!", "Big dogs", "42"]
@@ -54,45 +53,10 @@ def texts(strings, language="en"):
                     schema=SCHEMAS["texts"].arrow())
 
 
-def test_one_row_per_text_with_aligned_lists(pipeline):
-    rows = annotate.run(texts(TEXTS), Annotate(pipeline=pipeline, chunk=4, clean=False)).to_pylist()
-    assert [row["text_id"] for row in rows] == list(range(len(TEXTS)))
-    for text, row in zip(TEXTS, rows, strict=True):
-        lists = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
-        assert len({len(row[name]) for name in lists}) == 1
-        assert [text[start:end] for start, end in zip(row["start"], row["end"], strict=True)] == row["token"]
-        assert row["sentence_start"][0]
-
-
-def test_values_are_those_of_the_pipeline(pipeline):
-    row = annotate.run(texts(["Dogs bark loudly.  The"]), Annotate(pipeline=pipeline)).to_pylist()[0]
-    assert row["token"] == ["Dogs", "bark", "loudly", ".", " ", "The"]
-    assert row["lemma"][:4] == ["dog", "bark", "loudly", "."]
-    assert row["pos"] == ["NOUN", "VERB", "ADV", "PUNCT", "", "DET"]  # the word list says nothing of white space
-    assert row["tag"][:4] == ["NNS", "VBP", "RB", "."]
-    assert (row["start"], row["end"]) == ([0, 5, 10, 16, 18, 19], [4, 9, 16, 17, 19, 22])
-    assert row["is_stop"] == [False, False, False, False, False, True]
-    assert row["sentence_start"] == [True, False, False, False, True, False]
-
-
-def test_noun_chunks_are_stored(pipeline):
-    row = annotate.run(texts(["The big dogs bark."]), Annotate(pipeline=pipeline)).to_pylist()[0]
-    assert (row["chunk_start"], row["chunk_end"]) == ([2], [3])
-
-
 def test_the_order_of_rows_does_not_matter(pipeline):
     params = Annotate(pipeline=pipeline, chunk=4)
     assert annotate.run(texts(TEXTS).sort_by([("text_id", "descending")]), params).equals(
         annotate.run(texts(TEXTS), params))
-
-
-def test_no_texts_give_an_empty_table(pipeline):
-    assert annotate.run(texts([]), Annotate(pipeline=pipeline)).schema.equals(SCHEMAS["tokens"].arrow())
-
-
-def test_a_pipeline_for_another_language_is_refused(pipeline):
-    with pytest.raises(InputError, match="made for language 'en', but the texts are 'zh'"):
-        annotate.run(texts(["x"], language="zh"), Annotate(pipeline=pipeline))
 
 
 def test_documents_come_back_as_the_pipeline_left_them(pipeline):
@@ -104,13 +68,6 @@ def test_documents_come_back_as_the_pipeline_left_them(pipeline):
         assert [str(chunk) for chunk in rebuilt.noun_chunks] == [str(chunk) for chunk in original.noun_chunks]
         assert [str(sentence) for sentence in rebuilt.sents] == [str(sentence) for sentence in original.sents]
         assert doc_columns(rebuilt) | {"is_stop": 0} == doc_columns(original) | {"is_stop": 0}
-
-
-def test_chunks_stand_alone_and_are_cut_by_id():
-    table = texts([str(n) for n in range(10)]).sort_by([("text_id", "descending")])
-    chunks = list(stream_chunks([table.sort_by("text_id")], 4))
-    assert [chunk["text_id"].to_pylist() for chunk in chunks] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert token_table({name: [] for name in SCHEMAS["tokens"].arrow().names}).num_rows == 0
 
 
 @pytest.mark.whole
@@ -295,10 +252,3 @@ def test_a_data_set_without_texts(pipeline, tmp_path, monkeypatch):
     out = project(tmp_path, pipeline, strings=[])
     assert annotate.main(["toy"]) == 0
     assert read_table(out, SCHEMAS["tokens"]).num_rows == 0
-
-
-def test_errors_of_the_stage_are_one_line(pipeline, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    project(tmp_path, "embeded")
-    assert annotate.main(["toy"]) == 1
-    assert capfd.readouterr().err.strip().startswith("annotate: language pipeline 'embeded' is neither")

@@ -2,14 +2,12 @@
 
 import re
 import shutil
-from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import tiny_bert
-import torch
 import yaml
 from transformers import AutoModel, AutoTokenizer
 
@@ -18,8 +16,8 @@ from models.keywords.attribution import from_characters, siamese_saliency, word_
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
 from stages.attribution.params import Attribution
-from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
-from stages.attribution.saliency.scorers import ClassifierScorer, SiameseScorer, texts_of_a_chunk
+from stages.attribution.saliency.blocks import fallbacks
+from stages.attribution.saliency.scorers import ClassifierScorer, texts_of_a_chunk
 from stages.common import tables as tables_module
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
@@ -150,27 +148,6 @@ def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer, changes):
             np.testing.assert_allclose(score, other, atol=1e-5)
 
 
-def test_the_class_of_the_first_row_makes_scores_depend_on_the_batch(tokenizer):
-    """The released bug is what METHODS C.2 says it is: the batch's first row decides for all."""
-    classifier = tiny_bert.classifier()
-    with torch.no_grad():  # move the boundary between the classes into the middle of these pairs
-        encoded = tokenizer([TEXTS[0], TEXTS[3], TEXTS[4]], [TEXTS[1], TEXTS[3], TEXTS[5]], padding=True,
-                            return_tensors="pt")
-        logits = classifier(**encoded).logits
-        gap = (logits[:, 1] - logits[:, 0]).sort().values
-        classifier.classifier.bias[1] -= (gap[0] + gap[1]) / 2
-
-    def scores(argmax_of, size):
-        scorer = ClassifierScorer(classifier, tokenizer, values(attr_target="argmax_logit", argmax_of=argmax_of,
-                                                                batch_size=size))
-        blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"])
-        return np.concatenate([np.concatenate(block.table.to_pandas()["score"].tolist()) for block in blocks])
-
-    np.testing.assert_allclose(scores("row", 1), scores("row", 8), atol=1e-5)
-    np.testing.assert_allclose(scores("first_row", 1), scores("row", 1), atol=1e-6)  # alone, the first is the row
-    assert np.abs(scores("first_row", 8) - scores("row", 8)).max() > 1e-3
-
-
 def test_paths_fill_the_batch_with_points():
     assert texts_of_a_chunk(values(batch_size=64)) == 64
     assert texts_of_a_chunk(values(batch_size=64, method="integrated_gradients", steps=32)) == 2
@@ -237,13 +214,6 @@ def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
     assert found[0] == found[1] and len(found[0]) == 3
 
 
-def test_a_source_without_tokens_is_named_by_the_stage(project, tmp_path, capsys):
-    tokens = read_frame(project.table("tokens"))
-    write_table(project.table("tokens"), SCHEMAS["tokens"], tokens[tokens["text_id"] < 5], Provenance("test", "0"))
-    assert attribution.main(["tiny"]) == 1
-    assert "table tokens: text 5 has no row" in capsys.readouterr().err
-
-
 def test_released_bugs_are_named_in_the_metadata_and_the_log(project, tmp_path, capsys):
     write_params(tmp_path, preset="released")
     assert attribution.main(["tiny"]) == 0
@@ -269,24 +239,6 @@ def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
         alone, = siamese_saliency(encoder, *(tokenizer([TEXTS[number]], return_tensors="pt")
                                              for number in (text, pair)), steps=8)
         np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
-
-
-def test_siamese_scorer_takes_what_the_encoder_holds(tokenizer):
-    encoder = AutoModel.from_config(tiny_bert.config())
-    tokenizer.model_max_length = int(1e30)
-    scorer = SiameseScorer(encoder, tokenizer, values(method="siamese", steps=2))
-    assert scorer.longest == 64 and scorer.size == 2
-    assert scorer.lengths([(3, 5), (7, 1)]) == [7, 9]
-
-
-def test_the_table_is_written_in_pieces():
-    def block(start):
-        table = pa.table({"text_id": range(3000), "mode": ["xx"] * 3000, "score": [[0.5]] * 3000})
-        return Attributed(table, start)
-    counts = Counter()
-    pieces = list(gathered([block(0), block(3000), block(6000)], counts))
-    assert [piece.num_rows for piece in pieces] == [6000, 3000]
-    assert counts == {"rows_xx": 9000, "words": 9000, "unaligned_words": 9000}
 
 
 def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):

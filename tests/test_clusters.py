@@ -181,22 +181,6 @@ def test_a_join_that_exceeds_its_memory_goes_to_disk_and_gives_the_same(tmp_path
     assert found["scarce"].equals(found["ample"])
 
 
-def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    (folder / "left by a killed run").write_text("")
-    paths = DatasetPaths("d")
-    rows = clusters.run(paths.table("examples"), paths.table("keywords"), JoinLimits(0.0625, folder))
-    assert sum(piece.num_rows for piece in rows) == 3000
-    assert not folder.exists()
-
-
-def test_joins_draw_no_bar_on_standard_output():
-    with joins.joining({}, JoinLimits()) as connection:
-        assert connection.sql("SELECT current_setting('enable_progress_bar')").fetchall() == [(False,)]
-        assert connection.sql("SELECT current_setting('threads')").fetchall() == [(1,)]
-
-
 def test_a_missing_or_foreign_file_is_named(tmp_path):
     examples, _ = tables([("a", "b", "c")])
     with pytest.raises(InputError, match="keywords.parquet: no such artifact"):

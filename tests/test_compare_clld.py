@@ -18,7 +18,7 @@ from classifier_artifacts import (
     write_classifiers,
 )
 from scipy.stats import binomtest
-from test_compare import evaluated, run_paths
+from test_compare import run_paths
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, RunPaths
@@ -130,12 +130,6 @@ def test_only_the_same_texts_with_the_same_classes_are_compared():
     assert set(found.mcnemar["dataset"]) == set(found.metrics)
 
 
-def test_other_tracks_have_no_exact_test():
-    found = run([evaluated("one"), evaluated("two"), classifier("three")], SETTINGS, 1)
-    assert set(found.mcnemar["dataset"]) == {"20ng/test"} and set(found.metrics) == {"data/test", "20ng/test"}
-    assert as_table(SCHEMAS["mcnemar"], run([], SETTINGS, 1).mcnemar).num_rows == 0
-
-
 # -- the stage ------------------------------------------------------------------------------------------------
 
 @pytest.fixture
@@ -174,4 +168,3 @@ def test_scores_of_other_predictions_are_refused(project, capsys):
     write_table(path, SCHEMAS["class_predictions"], predictions, provenance("evaluate_clld@cl"))
     assert main([]) == 1
     assert "run evaluate_clld@cl" in capsys.readouterr().err
-

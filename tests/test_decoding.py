@@ -7,13 +7,12 @@ import pytest
 import tiny_hcl
 import torch
 from torch.nn import functional as F
-from transformers import BertConfig
 from transformers.modeling_outputs import BaseModelOutput
 from whole_steps import whole
 
 from models.common.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search, project
 from models.common.decoding.scores import largest
-from models.hcl import HclConfig, HclModel
+from models.hcl import HclModel
 
 END, PAD, START, WORDS = 1, 0, 2, 7
 BOS = tiny_hcl.SPECIAL_IDS["bos"]
@@ -226,12 +225,6 @@ def test_contrastive_search_is_that_of_a_slow_loop(top_k, alpha):
         assert outputs(contrastive_search(Oracle(4, seed), start(4), limits, top_k=top_k, alpha=alpha)) == expected
 
 
-def test_the_penalty_on_likeness_changes_outputs():
-    plain, wary = (outputs(contrastive_search(Oracle(9), start(9), rules(longest=6), top_k=4, alpha=alpha))
-                   for alpha in (0.0, 0.8))
-    assert plain != wary
-
-
 @pytest.mark.parametrize("search", [beam_search, contrastive_search])
 def test_items_do_not_depend_on_each_other_whenever_they_end(search):
     limits = rules(longest=9)
@@ -241,19 +234,6 @@ def test_items_do_not_depend_on_each_other_whenever_they_end(search):
         alone = Oracle(1)
         alone.names = [item]
         assert outputs(search(alone, start(1), limits)) == [together[item]]
-
-
-def test_items_that_are_done_cost_no_further_step():
-    class Counting(Oracle):
-        rows = 0
-
-        def step(self, tokens):
-            self.rows += len(tokens)
-            return super().step(tokens)
-
-    counting = Counting(12)
-    lengths = [len(row) for row in outputs(beam_search(counting, start(12), rules(longest=9), num_beams=1))]
-    assert counting.rows == sum(min(length + 1, 9) for length in lengths)
 
 
 def test_bounds_on_length_and_banned_tokens_hold():
@@ -285,41 +265,6 @@ def test_tokens_are_those_of_generate(num_beams):
         with torch.no_grad():
             model.word_scores.bias[tiny_hcl.SPECIAL_IDS["eos"]] = float(seed)
         assert same(*generated(model, 6, seed, num_beams=num_beams, min_length=seed, max_length=9))
-
-
-@pytest.mark.parametrize("options", [{"length_penalty": -1.0}, {"length_penalty": 0.0}, {"length_penalty": 2.0},
-                                     {"early_stopping": True}, {"early_stopping": "never"},
-                                     {"min_length": 7, "max_length": 7}])
-def test_tokens_are_those_of_generate_whatever_the_options(options):
-    model = tiny_hcl.model(5).double()
-    with torch.no_grad():
-        model.word_scores.bias[tiny_hcl.SPECIAL_IDS["eos"]] = 2.0
-    for seed in range(2):
-        assert same(*generated(model, 6, seed, num_beams=3, **options))
-
-
-@pytest.fixture(scope="module")
-def large():
-    """A random model of the size of MiniLM with a shallow decoder, over its vocabulary."""
-    torch.manual_seed(1)
-    encoder = BertConfig(vocab_size=30_522, hidden_size=384, num_hidden_layers=1, num_attention_heads=12,
-                         intermediate_size=1536)
-    special = {"pad": 0, "unk": 100, "bos": 101, "eos": 102, "mask": 103}
-    block = {"keyword": {"condition": False}, "decoder": {"layers": 2}}
-    return HclModel.from_parts(HclConfig.from_params(block, encoder, special, 0, 0, mean_target_length=9.0)).eval()
-
-
-@pytest.mark.whole
-def test_tokens_are_those_of_generate_at_the_size_of_an_encoder(large):
-    rows = [torch.randint(1000, 30_000, (length,)).tolist() for length in (18, 5, 11)]
-    ids, mask = tiny_hcl.padded([[101, *row, 102] for row in rows])
-    large.double()
-    together = large.paraphrase(ids, mask)
-    assert same(together, by_generate(large, ids, mask))
-    for row, tokens in enumerate(rows):
-        alone = large.paraphrase(ids[[row], :len(tokens) + 2], mask[[row], :len(tokens) + 2])
-        assert same(alone, together[[row]])
-    large.float()
 
 
 @pytest.mark.parametrize("enters", ENTERS)
@@ -356,30 +301,6 @@ def test_states_survive_any_change_of_beams_and_items():
     torch.testing.assert_close(cached.step(tokens), plain.step(tokens))
 
 
-def test_memory_is_projected_once_and_never_repeated():
-    model, batch = tiny_hcl.model(), tiny_hcl.batch(3)
-    seen = []
-    attention = model.decoder.layers[0].cross_attention
-    attention.key.register_forward_hook(lambda layer, given, found: seen.append(given[0].shape))
-    model.paraphrase(batch["x_ids"], batch["x_mask"], batch["kx"], num_beams=4)
-    assert seen == [(3, batch["x_ids"].shape[1] + 1, tiny_hcl.WIDTH)]
-
-
-def test_contrastive_search_of_the_model_keeps_lengths_and_batches():
-    model, batch = tiny_hcl.model(3).double(), tiny_hcl.batch(6)
-    items = batch["x_ids"], batch["x_mask"], batch["kx"]
-    together = model.paraphrase(*items, search="contrastive", min_length=5, max_length=20)
-    lengths = (together == tiny_hcl.SPECIAL_IDS["eos"]).nonzero()[:, 1]
-    assert len(lengths) == 6 and int(lengths.min()) >= 5 and int(lengths.max()) <= 20
-    for row in range(6):
-        real = int(batch["x_mask"][row].sum())
-        alone = model.paraphrase(*(part[[row]] for part in (items[0][:, :real], items[1][:, :real], items[2])),
-                                 search="contrastive", min_length=5, max_length=20)
-        assert same(alone, together[[row]])
-    assert not same(together, model.paraphrase(*items, num_beams=1))
-    assert same(model.paraphrase(*items, search="contrastive", alpha=0.0), model.paraphrase(*items, num_beams=1))
-
-
 @pytest.mark.parametrize("search", ["beam", "contrastive"])
 def test_scores_are_float32_under_autocast(search, monkeypatch):
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
@@ -393,19 +314,6 @@ def test_scores_are_float32_under_autocast(search, monkeypatch):
     assert kinds == {(torch.bfloat16, torch.float32)}
     lengths = (tokens == tiny_hcl.SPECIAL_IDS["eos"]).nonzero()[:, 1]
     assert len(lengths) == 4 and int(lengths.min()) >= 5
-
-
-def test_half_precision_logits_are_widened_before_they_are_summed():
-    class Half(Oracle):
-        def logits(self, states):
-            return super().logits(states).bfloat16()
-
-    class Rounded(Oracle):
-        def logits(self, states):
-            return super().logits(states).bfloat16().float()
-
-    for search in (beam_search, contrastive_search):
-        assert torch.equal(search(Half(6), start(6), rules()), search(Rounded(6), start(6), rules()))
 
 
 # Parts

@@ -21,8 +21,6 @@ from test_pair_classifier import project as classifier_project  # noqa: F401
 from test_s_tagger import project as tagger_project  # noqa: F401
 from torch.nn import functional as F
 
-from models.clld import ClldModel, ClldTask
-from models.common.training import loop
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution, pair_classifier
 from stages.common.paths import DatasetPaths, RunPaths
@@ -146,36 +144,3 @@ def test_what_cuda_refuses_is_refused(compute, kind):
     with switched_on(), pytest.raises(kind):
         compute()
     torch.use_deterministic_algorithms(False)
-
-
-# Faults as they were once made, in the very code that would have them.
-def _mask_stays(patch):
-    moved = loop.moved
-    patch.setattr(loop, "moved", lambda batch, device: {
-        **moved(batch, device), "attention_mask": batch["attention_mask"]})
-
-
-def _made_on_the_cpu(patch):
-    encode = ClldModel.encode
-    patch.setattr(ClldModel, "encode", lambda self, ids, mask: encode(self, ids, mask) * torch.ones(len(ids), 1))
-
-
-def _numpy(patch):
-    entropy = ClldTask._entropy
-
-    def with_numpy(self, *given):
-        loss, parts = entropy(self, *given)
-        return loss, {**parts, "accuracy": float(parts["accuracy"].numpy())}
-
-    patch.setattr(ClldTask, "_entropy", with_numpy)
-
-
-@pytest.mark.parametrize(("plant", "kind", "message"), [
-    (_mask_stays, RuntimeError, "at least two devices"), (_made_on_the_cpu, RuntimeError, "at least two devices"),
-    (_numpy, TypeError, "Use Tensor.cpu")], ids=["mask", "made on the CPU", "numpy"])
-def test_a_fault_planted_in_a_training_is_found(folder, monkeypatch, plant, kind, message):
-    tiny_classes.write_project(folder, {"m": {"contrast": "uniform"}})
-    change_params(folder, runtime=AUTO)
-    plant(monkeypatch)
-    with stages_on_device(), pytest.raises(kind, match=message):
-        train_clld.main(["m"])

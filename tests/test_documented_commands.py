@@ -12,10 +12,9 @@ import sys
 import pytest
 import typer
 import yaml
-from documented_commands import PAGES, PLACEHOLDERS, Command, commands_of
+from documented_commands import PAGES, PLACEHOLDERS, commands_of
 from source_imports import ROOT
 
-from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.recipes import read_recipe, recipe_names
 
@@ -159,20 +158,3 @@ def test_documented_commands_exist_with_their_options_and_names(page, monkeypatc
                 check(command, patch)
         except (Exception, SystemExit) as error:
             raise AssertionError(f"{command.place}: {' '.join(command.words)}") from error
-
-
-def test_the_pages_show_commands():
-    shown = {command.words[:2] for command in COMMANDS}
-    assert {("keycontrast", "run"), ("keycontrast", "judge"), ("dvc", "exp"), ("make", "test")} <= shown
-
-
-@pytest.mark.parametrize("line", [
-    "keycontrast runn", "keycontrast run evaluate_hlc@hcl", "keycontrast use sample --set train_hcl.epoch=2",
-    "keycontrast graph water --hop 2", "keycontrast predict", "keycontrast predict hcll text",
-    "keycontrast inspect artifacts/data/sample/keyword", "dvc repro --singel", "make tests",
-    "python -m pipeline.documents", "python -m benchmarks text"])
-def test_a_wrong_command_is_found(line, monkeypatch):
-    with pytest.raises((AssertionError, SystemExit, InputError, Exception)) as caught:
-        check(Command("here", tuple(line.split()), True), monkeypatch)
-    assert (isinstance(caught.value, AssertionError | SystemExit | InputError)
-            or type(caught.value).__name__ in ("NoSuchOption", "MissingParameter", "DvcParserError")), caught.value

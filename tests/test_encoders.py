@@ -134,11 +134,6 @@ def test_unknown_sources_are_errors():
             resolve_encoder(source)
 
 
-def test_hub_names_that_cannot_be_are_errors():
-    with pytest.raises(InputError, match="hub:a/b/c could not be had .*Repo id must be"):
-        resolve_encoder("hub:a/b/c")
-
-
 def test_chunks_have_fixed_shapes_and_hold_every_item_once():
     lengths = [3, 40, 16, 17, 5, 100, 16, 2]
     chunks = fixed_chunks(lengths, 2, widest=50)

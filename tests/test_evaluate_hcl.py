@@ -1,8 +1,6 @@
 """The stage evaluate_hcl: scores of a run and of its floors."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,7 @@ from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import bleu, distinct, ibleu, rouge, self_bleu, source_bleu
 from stages.metrics.bertscore import BertScores
-from stages.tracks.common.evaluation.systems import Resampling, rounded
+from stages.tracks.common.evaluation.systems import Resampling
 from stages.tracks.hcl.evaluate import LEADING, main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
@@ -117,20 +115,6 @@ def test_nothing_depends_on_the_order_of_rows_even_in_ties():
     assert one.metrics == other.metrics
 
 
-def test_shuffled_references_and_intervals_follow_the_seed():
-    items, predictions = items_frame(), predictions_frame()
-    more = range(100, 130)
-    test = items[items["example_id"] == 11]
-    items = pd.concat([items] + [test.assign(example_id=number) for number in more], ignore_index=True)
-    predictions = pd.concat([predictions] + [predictions[:1].assign(example_id=number, references=[[f"text {number}"]])
-                                             for number in more], ignore_index=True)
-    one, same, other = (evaluate(predictions, items, resampling=Resampling(50, 0.95, seed)) for seed in (1, 1, 2))
-    assert one.metrics == same.metrics
-    assert one.metrics["intervals"]["run"] != other.metrics["intervals"]["run"]
-    texts = [result.scores.set_index("system").loc["shuffled", "output"].tolist() for result in (one, other)]
-    assert texts[0] != texts[1] and sorted(texts[0]) == sorted(texts[1])
-
-
 def test_scores_fit_their_schema_and_hold_what_the_means_are_made_of():
     result = evaluate()
     table = as_table(SCHEMAS["scores"], result.scores).to_pandas()
@@ -226,10 +210,6 @@ def test_predictions_of_another_model_are_refused():
         evaluate(predictions_frame()[:1], items[~items["example_id"].isin([12, 13])])
 
 
-def test_floats_are_rounded_at_any_depth():
-    assert rounded({"a": {"b": [1 / 3]}, "n": 2, "s": "x"}) == {"a": {"b": [0.333333]}, "n": 2, "s": "x"}
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project folder with a tiny encoder, one model's items and one run's predictions."""
@@ -312,17 +292,3 @@ def test_stage_names_the_missing_predictions(project, capsys):
     assert main(["run-a"]) == 1
     assert "artifacts/predictions/run-a/13/predictions.parquet: no such artifact" in capsys.readouterr().err
     assert not RunPaths("run-a", 13).metrics.exists()
-
-
-def test_help_says_what_the_stage_makes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert "Score the outputs of an HCL run" in text and "python -m stages.tracks.hcl.evaluate run" in text
-
-
-def test_module_imports_only_what_a_training_machine_has():
-    probe = ("import sys, stages.tracks.hcl.evaluate; print([name for name in "
-             "('nltk', 'sacrebleu', 'sklearn', 'spacy', 'pydantic', 'networkx', 'matplotlib') if name in sys.modules])")
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -203,21 +203,9 @@ def test_metrics_have_intervals_and_the_names_that_reports_read():
     assert metrics["settings"]["reference_words"] == LIMIT and metrics["settings"]["split"] == "test"
 
 
-def test_nothing_depends_on_the_order_of_rows():
-    one, other = evaluate(), evaluate(predictions()[::-1], PAIRS[::-1])
-    pd.testing.assert_frame_equal(one.scores, other.scores)
-    assert one.metrics == other.metrics
-
-
 def test_unk_has_no_vector():
     vectors, known = KnownWords(Vectors()).lookup(["cat", "[unk]"])
     assert vectors.shape == (2, 6) and known.tolist() == [True, False]
-
-
-def test_an_output_without_words_scores_zero():
-    found = evaluate(predictions({9: "", 10: "  "})).metrics
-    assert found["counts"]["empty_outputs"] == 2
-    assert all(found["run"][name] == 0 for name in ("released_bleu_1", "corpus_bleu_4", "py_rouge_l", "average"))
 
 
 def test_predictions_of_another_model_are_refused():
@@ -272,24 +260,8 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
 
 
-def test_word_vectors_from_a_file_are_looked_up_by_whole_words(project):
-    (project / "vectors.txt").write_text("school 1 0\n[unk] 5 5\nn't 0 1\nthe 1 1\n")
-    write_params(project, emb="path", emb_path="vectors.txt", floors=["copy"])
-    assert main(["run-a"]) == 0
-    metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
-    assert metrics["settings"]["emb"]["origin"] == "file" and list(metrics["floors"]) == ["copy"]
-
-
 def test_stage_names_what_is_missing(project, capsys):
     ModelPaths("model-a", 13).vocabulary.unlink()
     assert main(["run-a"]) == 1
     assert "model-a/13/vocabulary.parquet: no such artifact" in capsys.readouterr().err
     assert not RunPaths("run-a", 13).metrics.exists()
-
-
-def test_help_says_what_the_stage_makes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert "Score the outputs of a run of the PGKPR track" in text
-    assert "python -m stages.tracks.pgkpr.evaluate run" in text

@@ -14,7 +14,6 @@ from distributed import Client, LocalCluster
 from test_annotate import saved_pipeline
 
 from keycontrast.errors import InputError
-from keycontrast.progress import progress_bar
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables, writing
@@ -27,7 +26,6 @@ from stages.params import Params
 from stages.run import executor as module
 from stages.run.executor import Executor, code_fingerprint, make_part
 from stages.run.processes import alive
-from stages.run.progress import advance
 
 ROOT = Path(__file__).resolve().parents[1]
 WORDS = ["The big dogs bark.", "Dogs bark loudly. The dogs bark.", "Big dogs", "42", "The loudly bark dogs", "Dogs."]
@@ -178,15 +176,6 @@ def wait_until(condition, seconds=60):
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def test_restored_work_is_no_part_of_the_rate():
-    with progress_bar("test", 100, "text") as bar:
-        advance(bar, 60, restored=True)
-        advance(bar, 10)
-        assert (bar.n, bar.initial) == (70, 60)
-        shown = bar.format_meter(bar.n, bar.total, elapsed=10.0, initial=bar.initial, unit="text")
-        assert "1.00text/s" in shown and "00:30" in shown  # 10 texts in 10 seconds, and 30 more to go
 
 
 # What is wrong with a cluster

@@ -98,22 +98,6 @@ def test_samples_are_drawn_by_seed(paraphraser, items):
     assert means[0] == means[1]
 
 
-def test_the_first_output_may_be_drawn_too(paraphraser, items):
-    everything = items.assign(split="test")
-    mean, drawn, again, other = (run(everything, paraphraser, decode(z=z), seed=seed)["prediction"].tolist()
-                                 for z, seed in (("mean", 1), ("sample", 1), ("sample", 1), ("sample", 2)))
-    assert drawn == again
-    assert len({tuple(mean), tuple(drawn), tuple(other)}) == 3
-
-
-def test_samples_are_encoded_once(paraphraser, items, monkeypatch):
-    calls = []
-    encode = paraphraser.model.encode
-    monkeypatch.setattr(paraphraser.model, "encode", lambda *arguments: calls.append(1) or encode(*arguments))
-    run(items, paraphraser, decode(samples=3), seed=1)
-    assert calls == [1]
-
-
 def test_the_search_is_that_of_the_settings(paraphraser, items):
     everything = items.assign(split="test")
     found = {name: run(everything, paraphraser, decode(**changes), seed=1)["prediction"].tolist()

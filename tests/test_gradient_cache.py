@@ -148,14 +148,6 @@ def without_dropout(make):
     return one
 
 
-def test_a_batch_of_one_micro_batch_takes_one_pass(monkeypatch):
-    task = classifier(CLASSIFIERS[0], dropout=True)
-    monkeypatch.setattr(type(task), "train_apart", lambda *_: pytest.fail("two passes"))
-    fit(task, Settings(epochs=1, batch_size=12), Memory(), SEED)
-    with pytest.raises(pytest.fail.Exception, match="two passes"):
-        fit(task, Settings(epochs=1, batch_size=12, micro_batch=6), Memory(), SEED)
-
-
 @pytest.mark.parametrize("blocks", REWRITERS)
 def test_validation_pairs_are_contrasted_in_batches_however_many_pass_at_a_time(blocks):
     whole = rewriter(blocks, micro_batch=2)

@@ -125,32 +125,6 @@ def test_an_arrow_ends_at_the_keyword_that_receives(edges, heads):
         assert min(tips, key=lambda tip: abs(tip - ends[edge.target])) == pytest.approx(ends[edge.target], abs=8)
 
 
-def test_thirty_labels_do_not_cover_each_other_and_stay_inside():
-    around = [Neighbour("centre", 0, 0, 0), *(Neighbour(f"a keyword of some length {place}", (-1) ** place, 1, 0)
-                                              for place in range(30))]
-    drawn = ET.fromstring(neighbourhood_svg("title", around, []))
-    _, _, width, height = map(float, drawn.get("viewBox").split())
-    spans = []
-    for element in drawn.iter(f"{SVG}text"):
-        if (element.text or "").startswith("a keyword"):
-            assert "anchor: middle" in element.get("style")
-            x, y, wide = float(element.get("x")), float(element.get("y")), 0.6 * 9 * len(element.text)
-            start = x - wide / 2
-            assert start >= 0 and start + wide <= width and 9 < y < height
-            spans.append((start, start + wide, y))
-    assert len(spans) == 30
-    assert not [one for one in spans for other in spans if one is not other and abs(one[2] - other[2]) < 11
-                and one[0] < other[1] and other[0] < one[1]]
-
-
-def test_long_and_wide_labels_are_cut_and_kept_as_notes():
-    label = "很" * 40
-    drawn = ET.fromstring(neighbourhood_svg("t", [Neighbour(label, 0, 0, 0)], []))
-    part = next(item for item in drawn.iter(f"{SVG}g") if item.get("id") == "keyword-0")
-    assert "很" * 14 + "…" in [item.text for item in part.iter(f"{SVG}text")]
-    assert part.findtext(f"{SVG}title") == label
-
-
 def test_the_word_graph_sizes_words_by_score_and_marks_the_choice():
     words = [Word("rice", 1.5, True, True), Word("<b>", 0.4, False, False), Word("layer", 1.5, True, False)]
     svg = word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})

@@ -111,13 +111,6 @@ def test_modularity_equals_networkx_on_summed_counts(resolution):
     assert found.modularity >= nx.community.modularity(graph, greedy, resolution=resolution) - 0.01
 
 
-def test_a_higher_resolution_gives_more_communities():
-    edges = random_edges(2)
-    numbers = [communities(30, edges, resolution).number.max() for resolution in (0.2, 1.0, 4.0)]
-    assert numbers == sorted(numbers)
-    assert numbers[0] < numbers[-1]
-
-
 def test_communities_neither_read_nor_disturb_pythons_random_numbers():
     edges = random_edges(3, 200, 900)
     random.seed(1)

@@ -113,22 +113,6 @@ def test_weight_zero_equals_leaving_the_term_out(term):
             torch.testing.assert_close(weighted.grad, flagged.grad, atol=2e-5, rtol=1e-4, msg=name)
 
 
-def test_the_bag_of_words_without_its_flag_is_the_objective_without_its_term():
-    model, batch = tiny_hcl.model(), batch_of()
-    loss, found = objective(model(batch), model.config, 1.0)
-    row = tiny_hcl.model(latent={"bow_loss": False})
-    torch.testing.assert_close(objective(row(batch), row.config, 1.0)[0], loss - found["bow"] / 6.0)
-
-
-def test_no_free_bits_is_the_plain_kl():
-    model, batch = tiny_hcl.model(latent={"free_bits": 0.0}), batch_of()
-    output = model(batch)
-    loss, found = objective(output, model.config, 1.0)
-    contrasts = sum(found[name] for name in ("instance", "keyword", "mahalanobis"))
-    expected = (output.reconstruction + output.latent.kl + output.latent.bow).mean() / 6.0 + contrasts
-    torch.testing.assert_close(loss, expected)
-
-
 def test_without_keyword_the_graph_is_not_read():
     model, batch = tiny_hcl.model(**ROWS["w/o keyword"].groups), batch_of()
     output = model(batch)

@@ -176,17 +176,6 @@ def test_a_contrast_that_never_moves(name):
     assert named(rows(**{column: 0.0})) == {}  # every item is masked
 
 
-def test_one_that_has_vanished_is_not_called_stuck_as_well():
-    found = named(rows(train_keyword=0.001, train_keyword_vanished=1.0))
-    assert set(found) == {"contrast_vanished_keyword"}
-
-
-def test_without_graph_the_advice_says_that_the_keyword_contrast_is_a_constant():
-    alarm = named(rows(train_keyword=0.64), config(graph={"iterations": 0}))["contrast_stuck_keyword"]
-    assert "keyword vectors are the constants h0" in alarm.advice and "set its weight to 0" in alarm.advice
-    assert "h0" not in named(rows(train_keyword=0.64))["contrast_stuck_keyword"].advice
-
-
 def test_a_spread_that_shrinks_under_the_mahalanobis_contrast():
     shrinking = [-0.1, -0.2, -0.1 - SHRUNK_LOG_SIGMA - 0.01, -0.6]
     alarm = named(rows(train_mean_log_sigma=shrinking))["spread_shrinking"]
@@ -227,26 +216,3 @@ def test_nothing_is_raised_for_what_is_switched_off(groups, gone):
     everything = set(named(rows(**SICK)))
     assert gone <= everything
     assert set(named(rows(**SICK), config(**groups))) == everything - gone
-
-
-def test_signs_without_their_columns_are_not_looked_for():
-    assert find_alarms([{"epoch": 1, "validation_loss": 3.0}, {"epoch": 2, "validation_loss": 2.0}], config()) == []
-
-
-@pytest.mark.parametrize(("columns", "name", "step", "taken"), [
-    ({"validation_kl": 0.1}, "posterior_collapse", "set latent.batch_norm",
-     {"latent": {"posterior": "relative", "batch_norm": 0.2}}),
-    ({"validation_reconstruction_zero": 20.0}, "latent_ignored", "latent.enters: layers",
-     {"latent": {"enters": "layers"}}),
-    ({"validation_under_floor": 1.0}, "kl_under_floor", "set latent.free_bits_by total",
-     {"latent": {"free_bits_by": "total"}}),
-    ({"validation_swap_outputs": 0.001}, "keyword_ignored", "hide some of the source",
-     {"decoder": {"source_dropout": 0.1}}),
-    ({"validation_swap_outputs": 0.001}, "keyword_ignored", "let reconstruction teach it",
-     {"latent": {"free_bits_for": "posterior"}}),
-])
-def test_advice_that_is_followed_already_is_not_given(columns, name, step, taken):
-    history = rows(**columns)
-    assert step in named(history)[name].advice
-    left = named(history, config(**taken))[name].advice
-    assert step not in left and left

@@ -40,67 +40,6 @@ def condition(model, items):
     return *model.memory(hidden, mask, None, z), z
 
 
-def step_scores(model, prefix, memory, mask, z):
-    """Log probabilities (V,) of the token after ``prefix``, banned tokens at minus infinity."""
-    states = model.decode(torch.tensor([prefix]), memory, mask, z)
-    scores = model.score(states)[0, -1].log_softmax(-1)
-    return scores.index_fill(0, torch.tensor(sorted(BANNED)), -torch.inf)
-
-
-@torch.no_grad()
-def test_one_beam_is_greedy():
-    model, items = tiny_hcl.model(), inputs()
-    memory, mask, z = condition(model, items)
-    expected = []
-    for b in range(4):
-        prefix = [BOS]
-        while len(prefix) <= 8:
-            scores = step_scores(model, prefix, memory[[b]], mask[[b]], z[[b]])
-            if len(prefix) <= 3:
-                scores[EOS] = -torch.inf
-            prefix.append(int(scores.argmax()))
-            if prefix[-1] == EOS:
-                break
-        expected.append([token for token in prefix[1:] if token != EOS])
-    found = outputs(paraphrase(model, items, num_beams=1, min_length=3, max_length=8))
-    assert found == expected
-
-
-@torch.no_grad()
-def test_a_beam_as_wide_as_the_search_space_finds_the_best_output():
-    model, (ids, mask, nodes) = tiny_hcl.model(seed=2), inputs(size=1)
-    memory, memory_mask, z = condition(model, (ids, mask, nodes))
-    words = [token for token in range(tiny_hcl.VOCABULARY) if token not in BANNED | {EOS}]
-    first = step_scores(model, [BOS], memory, memory_mask, z)
-    scores = {}
-    for word in words:
-        second = step_scores(model, [BOS, word], memory, memory_mask, z)
-        scores[word,] = float(first[word] + second[EOS]) / 2
-        for other in words:
-            scores[word, other] = float(first[word] + second[other]) / 3  # the end is forced, at no cost
-    width = len(words) * (len(words) + 1)
-    found = paraphrase(
-        model, (ids, mask, nodes), num_beams=width, min_length=1, max_length=2, early_stopping="never"
-    )
-    assert tuple(outputs(found)[0]) == max(scores, key=scores.__getitem__)
-
-
-@pytest.mark.parametrize("num_beams", [1, 4])
-@pytest.mark.parametrize(("shortest", "longest"), [(5, 20), (0, 3), (4, 4)])
-def test_lengths_stay_within_their_bounds_and_banned_tokens_out(num_beams, shortest, longest):
-    lengths = set()
-    for seed in range(3):
-        model = tiny_hcl.model(seed=seed)
-        with torch.no_grad():
-            model.word_scores.bias[EOS] = (-9.0, 0.0, 9.0)[seed]  # never ending, and ending at once
-        options = {"num_beams": num_beams, "min_length": shortest, "max_length": longest}
-        for row in outputs(paraphrase(model, inputs(seed=seed), **options)):
-            lengths.add(len(row))
-            assert not BANNED & set(row)
-    assert min(lengths) == shortest
-    assert max(lengths) == longest
-
-
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"decoder": {"kw_memory": True}}])
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_caching_changes_nothing(num_beams, groups, monkeypatch):
@@ -167,15 +106,6 @@ def test_an_unseen_keyword_needs_its_vector():
     assert [found[row] for row in (0, 1, 3)] == [known[row] for row in (0, 1, 3)]
     with pytest.raises(ValueError, match="1 input keywords are no nodes; give their unseen_vectors"):
         model.paraphrase(ids, mask, unseen)
-
-
-def test_longer_outputs_may_be_preferred():
-    lengths = [
-        sum(len(row) for seed in range(3) for row in outputs(paraphrase(tiny_hcl.model(seed), length_penalty=penalty)))
-        for penalty in (-4.0, 1.0, 4.0)
-    ]
-    assert lengths == sorted(lengths)
-    assert lengths[0] < lengths[-1]
 
 
 @pytest.mark.parametrize(

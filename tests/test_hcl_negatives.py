@@ -55,23 +55,6 @@ def test_one_negative_makes_all_forms_equal(form):
     torch.testing.assert_close(instance_contrast(d_pos, masked, 0.3, real, form), alone, atol=1e-6, rtol=0)
 
 
-def test_the_printed_form_is_content_with_one_far_negative_and_infonce_with_none_near():
-    d_pos, d_neg = torch.tensor([1.0]), torch.tensor([[0.0, 20.0]])
-    assert instance_contrast(d_pos, d_neg, 1.0, None, "printed") < 1e-6
-    assert instance_contrast(d_pos, d_neg, 1.0, None, "infonce_negdist") > 1.0
-
-
-def test_gradients_go_to_the_nearest_negative_and_in_the_printed_form_to_the_farthest():
-    for form, strongest in (("infonce_negdist", 0), ("printed", 2)):
-        d_pos = torch.tensor([1.0], requires_grad=True)
-        d_neg = torch.tensor([[0.5, 1.0, 1.5]], requires_grad=True)
-        instance_contrast(d_pos, d_neg, 0.5, None, form).sum().backward()
-        assert d_pos.grad > 0
-        assert (d_neg.grad < 0).all()
-        assert d_neg.grad.abs().argmax() == strongest
-        torch.testing.assert_close(d_pos.grad, -d_neg.grad.sum(-1))  # it depends on differences alone
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_far_distances_and_rows_without_negatives_stay_finite(form):
     d_pos = torch.tensor([1e4, 0.0, 2.0], requires_grad=True)
@@ -175,12 +158,6 @@ def test_items_list_all_negatives_best_first(tables):
     assert items["negative"].tolist()[:3] == [negatives[0] for negatives in items["negatives"][:3]]
     assert items["target_keyword"].tolist() == tiny_items.KEYWORDS
     assert [word if isinstance(word, str) else None for word in items["negative_keyword"]] == tiny_items.OTHER
-
-
-def test_items_do_without_the_column_of_further_negatives():
-    items = joined_items(**tiny_items.tables())
-    assert [len(negatives) for negatives in items["negatives"]] == [
-        int(text is not None) for text in tiny_items.NEGATIVES]
 
 
 def test_batches_hold_all_negatives_of_an_item(tables, tmp_path):

@@ -8,7 +8,7 @@ import torch
 from test_hcl_negatives import several
 
 from models.common.losses import gaussian_kl
-from models.hcl import BatchTotals, HclModel, Monitor, Validation, objective, training_monitors, validation_loss
+from models.hcl import BatchTotals, Monitor, Validation, objective, training_monitors, validation_loss
 
 SIZES = (4, 4, 3)
 
@@ -88,19 +88,6 @@ def test_a_part_of_the_items_stands_for_all_however_they_fall_into_batches(batch
     for source, difference in worse.items():
         expected = values["reconstruction"] + float(difference[::3].mean())
         assert values[f"reconstruction_{source}"] == pytest.approx(expected, rel=1e-5)
-
-
-@torch.no_grad()
-def test_texts_are_encoded_once(batches, monkeypatch):
-    encoded, scored = [], []
-    encode, score = HclModel.encode, HclModel.score
-    monkeypatch.setattr(HclModel, "encode", lambda self, ids, mask: encoded.append(len(ids)) or encode(self, ids, mask))
-    monkeypatch.setattr(HclModel, "score", lambda self, states: scored.append(len(states)) or score(self, states))
-    validated(tiny_hcl.model(), batches[:1])
-    assert encoded == [8, 4]  # x and y together, negatives apart
-    tokens = batches[0]["y_in_mask"].sum(1)
-    # all from q; every fourth from p, from zero, from the mean of p, and from that under another keyword
-    assert scored == [tokens.sum(), *[tokens[0]] * 4]
 
 
 @torch.no_grad()

@@ -15,7 +15,6 @@ from models.common.special import EOS, MASK, PAD
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 BOUND = 1e-5
 
@@ -85,13 +84,6 @@ def test_a_text_of_one_kind_leaves_a_single_mask_to_the_other(primary):  # C-P3
     whole, other = kinds if primary else reversed(kinds)
     assert rows(whole) == [[word for word, _ in text] for text in texts(ids, mask, lengths)]
     assert rows(other) == [[MASK]] * len(ids)
-
-
-def test_padding_and_what_the_mask_says_of_it_change_nothing():
-    ids, mask, lengths = drawn()
-    wider = F.pad(ids, (0, 3)), F.pad(mask, (0, 3), value=True), lengths
-    for one, other in zip(primary_secondary(ids, mask, lengths), primary_secondary(*wider), strict=True):
-        assert all(torch.equal(*parts) for parts in zip(one, other, strict=True))
 
 
 # The decoder layer
@@ -188,28 +180,6 @@ def test_each_encoder_reads_its_own_sequence():
     assert not torch.equal(*(found["layers.0.widen.weight"] for found in weights))
 
 
-def test_the_decoder_attends_to_all_of_both():
-    built, (batch, mask) = model("ianet"), tagged_batch()
-    one, other, *given = built.memory(batch, mask)
-    given = [part.detach().requires_grad_() for part in given]
-    built.generation(batch, (one, other, *given)).backward()
-    for values, bias in zip(given[1::2], (one, other), strict=True):
-        assert torch.equal(values.grad.abs().sum((1, 3)) > 0, bias[:, 0, 0] == 0)
-
-
-def test_primary_and_secondary_may_change_places_if_their_weights_do():
-    built, (batch, mask) = model("ianet"), tagged_batch()
-    before, other = (built.sums(batch, kind)["generation"].detach() for kind in (mask, ~mask))
-    assert float((before - other).abs()) > 1e-3
-    state = {name: part.clone() for name, part in built.state_dict().items()}
-    places = {"encoders.0": "encoders.1", "encoders.1": "encoders.0", "to_primary": "to_secondary",
-              "to_secondary": "to_primary"}
-    swapped = {name: state[name.replace(*pair)] for name in state
-               for pair in [next((pair for pair in places.items() if pair[0] in name), ("", ""))]}
-    built.load_state_dict(swapped)
-    torch.testing.assert_close(built.sums(batch, ~mask)["generation"].detach(), before)
-
-
 @pytest.mark.parametrize("primary", [True, False])
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_texts_of_one_kind_are_learnt_from_and_rewritten(primary, num_beams):
@@ -223,19 +193,6 @@ def test_texts_of_one_kind_are_learnt_from_and_rewritten(primary, num_beams):
     together = built.rewrite(batch, mixed, rules, num_beams)[::2]
     for row, output in zip(built.rewrite(batch, mask, rules, num_beams)[::2], together, strict=True):
         assert ended(row) == ended(output) and len(ended(output)) >= 2
-
-
-def test_the_mask_is_never_generated():
-    built, (batch, mask) = model("ianet"), tagged_batch()
-    with torch.no_grad():
-        built.generator.bias[MASK] = 50
-    words = Vocabulary.counted({f"word{number}": 1 for number in range(VOCABULARY - FIRST_WORD)}, {}, VOCABULARY)
-    assert words.size == VOCABULARY
-    free = built.rewrite(batch, mask, replace(RULES, banned=()))
-    assert (free[:, 0] == MASK).all()
-    for unknown in (True, False):
-        kept = built.rewrite(batch, mask, replace(RULES, banned=words.banned(unknown=unknown)))
-        assert not (kept == MASK).any() and (kept == EOS).any(1).all()
 
 
 def test_primary_words_must_be_given():

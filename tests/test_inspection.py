@@ -12,11 +12,10 @@ from rich.console import Console
 
 from keycontrast.cells import cell, printable
 from keycontrast.errors import InputError
-from pipeline.inspection import null_counts, show, texts_beside
+from pipeline.inspection import null_counts, show
 from pipeline.schemas import SCHEMAS
 from stages.common.methods import METHODS
 from stages.common.tables import Provenance, write_table
-from stages.common.writing import table_writer
 
 PROVENANCE = Provenance("ingest@tiny", "0123", counts={"pairs": 2}, fallbacks=["took the [bold]other[/bold] way"])
 
@@ -70,22 +69,6 @@ def test_nulls_inside_lists_count_and_row_groups_add_up(tmp_path):
     for statistics in (True, False):
         pq.write_table(table, tmp_path / "t.parquet", row_group_size=2, write_statistics=statistics)
         assert null_counts(tmp_path / "t.parquet") == {"a": 2, "b": 1, "c": 1, "e": 3}
-
-
-def test_a_table_that_was_written_in_batches_shows_the_same(tmp_path):
-    schema = {"text_id": [0, 1], "text": ["one", "two"], "language": ["en", "en"]}
-    write_table(tmp_path / "whole" / "texts", SCHEMAS["texts"], schema, PROVENANCE)
-    with table_writer(tmp_path / "batches" / "texts", SCHEMAS["texts"], PROVENANCE) as writer:
-        for row in (0, 1):
-            writer.write({name: values[row:row + 1] for name, values in schema.items()})
-    whole, batches = (shown(tmp_path / folder / "texts").splitlines() for folder in ("whole", "batches"))
-    assert "Each distinct text once" in batches[0] and whole[2:] == batches[2:]
-    assert '"stage": "ingest@tiny"' in "".join(batches)
-    assert "First 2 rows" in "".join(batches)
-
-
-def test_only_the_texts_that_are_shown_are_read(folder):
-    assert texts_beside(folder / "examples", [1, 1, 7]) == {1: "another"}
 
 
 def test_control_characters_are_written_out(folder):

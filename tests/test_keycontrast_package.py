@@ -14,10 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import spacy
-from source_imports import ROOT
 from wheel import wheel_site
 
-import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.pipelines import load_pipeline
@@ -186,12 +184,6 @@ if __name__ == "__main__":
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True,
                           text=True, check=True)
     assert json.loads(done.stdout) == ["Black money", "ball", 1, 1, 2, ["models", "stages"]]
-
-
-def test_the_version_is_that_of_the_installation():
-    assert keycontrast.__version__ == json.loads(subprocess.run(
-        [sys.executable, "-c", "import json, importlib.metadata as m; print(json.dumps(m.version('keycontrast')))"],
-        capture_output=True, text=True, check=True, cwd=ROOT.parent).stdout)
 
 
 @pytest.mark.whole

@@ -37,12 +37,6 @@ def test_loss_equals_a_loop_and_so_does_its_gradient():
     torch.testing.assert_close(*gradients)
 
 
-def test_loss_is_negative_where_the_bag_holds_more_than_one_of_each_word():
-    bag, words = torch.tensor([[0.5, 3.0, 2.5]]), torch.tensor([[1, 2]])
-    found = bag_of_words(bag, words, words != 0)
-    assert found.item() == pytest.approx(-(math.log(3) + math.log(2.5)) / 3, rel=1e-5) and found.item() < 0
-
-
 def test_loss_without_words_is_zero_and_of_a_missing_word_finite():
     bag = torch.zeros(2, 3, requires_grad=True)
     words = torch.tensor([[0], [2]])
@@ -156,12 +150,6 @@ def test_equal_counts_are_taken_in_the_order_of_the_plain_bag():
     torch.testing.assert_close(found.memory[:, 9], found.memory[:, 12])
 
 
-def test_a_memory_is_no_larger_than_the_vocabulary():
-    rewriter = model("latent_bow", memory=100)
-    words, memory = rewriter.remember(read(rewriter, batch())[2])
-    assert words.shape == (5, VOCABULARY) and memory.shape == (5, VOCABULARY, 16)
-
-
 def test_gradients_reach_chosen_words_of_the_bag_alone():
     rewriter = model("latent_bow")
     bag = torch.rand(2, VOCABULARY, requires_grad=True)
@@ -178,12 +166,6 @@ def test_generation_teaches_the_bag_through_the_memory(gumbel):
     assert set(parts) == {"generation"}
     parts["generation"].backward()
     assert all(predict.weight.grad.any() for predict in rewriter.predict)
-
-
-def test_a_weight_of_zero_leaves_generation_as_it_is():
-    content = batch()
-    without, with_it = (peaked("latent_bow", weight=value).sums(content, None) for value in (0.0, 1.0))
-    assert set(without) == {"generation"} and torch.equal(without["generation"], with_it["generation"])
 
 
 # The decoder
@@ -247,18 +229,6 @@ def through(cells, word, states):
 
 def looked_up(query, slots):
     return (slots @ query / 4).softmax(0) @ slots  # the root of 16
-
-
-def test_every_layer_starts_from_the_first_of_the_encoder_and_the_mean_of_the_memory():
-    rewriter, content = peaked("latent_bow", layers=3), batch()
-    state, (memory, outputs, real) = rewriter.encode(content)
-    texts = rewriter.texts(content)
-    _, states = rewriter.encoder.read(rewriter.embedding(texts.words(content["x_ids"])), texts)
-    hidden, cell = states[0]
-    assert len(state) == 3 and outputs.shape[:2] == real.shape
-    for found in state:
-        torch.testing.assert_close(found[0], hidden + memory.mean(1))
-        torch.testing.assert_close(found[1], cell)
 
 
 def test_weights_begin_as_the_released_code_has_them():

@@ -15,7 +15,7 @@ from keycontrast.errors import InputError
 from models.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
-from stages.common.tables import as_table, read_frame
+from stages.common.tables import read_frame
 from stages.tracks.clld.evaluate import floor_systems
 from stages.tracks.clld.linear_floor import WORD, frozen_vectors, main, run
 from stages.tracks.clld.lookup import TrainedOn
@@ -91,13 +91,6 @@ def test_words_that_are_too_rare_leave_nothing():
         floor(min_count=30)
 
 
-def test_nothing_depends_on_the_order_of_rows():
-    items = tiny_classes.items()
-    one, other = floor(items), floor(items.sample(frac=1, random_state=1).sort_values("example_id"))
-    found, again = (as_table(SCHEMAS["linear_floor"], made.predictions) for made in (one, other))
-    assert found.equals(again)
-
-
 def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_classes.write_project(tmp_path)
@@ -146,10 +139,3 @@ def test_another_floor_is_on_frozen_vectors(tmp_path, monkeypatch):
     assert list(floor_systems(evaluated, on, rows)) == ["majority", "linear", "vectors"]
     assert list(floor_systems(evaluated, on, words)) == ["majority", "linear"]
     assert np.array_equal(floor_systems(evaluated, on, rows)["vectors"].probabilities, np.stack(of_test["by_vectors"]))
-
-
-def test_a_missing_data_set_is_named(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    tiny_classes.write_params(tmp_path)
-    assert main(["tiny"]) == 1
-    assert "artifacts/data/tiny/items/examples: no such artifact" in capsys.readouterr().err

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from torch.nn.functional import cosine_similarity
 
 from models.common.losses import (
     bow_loss,
@@ -60,36 +59,11 @@ def test_kl_equals_a_loop_over_dimensions():
     assert gaussian_kl(mu_q, logvar_q, mu_p, logvar_p).tolist() == pytest.approx(expected)
 
 
-def test_kl_is_never_negative_and_zero_for_equal_gaussians():
-    mu_q, logvar_q, mu_p, logvar_p = gaussians(batch=200)
-    assert (gaussian_kl(mu_q, logvar_q, mu_p, logvar_p) >= 0).all()
-    assert (gaussian_kl(mu_q, logvar_q, mu_q, logvar_q) == 0).all()
-
-
 def test_kl_sums_over_dimensions():
     parameters = gaussians()
     by_dimension = torch.stack([gaussian_kl(*(p[:, [k]] for p in parameters)) for k in range(3)], dim=-1)
     torch.testing.assert_close(gaussian_kl_dims(*parameters), by_dimension)
     torch.testing.assert_close(gaussian_kl(*parameters), by_dimension.sum(-1))
-
-
-def test_gradient_of_kl_with_respect_to_the_mean():
-    mu_q, logvar_q, mu_p, logvar_p = gaussians()
-    mu_q = mu_q.requires_grad_()
-    gaussian_kl(mu_q, logvar_q, mu_p, logvar_p).sum().backward()
-    torch.testing.assert_close(mu_q.grad, (mu_q.detach() - mu_p) / logvar_p.exp())
-
-
-def test_kl_agrees_with_monte_carlo():
-    mu_q, logvar_q, mu_p, logvar_p = (p[:1] for p in gaussians(seed=3))
-    z = mu_q + (logvar_q / 2).exp() * normal(200_000, 3, seed=1)
-
-    def log_density(mu, logvar):
-        return (-0.5 * (logvar + math.log(2 * math.pi) + (z - mu) ** 2 / logvar.exp())).sum(-1)
-
-    estimate = log_density(mu_q, logvar_q) - log_density(mu_p, logvar_p)
-    error = estimate.std() / math.sqrt(len(z))
-    assert abs(estimate.mean() - gaussian_kl(mu_q, logvar_q, mu_p, logvar_p)) < 5 * error
 
 
 def test_free_bits_equal_a_loop_and_stop_the_gradient_below_the_share():
@@ -109,51 +83,7 @@ def test_a_floor_on_the_total_stops_all_gradients_or_none():
         torch.testing.assert_close(kl.grad, torch.full_like(kl, gradient))
 
 
-def test_free_bits_are_at_least_what_was_granted():
-    kl = normal(4, 10).square()
-    for by in ("dimension", "total"):
-        assert free_bits_kl(torch.zeros(4, 10), 5.0, by).item() == pytest.approx(5.0)
-        torch.testing.assert_close(free_bits_kl(kl, 0.0, by), kl.sum(-1).mean())
-
-
 # Contrasts (A-C1 .. A-C8)
-
-
-@pytest.mark.parametrize("loss", CONTRASTS)
-@pytest.mark.parametrize("temperature", [0.05, 0.5, 3.0])
-def test_equal_candidates_give_log_two(loss, temperature):
-    value = loss(tensor(0.7), tensor(0.7), temperature)
-    assert value.item() == pytest.approx(0.693147, abs=1e-6)
-
-
-@pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
-@pytest.mark.parametrize(
-    ("pos", "neg", "temperature", "expected"),
-    [(0.0, math.log(3), 1.0, 0.287682), (2.0, 1.0, 1.0, 1.313262), (1.0, 2.0, 0.5, 0.126928)],
-)
-def test_known_values_of_distance_contrasts(loss, pos, neg, temperature, expected):
-    assert loss(tensor(pos), tensor(neg), temperature).item() == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(("temperature", "expected"), [(1.0, 0.313262), (0.1, 4.54e-5)])
-def test_known_values_of_the_keyword_contrast(temperature, expected):
-    assert keyword_contrast(tensor(1.0), tensor(0.0), temperature).item() == pytest.approx(expected, rel=1e-3)
-
-
-@pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
-def test_gradient_of_distance_contrasts(loss):
-    d_pos, d_neg, t = tensor(0.4, 1.0, requires_grad=True), tensor(0.1, 2.0, requires_grad=True), 0.5
-    loss(d_pos, d_neg, t).sum().backward()
-    expected = torch.sigmoid((d_pos - d_neg).detach() / t) / t
-    torch.testing.assert_close(d_pos.grad, expected)
-    torch.testing.assert_close(d_neg.grad, -expected)
-    assert (d_pos.grad > 0).all()  # so a step down the gradient lowers d_pos and raises d_neg
-
-
-def test_keyword_contrast_falls_with_the_similarity_of_the_positive():
-    s_pos = tensor(-0.5, 0.0, 0.9, requires_grad=True)
-    keyword_contrast(s_pos, tensor(0.2, 0.2, 0.2), 0.1).sum().backward()
-    assert (s_pos.grad < 0).all()
 
 
 @pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
@@ -188,17 +118,6 @@ def test_contrasts_are_computed_in_full_precision(loss):
     assert loss(first.double(), second.double(), 0.5).dtype == torch.float64
 
 
-def test_keyword_contrast_ignores_the_length_of_vectors():
-    u_in, u_out, u_imp = normal(3, 6, 4).unbind(0)
-
-    def value(a, b, c):
-        return keyword_contrast(
-            cosine_similarity(a * u_in, b * u_out), cosine_similarity(a * u_in, c * u_imp), temperature=0.1
-        )
-
-    torch.testing.assert_close(value(2.0, 0.3, 7.0), value(1.0, 1.0, 1.0))
-
-
 # Mahalanobis distance (A-C6)
 
 
@@ -228,21 +147,6 @@ def test_mahalanobis_at_the_mean_is_zero_with_a_finite_gradient(root):
     assert mahalanobis_contrast(distance.detach(), tensor(0.4), 0.5).item() <= math.log(2)
 
 
-def test_mahalanobis_is_invariant_to_a_common_scale_only_with_the_inverse():
-    offset, logvar, mu = normal(3, 4, 6).unbind(0)
-    scaled = (mu + 3.0 * offset, mu, logvar + 2 * math.log(3.0))
-    torch.testing.assert_close(mahalanobis(*scaled), mahalanobis(mu + offset, mu, logvar))
-    printed, printed_scaled = (mahalanobis(*args, form="printed") for args in ((mu + offset, mu, logvar), scaled))
-    assert not torch.allclose(printed, printed_scaled)
-
-
-def test_both_forms_agree_exactly_where_the_variance_is_one():
-    points, mu = normal(2, 4, 6).unbind(0)
-    for logvar, agree in ((torch.zeros(4, 6, dtype=torch.float64), True), (normal(4, 6, seed=5), False)):
-        inverse, printed = (mahalanobis(points, mu, logvar, form=form) for form in ("inverse", "printed"))
-        assert torch.allclose(inverse, printed) is agree
-
-
 def test_a_sum_over_dimensions_under_their_number_times_the_temperature_is_the_mean_under_it():
     """So that there is no switch between the two (HCL prints sums, and no temperature)."""
     points, mu, logvar = normal(2, 4, 6), normal(4, 6, seed=1), normal(4, 6, seed=2)
@@ -251,12 +155,6 @@ def test_a_sum_over_dimensions_under_their_number_times_the_temperature_is_the_m
         torch.testing.assert_close(mahalanobis_contrast(*summed, 0.5 * dimensions), mahalanobis_contrast(*mean, 0.5))
     kl = gaussian_kl_dims(points, logvar, mu, logvar.flip(0))
     torch.testing.assert_close(instance_contrast(*kl.sum(-1), 0.1 * 6), instance_contrast(*kl.mean(-1), 0.1))
-
-
-def test_mahalanobis_per_dimension_expects_one():
-    mu, logvar = normal(2, 1, 8).unbind(0)
-    points = mu + (logvar / 2).exp() * normal(20_000, 8, seed=1)
-    assert mahalanobis(points, mu, logvar, per_dim=True).mean().item() == pytest.approx(1.0, abs=0.03)
 
 
 def test_mahalanobis_refuses_an_unknown_form():

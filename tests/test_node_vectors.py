@@ -144,17 +144,6 @@ def test_any_pieces_give_the_same_rows(loaded, monkeypatch):
     assert (columns_of(made), embedded_of(made), made.counts) == wanted
 
 
-def test_each_distinct_text_is_embedded_once_and_cut_at_max_length(loaded):
-    encoder, tokenizer = loaded
-    rows = []
-    handle = encoder.embeddings.word_embeddings.register_forward_hook(
-        lambda module, given, output: rows.extend(map(tuple, given[0].tolist())))
-    made = node_vectors.run(*as_read(*tables()), encoder, tokenizer, {**VALUES, "batch_size": 1, "max_length": 8})
-    handle.remove()
-    assert len(rows) == len(set(rows)) == len(made.text_ids)
-    assert max(map(len, rows)) == 8
-
-
 def test_tables_out_of_step_are_named(loaded):
     examples, texts, keywords, nodes = tables()
     with pytest.raises(InputError, match=r"table keywords: no keyword for text 4 \(and 0 more\)"):

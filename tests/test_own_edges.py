@@ -293,15 +293,6 @@ def test_views_that_nobody_has_are_an_error(encoder):
         built.model().planner().plan(batch)
 
 
-def test_gradients_reach_the_attention_through_views_and_not_the_vectors(encoder):
-    built = whole(encoder, True)
-    model = built.model()
-    found, _ = keywords_of(built, model, sight(built, "component", True))
-    (found.u_in ** 2 * torch.randn_like(found.u_in)).sum().backward()
-    assert all(float(parameter.grad.abs().max()) > 0 for parameter in model.attention.parameters())
-    assert not model.graph.h0.requires_grad
-
-
 @pytest.mark.parametrize(("settings", "label"), [
     ({}, "HCL"), ({"own_edges": "component"}, "HCL"), ({"own_edges": "leaking"}, "HCL with the leaking graph"),
     ({"own_edges": "item"}, "HCL, own edges of the item alone hidden"),

@@ -39,19 +39,6 @@ def test_every_document_has_its_place_in_the_navigation():
     assert all((ROOT / source).exists() for source in pages.OUTSIDE)
 
 
-def test_a_strict_build_without_fonts_of_others():
-    assert MKDOCS["strict"] == "true" and MKDOCS["theme"]["font"] == "false"
-    assert set(MKDOCS["validation"]["links"].values()) == {"warn"}
-    assert all((ROOT / hook).exists() for hook in MKDOCS["hooks"])
-    assert "/site/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
-
-
-def test_what_the_site_needs_is_pinned():
-    extra = re.search(r"^docs = \[(.*)\]$", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
-    pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()}
-    assert set(re.findall(r'"([\w-]+)', extra)) <= pinned
-
-
 def code(*outputs):
     return {"cell_type": "code", "metadata": {}, "source": ["x\n", "y"], "outputs": list(outputs)}
 

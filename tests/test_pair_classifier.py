@@ -3,7 +3,6 @@
 import json
 import shutil
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -147,12 +146,6 @@ def test_loss_is_the_binary_cross_entropy_of_the_logit_difference(encoder_folder
     assert values == pytest.approx({"loss": np.mean(losses), "accuracy": np.mean(right)}, rel=1e-4)
 
 
-def test_overfits_eight_points(encoder_folder):
-    task = make_task(encoder_folder)
-    history = fit(task, Settings(epochs=60, batch_size=8), Memory(), partial(derived_seed, 1))
-    assert history.best["accuracy"] == 1.0 and history.best["loss"] < 0.05
-
-
 def test_pairs_are_cut_from_the_longer_text(encoder_folder):
     tokenizer = AutoTokenizer.from_pretrained(encoder_folder)
     encoded = encode_pairs(tokenizer, ["dog " * 30, "cat"], ["cat dog", "cat dog " * 30], 12)
@@ -263,22 +256,3 @@ def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project,
     steps[:] = [3]
     assert pair_classifier.main(["tiny"]) == 0  # the outs stand, so the checkpoint has gone
     assert sorted(set(steps)) == [0, 1, 2, 3]
-
-
-def test_a_missing_table_is_named(project, capsys):
-    shutil.rmtree(project.table("texts"))
-    assert pair_classifier.main(["tiny"]) == 1
-    assert "items/texts: no such artifact" in capsys.readouterr().err
-
-
-def test_a_training_in_bf16_is_close_and_says_so(project):
-    found = []
-    for precision in ("fp32", "bf16"):
-        params = yaml.safe_load(Path("params.yaml").read_text())
-        params["pair_classifier"]["precision"] = precision
-        Path("params.yaml").write_text(yaml.safe_dump(params))
-        assert pair_classifier.main(["tiny"]) == 0
-        classifier = AutoModelForSequenceClassification.from_pretrained(project.pair_classifier)
-        assert classifier.config.computed_in == computed_in(precision, False) and classifier.dtype == torch.float32
-        found.append(json.loads(project.metrics("pair_classifier").read_text())["validation_loss"])
-    assert found[0] != found[1] and found[1] == pytest.approx(found[0], rel=0.05)

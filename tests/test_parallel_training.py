@@ -246,12 +246,6 @@ def free_port():
         return free.getsockname()[1]
 
 
-def test_processes_are_as_the_params_have_them(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tiny_training.write_params(tmp_path, runtime={"processes": 3})
-    assert training.processes() == 3
-
-
 def test_code_counts_by_its_place_in_the_project(tmp_path, monkeypatch):
     """Another clone lies elsewhere, and has the same code."""
     hashes = []

@@ -9,23 +9,14 @@ import pytest
 import yaml
 
 from keycontrast.errors import InputError
-from pipeline.recipes import read_recipe
 from stages.common.params import Block
-from stages.common.settings import declared, laid_over, module_of, read_params, stage_params
+from stages.common.settings import declared, module_of, read_params, stage_params
 from stages.params import Params, load_params, parse_params, stage_hash, stage_values, with_what_dvc_reads
 
 ROOT = Path(__file__).resolve().parent.parent
-RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
-
-
 @pytest.fixture
 def sample():
     return yaml.safe_load((ROOT / "recipes" / "sample.yaml").read_text())
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_is_valid_and_named_like_its_file(recipe):
-    assert read_recipe(recipe.stem, "data", recipe.parent).recipe == recipe.stem
 
 
 def test_all_problems_come_at_once_with_the_nearest_name(sample):
@@ -54,20 +45,6 @@ def test_the_old_name_of_the_block_of_evaluation_is_answered_with_the_new(sample
     sample["evaluate_hcl"] = {"resamples": 0}
     with pytest.raises(InputError, match="evaluate_hcl: now called evaluation"):
         parse_params(sample, "params.yaml")
-
-
-def test_misspelt_names_between_blocks_are_found(sample):
-    sample["models"]["hcl"]["hcl"]["dataset"] = "sampel"
-    sample["runs"]["hcl"]["hcl"]["model"] = "hlc"
-    sample["models"]["hcl"]["hcl-no-graph"]["overrides"] = {"graph": {"iteratons": 0}}
-    sample["runs"]["hcl"]["hcl-no-graph"]["decode"] = {"num_beam": 2}
-    with pytest.raises(InputError) as caught:
-        parse_params(sample, "params.yaml")
-    message = str(caught.value)
-    assert "models.hcl.hcl.dataset: no data set 'sampel'; did you mean 'sample'?" in message
-    assert "runs.hcl.hcl.model: no model 'hlc'; did you mean 'hcl'?" in message
-    assert "models.hcl.hcl-no-graph.overrides.graph.iteratons: unknown name; did you mean 'iterations'?" in message
-    assert "runs.hcl.hcl-no-graph.decode.num_beam: unknown name; did you mean 'num_beams'?" in message
 
 
 @pytest.mark.parametrize(("content", "message"), [
@@ -167,12 +144,6 @@ def test_overrides_reach_one_model_only(sample):
     assert params.model("hcl").graph.iterations == 2
     assert params.model("hcl-no-graph").graph.iterations == 0
     assert params.model("hcl-no-graph").training == params.train_hcl.training
-
-
-def test_merging_leaves_its_arguments_alone():
-    base = {"a": {"b": 1, "c": 2}}
-    assert laid_over(base, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
-    assert base == {"a": {"b": 1, "c": 2}}
 
 
 def test_every_stage_reads_only_existing_params(sample):
@@ -293,19 +264,6 @@ def test_each_track_has_names_of_its_own(sample, track, overrides, decode, lines
     assert sorted(line.strip() for line in str(caught.value).split("\n")[1:]) == sorted(places)
 
 
-@pytest.mark.parametrize(("preset", "place", "value"), [
-    ("paper", ("contrast", "sim"), "dot"), ("paper", ("keywords", "train_scores"), "xy"),
-    ("released", ("reconstruction", "weight"), 0.5), ("released", ("keywords", "flip"), "offline"),
-    ("released", ("training", "clip"), None), ("released", ("ianet", "norms"), "separate")])
-def test_a_preset_of_a_single_pgkpr_model_sets_its_switches(sample, preset, place, value):
-    content = with_pgkpr(sample)
-    content["models"]["pgkpr"]["pgkpr"]["overrides"] = {"preset": preset}
-    node = parse_params(content, "recipe").model("pgkpr").model_dump()
-    for name in place:
-        node = node[name]
-    assert node == value
-
-
 def refused(content):
     """Return what is wrong with params, a line per problem."""
     with pytest.raises(InputError) as caught:
@@ -389,14 +347,6 @@ def test_values_of_another_kind_are_told_and_do_not_break_the_other_checks(sampl
     content = with_pgkpr(sample)
     content["models"][track][track]["overrides"] = overrides
     assert [line for line in refused(content) if line.startswith(f"models.{track}.{track}.overrides.{place}:")]
-
-
-@pytest.mark.parametrize("overrides", [
-    {}, {"contrast": {"weight": 0.0}}, {"architecture": "transformer"}, {"architecture": "ianet"}])
-def test_any_model_may_read_one_pair_at_a_time(sample, overrides):
-    content = with_pgkpr(sample)
-    content["models"]["pgkpr"]["pgkpr"]["overrides"] = {**overrides, "training": {"micro_batch": 1, "batch_size": 4}}
-    assert parse_params(content, "recipe").model("pgkpr").training.micro_batch == 1
 
 
 @pytest.mark.parametrize(("track", "preset", "switch", "clash", "kept"), [
@@ -509,8 +459,3 @@ def test_a_path_reaches_the_stages_in_its_setting(sample):
     content["character_encoder"] = {"datasets": ["sample"]}
     content["encoder"] = {"source": "characters", "path": "artifacts/data/sample/character_encoder"}
     assert parse_params(content, "recipe").encoder.source == "characters:sample"
-
-
-def test_an_error_repeats_no_long_value(sample):
-    sample["models"]["hcl"]["hcl"]["dataset"] = "long " * 100
-    assert max(map(len, refused(sample))) < 500

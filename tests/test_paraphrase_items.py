@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import tiny_rewriters
 import yaml
 from table_files import bytes_of
 
@@ -18,10 +17,8 @@ from models.common import special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.annotate.params import Annotate
-from stages.common import tables as tables_module
-from stages.common import writing
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, as_table, read_frame, read_metadata, read_table, write_table
+from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.params import ParaphraseItems
@@ -142,17 +139,6 @@ def test_scores_are_those_of_the_pair_of_the_row_or_of_the_source_alone():
     assert len({tuple(row) for row in found["score_xy"][1:5]}) == 4  # a caption is scored anew with each reference
 
 
-def test_c_k1_lists_are_as_long_as_the_source_has_words_and_scores_are_probabilities():
-    found = items()
-    for row in found.itertuples():
-        for name in ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s",
-                     "primary_textrank"):
-            assert len(getattr(row, name)) == len(row.source_words)
-        assert len(row.target_tags) == len(row.target_words)
-        for values in (row.score_xx, row.score_xy):
-            assert values.min() >= 0 and values.max() <= 1
-
-
 def test_words_of_the_best_phrases_are_as_many_as_attribution_expects():
     found = items().drop_duplicates("example_id").set_index("example_id")
     assert [round(sum(row)) for row in found["score_xx"]] == [1, 2, 1, 2]
@@ -261,15 +247,6 @@ def test_special_tokens_have_the_ids_that_models_know():
                                                      special.NOK, special.MASK)] == list(SPECIALS)
 
 
-def test_a_vocabulary_survives_its_table():
-    vocabulary = made().vocabulary
-    frame = as_table(SCHEMAS["vocabulary"], vocabulary.to_frame()).to_pandas()
-    assert Vocabulary.from_frame(frame) == vocabulary and vocabulary.size == len(frame) == len(vocabulary.tokens)
-    assert Vocabulary.from_frame(frame.sample(frac=1, random_state=1)) == vocabulary
-    tiny = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
-    assert tiny.words_ids(["dog", "zebra"])[1] == special.UNK != tiny.words_ids(["dog", "zebra"])[0]
-
-
 def test_text_of_ids_ends_at_its_end_and_passes_over_padding():
     vocabulary = made().vocabulary
     man, the, unknown = vocabulary.words_ids(["man", "the", "zyzzyva"])
@@ -315,10 +292,6 @@ def test_metrics_are_means_and_shares_of_the_words_that_models_read():
     assert metrics["vocabulary"] == {"words": 4, "tags": 38, "size": 49} and metrics["max_length"] == 3
     nothing = made(make_tables(EXAMPLES[:2])).metrics["test"]
     assert nothing["pairs"] == 0 and nothing["source"] == {"words": None, "outside_vocabulary": None, "cut": None}
-
-
-def test_uncut_words_are_in_the_table():
-    assert len(items(max_length=1)["source_words"][1]) == 4
 
 
 # Bad inputs
@@ -417,20 +390,6 @@ def test_stage_writes_items_vocabulary_and_metrics_the_same_bytes_twice(project)
     assert paraphrase_items.main(["tiny"]) == 0 and [bytes_of(file) for file in files] == written
 
 
-def test_a_large_table_is_a_folder_of_parts_that_reads_the_same(project, monkeypatch):
-    path, metrics = project.table("paraphrase_items"), project.metrics("paraphrase_items")
-    assert paraphrase_items.main(["tiny"]) == 0
-    one, counts, said = read_table(path), metrics.read_bytes(), read_metadata(path)
-    cut_into(monkeypatch, 1)
-    for module in (tables_module, writing):
-        monkeypatch.setattr(module, "PART_ROWS", 3)
-    assert paraphrase_items.main(["tiny"]) == 0
-    assert len(list(path.glob("part-*.parquet"))) == 3
-    assert read_table(path, SCHEMAS["paraphrase_items"]).combine_chunks().equals(one.combine_chunks())
-    pd.testing.assert_frame_equal(read_frame(path, SCHEMAS["paraphrase_items"]), one.to_pandas())
-    assert metrics.read_bytes() == counts and {**read_metadata(path), "params_hash": said["params_hash"]} == said
-
-
 def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(project):
     for kind in ("psi", "s_tags", "textrank"):
         shutil.rmtree(project.table(kind))
@@ -446,12 +405,6 @@ def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(projec
     found.at[0, "primary_xx"] = [True]  # some rows null, others not
     with pytest.raises(InputError, match="column primary_xx of example"):
         PairBatches(found, known, 3, scores)
-
-
-def test_stage_is_for_data_sets_of_the_track(project, capsys):
-    write_params("xx")
-    assert paraphrase_items.main(["tyni"]) == 1
-    assert "paraphrase_items.datasets has no 'tyni'; valid names: tiny" in capsys.readouterr().err
 
 
 def test_stage_says_what_is_missing(project, capsys):

@@ -107,13 +107,6 @@ def test_a_thread_locks_batches_in_memory_under_the_own_device(monkeypatch):
     assert loop._Loop._load(one, [0]) is batch and len(under) == 2
 
 
-def test_batches_are_moved_without_waiting(monkeypatch):
-    moves = []
-    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *where, **how: moves.append((where, how)) or tensor)
-    loop.moved({"ids": torch.arange(3), "mask": torch.ones(3)}, torch.device("cuda"))
-    assert moves == [((torch.device("cuda"),), {"non_blocking": True})] * 2
-
-
 def test_the_record_has_the_peak_of_the_devices_memory(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: asked.append(device) or 3 * 2**20 + 5)

@@ -1,16 +1,12 @@
 """What every baseline of word pieces is held to, and what the frame makes of them."""
 
-from functools import partial
 
 import pytest
 import torch
-from memory_store import Memory
-from piece_cases import SIZES, TARGETS, Case
-from tiny_training import Killed
+from piece_cases import SIZES, Case
 
-from models.common.training import Settings, Step, fit
+from models.common.training import Step
 from models.hcl.baselines.auto import model_class
-from stages.common.seeds import derived_seed
 from stages.tracks.hcl.piece_baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))
@@ -91,15 +87,6 @@ def test_the_objective_reaches_every_parameter(case):
     assert bool(missing) == (case.name in UNREAD)
 
 
-class Dying(Memory):
-    """A store that ends the training after its third epoch."""
-
-    def save(self, *state):
-        super().save(*state)
-        if self.saves == 3:
-            raise Killed
-
-
 def task_of(case):
     return PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
                      {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
@@ -113,27 +100,6 @@ def test_every_parameter_that_draws_a_gradient_is_trained(case):
     assert trained == {id(parameter) for parameter in task.module.parameters() if parameter.requires_grad}
     encoder = {id(parameter) for parameter in case.model.encoder.parameters()} if case.name == "seq2seq_du" else set()
     assert {id(parameter) for parameter in groups[0].parameters} == encoder
-
-
-def trained(name, folder, store):
-    case = Case(name, folder)
-    task = task_of(case)
-    settings = Settings(epochs=60, batch_size=8, schedule="constant", warmup=0.1, clip=5.0)
-    return case, fit(task, settings, store, partial(derived_seed, 3, "train"))
-
-
-@pytest.mark.parametrize("name", ["seq2seq", pytest.param("group_wise", marks=pytest.mark.whole)])
-def test_it_learns_eight_items_by_heart_the_same_way_each_time(name, tmp_path):
-    case, history = trained(name, tmp_path, Memory())
-    again = Dying(every=1000)
-    with pytest.raises(Killed):
-        trained(name, tmp_path, again)
-    assert again.load()[2]["rows"] == history.rows[:3]
-    assert history.best["loss"] < 0.2 < history.rows[0]["validation_loss"]
-    with torch.no_grad():
-        assert float(case.model.eval().nll(case.batch()).max()) < 2.5
-    outputs = case.tokenizer.batch_decode(case.model.rewrite(case.sources(), case.rules()), skip_special_tokens=True)
-    assert outputs == TARGETS
 
 
 def test_an_unknown_name_is_an_error():

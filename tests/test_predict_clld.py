@@ -77,12 +77,6 @@ def test_the_command_reads_texts_and_tables(project):
     assert [json.loads(line)["text"] for line in done.output.splitlines()] == TEXTS
 
 
-def test_texts_are_answered_as_they_come():
-    given = iter(["who ?", "where ?"])
-    answers = predict(load_params(), "ct", given, batch_size=1)
-    assert next(answers)["text"] == "who ?" and list(given) == ["where ?"]
-
-
 def test_what_a_classifier_cannot_do_is_said():
     with pytest.raises(InputError, match="--keyword: run ct is of the CLLD track, whose models classify"):
         lines("ct", keyword="dog")

@@ -111,16 +111,6 @@ def test_controls_give_a_model_no_keyword_or_every_word():
     assert [line["keyword"] for line in lines("all")[1:]] == ["do n't eat the dog !", "who can play with the zebra ?"]
 
 
-def test_phrases_give_words_as_many_as_attribution_expects():
-    tokens = annotator("embedded")(pa.table({"text_id": [0], "text": ["What is the best way to learn?"]}))
-    marks = finding.StageFinding(load_params()).marks(tiny_rewriters.DATASET, "textrank", "cpu")
-    scores = finding.StageFinding(load_params()).marks(tiny_rewriters.DATASET, "xx", "cpu")
-    given = pa.table({"text_id": [0], "text": ["What is the best way to learn?"]})
-    (marked,), (scored,) = marks(given, tokens).to_pylist(), scores(given, tokens).to_pylist()
-    words = [word for word, mark in zip(tokens["token"][0].as_py(), marked, strict=True) if mark]
-    assert words and {*words} <= {"best", "way", "the"} and len(words) <= round(sum(scored))
-
-
 @pytest.mark.parametrize("run", ["xx", "psi", "tagged", "random"])
 def test_a_text_has_the_same_keywords_alone_and_among_others(run):
     together = lines(run, batch_size=3)

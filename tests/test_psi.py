@@ -97,18 +97,6 @@ def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
         assert whole.of(request).tolist() == equation(*words)
 
 
-def test_c_p1_a_text_is_fully_like_itself_likeness_is_symmetric_and_bounded():
-    vectors, rows, firsts, seconds = random_case(1)
-    texts = as_texts(rows)
-    for ties in ("ordinal", "average"):
-        there, back = (importance(vectors, texts, a, b, ties).likeness for a, b in ((firsts, seconds),
-                                                                                   (seconds, firsts)))
-        np.testing.assert_allclose(there, back, atol=1e-12)
-        assert (np.abs(there) <= 1 + 1e-12).all()
-        own = np.flatnonzero(texts.lengths > 0)
-        np.testing.assert_allclose(importance(vectors, texts, own, own, ties).likeness, 1.0, atol=1e-12)
-
-
 def test_c_p2_a_repeated_word_and_a_word_that_leads_nowhere_have_none():
     vectors = np.array([[3, 1, 2, 0], [0, 4, 1, 5], [-1, -1, -1, -1]], dtype=np.float32)
     found = importance(vectors, as_texts([[0, 1, 0, 2], [1, 2]]), np.array([0]), np.array([1]))
@@ -121,14 +109,6 @@ def test_c_p3_the_threshold_decides_from_all_words_to_none():
     assert shares[0] == 1.0 and shares[-1] == 0.0 and shares == sorted(shares, reverse=True)
     for score, primary in zip(rows["score"], rows["primary"], strict=True):
         assert (primary == (score > 0.1)).all()
-
-
-@pytest.mark.parametrize("ties", ["ordinal", "average"])
-def test_c_p5_a_monotone_transform_changes_nothing(ties):
-    vectors, rows, firsts, seconds = random_case(2, levels=4)
-    plain = importance(vectors, as_texts(rows), firsts, seconds, ties)
-    bent = importance(np.exp(vectors * 2).astype(np.float32), as_texts(rows), firsts, seconds, ties)
-    assert plain.scores.tobytes() == bent.scores.tobytes() and plain.likeness.tobytes() == bent.likeness.tobytes()
 
 
 def test_equal_coordinates_rank_by_their_number_or_share_a_rank():

@@ -13,23 +13,10 @@ METRICS, PGKPR_METRICS = TABLES["1a"].metrics, PGKPR_TABLES["2a"].metrics
 TABLE_1 = [(number, row) for number in ("1a", "1b", "1c") for row in TABLES[number].rows.values()]
 
 
-def ratios(row):
-    values = [row.cells[f"bleu_{order}"].value for order in range(1, 5)]
-    return [after / before for before, after in zip(values, values[1:], strict=False)]
-
-
 def test_table_1_has_ten_systems_on_three_data_sets():
     assert len(TABLE_1) == 30
     assert len({tuple(TABLES[number].rows) for number in ("1a", "1b", "1c")}) == 1
     assert all(tuple(row.cells) == METRICS for _, row in TABLE_1)
-
-
-def test_successive_orders_have_the_ratios_of_individual_weights_but_for_one_row():
-    # METHODS E.1: with weight on one order alone and smoothing 7, BLEU-(n+1) >= BLEU-n / 3.
-    outside = [(number, row.name) for number, row in TABLE_1
-               if not all(0.34 <= round(ratio, 2) <= 0.63 for ratio in ratios(row))]
-    assert outside == [("1c", "Transformer")]
-    assert max(ratios(row)[0] for _, row in TABLE_1) == pytest.approx(0.547, abs=5e-4)
 
 
 def test_the_one_exception_is_below_its_bound_until_it_is_mended():
@@ -49,17 +36,6 @@ def test_cells_are_kept_as_printed():
                 assert cell.flag == "!2" or float(cell.text) == cell.value
     cell = TABLES["1c"].rows["DialoGPT"].cells["greedy"]
     assert (cell.text, cell.value, cell.flag) == ("6103", 0.6103, "!2")
-
-
-def test_ours_is_best_but_for_the_flagged_cells():
-    behind = []
-    for number in ("1a", "1b", "1c"):
-        rows = TABLES[number].rows
-        for metric in METRICS:
-            best = max(rows, key=lambda name: rows[name].cells[metric].value)
-            if best != "Ours":
-                behind.append((number, metric, best, rows["Ours"].cells[metric].flag))
-    assert behind == [("1c", "extrema", "T5-CLAPS", "!3"), ("1c", "greedy", "T5-CLAPS", "!3")]
 
 
 def test_remarks_hold():
@@ -87,45 +63,6 @@ def test_every_flag_has_a_note_and_is_used():
             for flag in table.flags}
     assert used == set(NOTES)
     assert TABLES["1c"].flags == ["!1", "!2", "!3"]
-
-
-# Table, row, base, metric, and the change in per cent as the text of the paper has it.
-QUOTED = [("2", "w/o keyword", "Ours", "bleu_1", -10.4), ("2", "w/o graph", "Ours", "bleu_1", -2.1),
-          *((number, "Ours", "T5-CLAPS", metric, quoted) for number, values in
-            (("1a", (2.7, 3.6)), ("1b", (20.3, 24.9)), ("1c", (3.9, 6.3)))
-            for metric, quoted in zip(("bleu_1", "bleu_2"), values, strict=True))]
-
-
-def percent(table, row, base, metric):
-    rows = TABLES[table].rows
-    return 100 * (rows[row].cells[metric].value / rows[base].cells[metric].value - 1)
-
-
-@pytest.mark.parametrize(("table", "row", "base", "metric", "quoted"), QUOTED)
-def test_percentages_of_the_text_recompute_from_the_cells(table, row, base, metric, quoted):
-    assert round(percent(table, row, base, metric), 1) == quoted
-
-
-def test_what_is_told_of_the_ablations():
-    assert [round(percent("2", row, "Ours", "bleu_1"), 2) for row in HCL.told] == [-10.36, -2.10, -6.49]
-
-
-def test_both_tables_of_qqp_have_the_same_row_of_ours():
-    assert TABLES["1a"].rows["Ours"].cells == TABLES["2"].rows["Ours"].cells
-
-
-def test_triples_of_the_paper_add_up():
-    triples = paper("hcl").facts["triples"]
-    assert sum(triples[split] for split in ("train", "validation", "test")) == triples["samples"] == 44_949
-
-
-def test_human_tables_have_their_criteria():
-    assert tuple(paper("hcl").facts["kappa"]) == TABLES["3"].metrics
-    assert TABLES["3"].headings == ["Fluency", "Meaningfulness", "Differential"] and TABLES["3"].human
-    assert TABLES["1a"].headings == ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "Extrema", "Average", "Greedy"]
-    assert PGKPR_TABLES["2a"].headings[3:] == ["BLEU-4", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
-    assert TABLES["3"].rows["Ours"].cells["differential"].text == "2.43"
-    assert PGKPR_TABLES["5"].rows["Target"].flag == "r5"
 
 
 def names_of(track, settings, decode, kind):
@@ -225,13 +162,6 @@ def test_tables_2_and_3_of_pgkpr_have_their_rows_on_both_data_sets():
         full = PGKPR_TABLES[f"2{kind}"].rows["PGKPR"]
         assert full.cells == PGKPR_TABLES[f"3{kind}"].rows["PGKPR"].cells
     assert PGKPR_TABLES["5"].human and PGKPR_TABLES["5"].scale == 1
-
-
-def test_cumulative_bleu_falls_with_the_order():
-    for number in ("2a", "2b", "3a", "3b"):
-        for row in PGKPR_TABLES[number].rows.values():
-            values = [row.cells[metric].value for metric in PGKPR_METRICS]
-            assert values[:4] == sorted(values[:4], reverse=True) and values[4] > values[6] > values[5]
 
 
 def values_of(number, metric):

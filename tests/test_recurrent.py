@@ -7,7 +7,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 from models.common.decoding import beam_search, contrastive_search
 from models.common.special import BOS, PAD
-from models.pgkpr.recurrent import PackedTexts, RecurrentSteps
+from models.pgkpr.recurrent import PackedTexts
 
 # settings that change how a model decodes, laid over those of the architecture
 CASES = [("residual_lstm", {}), ("residual_lstm", {"attention": False}), ("residual_lstm", {"layers": 3}),
@@ -107,30 +107,6 @@ def test_contrastive_search_takes_the_same_steps(architecture):
     assert found.tolist() != rewriter.rewrite(content, None, RULES).tolist()
 
 
-@each_architecture
-def test_targets_have_no_part_in_decoding(architecture):
-    rewriter, content = peaked(architecture), batch(8)
-    sources = {name: part for name, part in content.items() if name in ("x_ids", "x_lengths")}
-    assert rewriter.rewrite(sources, None, RULES).tolist() == rewriter.rewrite(content, None, RULES).tolist()
-    assert not rewriter.uses_keywords
-
-
-@each_architecture
-def test_a_model_in_training_does_not_rewrite(architecture):
-    with pytest.raises(ValueError, match="call eval"):
-        model(architecture).train().rewrite(batch(), None, RULES)
-
-
-@each_architecture
-def test_dropout_is_drawn_in_training_alone(architecture):
-    rewriter, content = peaked(architecture, dropout=0.5), batch()
-    with torch.no_grad():
-        assert sums(rewriter, content) == sums(rewriter, content)
-        rewriter.train()
-        drawn = [sums(rewriter, content)["generation"] for _ in range(2)]
-    assert drawn[0] != drawn[1]
-
-
 @each_case
 def test_half_precision_stays_close_and_learns(architecture, values):
     rewriter, content = model(architecture, **values), batch()
@@ -142,21 +118,6 @@ def test_half_precision_stays_close_and_learns(architecture, values):
     assert {name: value.item() for name, value in parts.items()} == pytest.approx(full, rel=0.01)
     sum(parts.values()).backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in rewriter.parameters())
-
-
-def test_hypotheses_move_to_rows_of_their_own_items():
-    """Row 10 b + w of the states says which hypothesis of which item it is."""
-    labels = torch.tensor([[0.0], [10.0], [20.0]]).unsqueeze(0)  # (1, B, 1)
-    steps = RecurrentSteps(model("residual_lstm"), ((labels, -labels),), (torch.arange(3),))
-    steps.reorder(torch.tensor([[0, 0], [0, 0], [0, 0]]))
-    assert steps.width == 2 and steps.state[0][0].flatten().tolist() == [0, 0, 10, 10, 20, 20]
-    marked = steps.state[0][0] + torch.tensor([0.0, 1.0] * 3).view(1, 6, 1)
-    steps.state = ((marked, -marked),)
-    steps.keep(torch.tensor([0, 2]))
-    assert steps.sources[0].tolist() == [0, 2]
-    steps.reorder(torch.tensor([[1, 1, 0], [0, 1, 1]]))
-    assert steps.state[0][0].flatten().tolist() == [1, 1, 0, 20, 21, 21]
-    assert torch.equal(steps.state[0][1], -steps.state[0][0])
 
 
 @pytest.mark.parametrize("lengths", [[2, 5, 1, 4], [4, 3, 3, 1], [1]])

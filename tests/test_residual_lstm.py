@@ -39,16 +39,6 @@ def test_the_input_of_every_nth_layer_is_added_behind_it(layers, residual_every)
     torch.testing.assert_close(some(inputs)[0], x[layers + 1])
 
 
-def test_every_second_layer_follows_the_printed_rule():
-    """METHODS C.7: x^(l+1) = h^(l) + x^(l-1), here for l = 2 and l = 4."""
-    some, x1 = stack(), torch.randn(2, 4, 6)
-    first, second, third, fourth = some.layers
-    x2 = first(x1)[0]
-    x3 = second(x2)[0] + x1
-    x4 = third(x3)[0]
-    torch.testing.assert_close(some(x1)[0], fourth(x4)[0] + x3)
-
-
 def test_last_states_are_those_after_the_last_word():
     some, inputs, lengths = stack(), torch.randn(4, 5, 6), torch.tensor([2, 5, 1, 4])
     texts = PackedTexts.of(lengths, 5)
@@ -59,16 +49,6 @@ def test_last_states_are_those_after_the_last_word():
         for found, expected in zip(state, own, strict=True):
             for part, other in zip(found, expected, strict=True):
                 torch.testing.assert_close(part[:, row], other[:, 0])
-
-
-def test_a_stack_goes_on_from_its_states():
-    some, inputs = stack(), torch.randn(3, 5, 6)
-    whole, last = some(inputs)
-    first, state = some(inputs[:, :2])
-    second, end = some(inputs[:, 2:], state)
-    torch.testing.assert_close(torch.cat([first, second], dim=1), whole)
-    for found, expected in zip(end, last, strict=True):
-        torch.testing.assert_close(found, expected)
 
 
 def test_dropout_is_of_outputs_and_leaves_states_and_additions_whole():
@@ -114,12 +94,6 @@ def test_the_network_equals_its_equations(attention):
                     h = torch.tanh(rewriter.combine.weight @ torch.cat([c[0], h[0, 0]]))
                 total -= rewriter.words(h.flatten()).log_softmax(-1)[target].item()
     assert found == pytest.approx(total, rel=1e-5)
-
-
-def test_attention_is_a_switch():
-    assert model("residual_lstm", attention=False).combine is None
-    with_it, without = (set(model("residual_lstm", attention=value).state_dict()) for value in (True, False))
-    assert with_it - without == {"combine.weight"} and without < with_it
 
 
 def test_weights_begin_within_their_bounds():

@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 import yaml
-from classifier_artifacts import CLASSIFIERS, seed_of, write_classifiers
+from classifier_artifacts import seed_of, write_classifiers
 from report_artifacts import over_seeds, write_rewriting
 
 from keycontrast.errors import InputError
@@ -147,8 +147,6 @@ def test_strata_stand_in_a_section_of_their_own(project):
     write_table(COMPARISON / "by_stratum.parquet", SCHEMAS["by_stratum"], pd.DataFrame(over_seeds(rows)),
                 Provenance("compare", "0"))
     text = section(made(), "by how well training knows the keyword")
-    assert "*cluster of 3*: three training inputs or more have the input's keyword" in text
-    assert "**hcl** minus it on the same items, with the 95 % interval" in text
     assert row(text, "cluster of 3", "**flat**")[1:4] == [
         "175", "**flat**", "0.5000 (**+0.0500**, +0.0100 to +0.0900)"]
     assert row(text, "unseen", "**flat**")[1:4] == ["30", "**flat**", "0.5000 (+0.0500, -0.1000 to +0.2000)"]
@@ -157,21 +155,14 @@ def test_strata_stand_in_a_section_of_their_own(project):
 
 def test_what_was_run_is_said(project):
     text = section(made(), "what was run")
-    assert ("Recipe tiny; encoder bundled, embeddings and lowest 4 layers frozen; 2 decoder layers; at most 3 epochs "
-            "of batches of 8") in text
-    assert "**qqp**: 3,000 train, 200 validation, 500 test items; negatives **retrieved**, split by component." in text
     assert row(text, "negatives", "**retrieved** (taken)")[2:] == ["78,442", "174.5 %"]
     assert row(text, "rule, labelled negatives", "undirected\\_one")[2:] == ["2,354", "5.2 %"]
-    assert "of the paper's 44,949" in text
-    for share in ("43.6 %", "14.3 %", "92.8 %", "44.8 % of the inputs of test"):
-        assert share in text
+    assert all(share in text for share in ("43.6 %", "14.3 %", "92.8 %", "44.8 % of the inputs of test"))
     assert row(text, "hcl") == ["hcl", "HCL", "nothing", "1, 2", "2/3 2/3"]
     assert row(text, "flat")[1:3] == ["HCL without the graph", "graph.iterations = 0"]
     assert row(text, "plain")[2] == "latent.enabled = False; starts from hcl"
     assert "(1 h 07 min; some ran side by side)" in text and "training 1 h 06 min" in text, text
     assert "decoding 40.0 s" in text
-    assert "Some of it was computed on another machine: Some GPU." in text
-    assert "Trained elsewhere: flat, plain, calm." in text
 
 
 def test_the_main_table_has_floors_seeds_intervals_and_the_paper(project):
@@ -186,7 +177,6 @@ def test_the_main_table_has_floors_seeds_intervals_and_the_paper(project):
     assert row(text, "*paper: w/o graph*")[1] == "0.6295"
     assert row(text, "*paper: BERT-GEN*")[1] == "0.5452"
     assert text.count("*paper:") == 3
-    assert "**They are not comparable at this scale**" in text
     assert "mini\\|LM" in text
 
 
@@ -226,13 +216,6 @@ def test_each_part_helps_hurts_or_cannot_be_told(project):
                                                         "0.010", "0.0300", "hurts"]
     assert row(text, "flat", "source BLEU-4", "< 0.001")[4:] == ["-0.0500", "-0.0800 to -0.0200", "< 0.001",
                                                                   "0.010", "0.0300", "helps"]
-    assert "Of 5 intervals about 0 would exclude 0 by chance alone" in text
-    assert "if the 95 % interval of the difference over items and seeds excludes 0 in its favour" in text
-
-
-def test_the_full_method_is_set_against_the_floors(project):
-    text = section(made(), "what each part is worth")
-    assert row(text, "", "hcl is better on") == ["", "hcl is better on", "worse on", "cannot be told at this size"]
     assert row(text, "*floor: copy*") == ["*floor: copy*", "source BLEU-4", "BLEU-1", "–"]
 
 
@@ -266,17 +249,6 @@ def test_monitors_and_alarms(project):
     assert "No alarm was raised." in section(made(), "monitors and alarms")
 
 
-def test_a_recipe_s_remark_stands_above_the_alarms_alone(project):
-    content = yaml.safe_load((project / "params.yaml").read_text())
-    remark = {"remark_on_alarms": "Raised *here* | by <b>all</b>."}
-    (project / "params.yaml").write_text(yaml.safe_dump(content | {"report": remark}, sort_keys=False))
-    text = section(made(), "monitors and alarms")
-    assert "\n\nRaised \\*here\\* \\| by &lt;b&gt;all&lt;/b&gt;.\n\n| model | alarm" in text
-    for name in NAMES:
-        write_json(ModelPaths(row_name(name), seed_of(name)).metrics, {"best_epoch": 1, "epochs": 1, "validation": {}})
-    assert "Raised" not in made()
-
-
 def test_what_an_item_sees_of_its_target_has_one_row_for_all_seeds(project):
     heading = "what an item sees of its target in the graph"
     assert heading not in made()
@@ -287,16 +259,11 @@ def test_what_an_item_sees_of_its_target_has_one_row_for_all_seeds(project):
         write_json(path, json.loads(path.read_text()) | {
             "graph": {"train": seen, "validation": seen, "test": seen | {"target_is_neighbour": 0.1}}})
     text = section(made(), heading)
-    assert "Training should look like the evaluated split" in text and "validation" not in text
     assert row(text, "model")[1:4] == ["target is a neighbour, train", "target is a neighbour, test",
                                        "its only one, train"]
     assert row(text, "hcl")[1:] == ["62.5 %", "10.0 %", "25.0 %", "25.0 %", "0.0 %", "0.0 %", "12.5 %", "12.5 %", "–"]
     assert row(text, "calm")[1:4] == ["–", "10.0 %", "–"]
     assert "| flat" not in text and "| plain" not in text   # which read no graph
-
-
-def test_the_same_artifacts_give_the_same_text(project):
-    assert made() == made()
 
 
 MISSING = [
@@ -305,11 +272,20 @@ MISSING = [
     (COMPARISON / "metrics.json", "keycontrast run compare"), (COMPARISON / "paired.parquet", "keycontrast run"),
     (RunPaths("flat", 13).metrics, "keycontrast run evaluate_hcl@flat"),
     (ModelPaths("flat", 13).metrics, "keycontrast run train_hcl@flat"),
-    (ModelPaths("flat", 13).history, "keycontrast run train_hcl@flat")]
+    (ModelPaths("flat", 13).history, "keycontrast run train_hcl@flat"),
+    (DatasetPaths("quora").metrics("paraphrase_items"), "keycontrast run paraphrase_items@quora"),
+    (RunPaths("lbow", 13).metrics, "keycontrast run evaluate_pgkpr@lbow"),
+    (ModelPaths("psi", 13).history, "keycontrast run train_pgkpr@psi"),
+    (DatasetPaths("20ng").metrics("linear_floor"), "keycontrast run linear_floor@20ng"),
+    (RunPaths("cl", 13).table("classes"), "keycontrast run evaluate_clld@cl"),
+    (ModelPaths("cl", 13).history, "keycontrast run train_clld@cl"),
+    (COMPARISON / "mcnemar.parquet", "keycontrast run")]
 
 
 @pytest.mark.parametrize(("path", "remedy"), MISSING, ids=[path.as_posix() for path, _ in MISSING])
 def test_what_is_missing_is_named_with_the_stage_to_run(project, capsys, path, remedy):
+    write_rewriting()
+    write_classifiers()
     path.unlink()
     assert results_document.main(["qqp"]) == 1
     said = capsys.readouterr().err
@@ -363,28 +339,16 @@ def rewriting(tmp_path, monkeypatch):
 
 
 def test_what_was_run_of_pgkpr_is_said(rewriting):
+    content = yaml.safe_load((rewriting / "params.yaml").read_text())
+    content["train_pgkpr"]["training"]["learning_rate"] = 0.002
+    content["models"]["pgkpr"]["psi"].setdefault("overrides", {})["training"] = {"learning_rate": 0.0005}
+    (rewriting / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
     text = section(made("quora"), "what was run")
-    assert ("Recipe tiny-pgkpr; Transformers of 2 + 2 layers, 4 heads and widths 256 and 512; keyword scores of "
-            "training: both; at most 8,000 words in the vocabulary, 17 words of a text read; at most 5 epochs of "
-            "batches of 64, learning rates 0.0001 (pgkpr), 0.0008 (latent\\_bow), unless a row says otherwise.") in text
-    assert ("**quora**: 40 train, 4 validation, 30 test items, each with its references 148 pairs; 1,200 words and 36 "
-            "tags in the vocabulary. Of test: 1.2 % of the words of its sources are outside of it, and 5.0 % are cut; "
-            "1.2 % of the words of its targets are outside of it, and 7.5 % are cut; 4.3 keywords of a source are "
-            "expected by attribution.") in text
     assert row(text, "pgkpr (2 seeds)") == ["pgkpr (2 seeds)", "PGKPR", "nothing", "13, 99", "2/2 2/2"]
     assert row(text, "pgkpr-ref")[2] == "decode.keywords = xy"
     assert row(text, "lbow")[2] == "architecture = latent\\_bow, latent\\_bow.gumbel = True"
+    assert "learning rate 0.002" in text and "training.learning\\_rate = 0.0005" in row(text, "psi-s")[2]
     assert "encoder" not in text and "graph" not in text
-
-
-def test_the_learning_rate_of_pgkpr_is_said_for_all_and_for_a_row(rewriting):
-    content = yaml.safe_load((rewriting / "params.yaml").read_text())
-    content["train_pgkpr"]["training"]["learning_rate"] = 0.002
-    content["models"]["pgkpr"]["lbow"]["overrides"]["training"] = {"learning_rate": 0.0005, "batch_size": 32}
-    (rewriting / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    text = section(made("quora"), "what was run")
-    assert "at most 5 epochs of batches of 64, learning rate 0.002, unless a row says otherwise." in text
-    assert row(text, "lbow")[2].endswith("training.learning\\_rate = 0.0005, training.batch\\_size = 32")
 
 
 def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):
@@ -401,9 +365,7 @@ def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):
     assert row(text, "*paper: PGKPR-ref*")[1:3] == ["58.89 (!4)", "45.07"]
     for name in ("LBOW-gumbel", "PGKPR-PSI+S", "w/o L\\_con"):
         assert row(text, f"*paper: {name}*")
-    assert text.count("*paper:") == 5 and "\n(!4) The same as PGKPR's to two decimals" in text
-    assert "\n(!9) In the published scripts" in text
-    assert "smaller models, less training" in text and "references are cut to ? words" in text
+    assert text.count("*paper:") == 5 and "\n(!4) " in text and "\n(!9) " in text
 
 
 def test_ordinary_metrics_of_pgkpr_are_raw(rewriting):
@@ -434,30 +396,6 @@ def test_losses_of_pgkpr_are_those_of_the_epoch_that_was_kept(rewriting):
     assert "monitors and alarms" not in text
 
 
-def test_both_tracks_stand_in_one_block(project):
-    alone = made()
-    write_rewriting()
-    text = made()
-    headings = [line.removeprefix("### qqp") for line in text.splitlines() if line.startswith("###")]
-    assert headings == [
-        ": what was run", ", qqp/test: as HCL reports it", ", qqp/test: ordinary metrics",
-        ", qqp/test: what each part is worth", ", quora/test: as PGKPR reports it", ", quora/test: ordinary metrics",
-        ", quora/test: what each part is worth", ": monitors and alarms", ": validation losses of PGKPR's models"]
-    for heading in ("as HCL reports it", "monitors and alarms"):
-        assert section(text, heading).rstrip() == section(alone, heading).split("<!--")[0].rstrip()
-    assert "PGKPR: Transformers of 6 + 6 layers" in section(text, "what was run")
-
-
-@pytest.mark.parametrize(("path", "remedy"), [
-    (DatasetPaths("quora").metrics("paraphrase_items"), "keycontrast run paraphrase_items@quora"),
-    (RunPaths("lbow", 13).metrics, "keycontrast run evaluate_pgkpr@lbow"),
-    (ModelPaths("psi", 13).history, "keycontrast run train_pgkpr@psi")], ids=lambda value: str(value).split("/")[-1])
-def test_what_is_missing_of_pgkpr_is_named_with_the_stage_to_run(rewriting, path, remedy):
-    path.unlink()
-    with pytest.raises(InputError, match=f"{path.as_posix()}: no such artifact.*{remedy}"):
-        made()
-
-
 # CLLD
 
 @pytest.fixture
@@ -470,10 +408,6 @@ def classifying(tmp_path, monkeypatch):
 
 def test_what_was_run_of_clld_is_said(classifying):
     text = section(made("20ng"), "what was run")
-    assert ("Recipe tiny-clld; at most 128 tokens of a text, at most 4 epochs of batches of 32, ended after 3 without "
-            "a better validation accuracy; lambda 0.5, tau 5, count minmax\\_sym, unless a row says") in text
-    assert ("**20ng**: 240 train, 30 validation, 60 test texts in 6 classes (in the paper 11,314 train, of which it "
-            "validates on some, and 7,532 test). Linear floor: C = 10 by validation, 1,234 features.") in text
     assert row(text, "ct (2 seeds)") == [
         "ct (2 seeds)", "CT, TextCNN", "row = CT, encoder = textcnn", "13, 99", "2/3 2/3"]
     assert row(text, "clsled")[2] == "row = CT+CLSLED, encoder = textcnn, pairs\\_of = ct"
@@ -488,14 +422,6 @@ def test_the_main_table_of_clld_is_in_per_cent_with_the_paper_below(classifying)
     # On 20NG the ablation's rows are nearer than those of Table II.
     assert row(text, "*paper: CT*")[1] == "85.30" and row(text, "*paper: CT+CL*")[1] == "86.30"
     assert "*paper: TextCNN+CLLD*" in text and text.count("*paper:") == 4
-    assert "Split test, 60 texts." in text and "on other test texts" in text and "Table 2" not in text
-
-
-def test_paper_rows_on_the_same_test_texts_are_called_so(classifying):
-    for path in (RunPaths(row_name(name), seed_of(name)).metrics for name in CLASSIFIERS):
-        content = json.loads(path.read_text())
-        write_json(path, {**content, "counts": {"examples": 7532}})
-    assert "on the same test texts" in section(made("20ng"), "as CLLD reports it")
 
 
 def test_each_step_of_clld_is_answered(classifying):
@@ -522,17 +448,6 @@ def test_validations_of_clld(classifying):
     text = made("20ng").split("### 20ng: validation of CLLD's models\n")[1]
     assert row(text, "clald") == ["clald", "0.6500", "0.6000", "1.1500", "–"]
     assert "ordinary metrics" not in made("20ng") and "what each part is worth" not in made("20ng")
-
-
-@pytest.mark.parametrize(("path", "remedy"), [
-    (DatasetPaths("20ng").metrics("linear_floor"), "linear_floor@20ng"),
-    (RunPaths("cl", 13).metrics, "evaluate_clld@cl"), (RunPaths("cl", 13).table("classes"), "evaluate_clld@cl"),
-    (ModelPaths("cl", 13).history, "train_clld@cl"), (COMPARISON / "mcnemar.parquet", "")],
-    ids=lambda value: str(value).split("/")[-1])
-def test_what_is_missing_of_clld_is_named_with_the_stage_to_run(classifying, path, remedy):
-    path.unlink()
-    with pytest.raises(InputError, match=f"{path.as_posix()}: no such artifact.*keycontrast run.*{remedy}"):
-        made()
 
 
 def test_all_tracks_stand_in_one_block(project):

@@ -8,8 +8,6 @@ from torch.nn import functional as F
 from transformer_cases import (
     FIRST_WORD,
     RULES,
-    VOCABULARY,
-    config,
     encoded,
     model,
     peaked,
@@ -20,10 +18,8 @@ from whole_steps import WholeSteps
 
 from models.common.decoding import beam_search
 from models.common.layers import Embedder, sinusoids
-from models.common.rows import RealTokens
 from models.common.special import BOS, EOS, PAD
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import counterpart, perturbed
 
@@ -98,13 +94,6 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
     torch.testing.assert_close(embedder(ids[:, 2:], 2), expected[:, 2:])
     torch.testing.assert_close(embedder.beams(ids, 1)[0], 4 * embedder.words.weight[ids[0]] + sinusoids(
         torch.tensor([1]), 16))
-
-
-def test_positions_are_the_same_however_many_are_asked_for():
-    embedder, ids = Embedder(9, 16, 0.0), torch.full((1, 300), 3)
-    short, longer, again = embedder(ids[:, :5]), embedder(ids), embedder(ids[:, :5])
-    assert torch.equal(short, longer[:, :5]) and torch.equal(short, again)
-    torch.testing.assert_close(longer[0], 4 * embedder.words.weight[3] + sinusoids(torch.arange(300), 16))
 
 
 # Losses
@@ -187,16 +176,6 @@ def test_reconstruction_is_that_of_each_item_alone(reduction):
     torch.testing.assert_close(built.sums(batch, mask)["reconstruction"], expected)
 
 
-def test_uniform_scores_reconstruct_at_the_log_of_the_vocabulary():  # C-R3
-    (batch, mask), tokens = tagged_batch(), 0
-    for reduction in ("token_mean", "sent_mean"):
-        built = model("pgkpr", reconstruction={"reduction": reduction})
-        torch.nn.init.zeros_(built.reconstruction.output.weight)
-        tokens = 5 if reduction == "sent_mean" else int((2 * batch["x_lengths"] + 3).sum())
-        found = built.sums(batch, mask)["reconstruction"] / tokens
-        assert float(found.detach()) == pytest.approx(math.log(VOCABULARY), rel=1e-6)
-
-
 @pytest.mark.parametrize("settings", [{}, ALL_NEGATIVES])
 def test_contrast_is_of_means_over_real_places(settings):
     built, (batch, mask) = model("pgkpr", contrast=settings), tagged_batch()
@@ -242,31 +221,6 @@ def test_a_loss_of_weight_0_is_not_computed(weights, passes, monkeypatch):
     assert missing == (set() if weights[0] else head)
 
 
-def test_without_contrast_the_other_terms_of_a_training_step_keep_their_dropout():
-    batch, mask = tagged_batch()
-    sizes = {"layers": 1, "heads": 2, "width": 8, "feed_forward": 16, "dropout": 0.5}
-    found = []
-    for weight in (0.1, 0.0):
-        built = model("pgkpr", sizes=sizes, contrast={"weight": weight}).train()
-        torch.manual_seed(4)
-        found.append(built.sums(batch, mask))
-    full, without = found
-    assert set(full) - set(without) == {"contrast"}
-    assert all(torch.equal(full[name], value) for name, value in without.items())
-
-
-def test_contrast_with_all_negatives_encodes_the_plain_sources_too(monkeypatch):
-    built, (batch, mask) = model("pgkpr", contrast=ALL_NEGATIVES), tagged_batch()
-    seen, encode = [], built.encode
-    monkeypatch.setattr(built, "encode", lambda ids, *rest: seen.append(ids) or encode(ids, *rest))
-    built.sums(batch, mask)
-    expected = [counterpart(batch[f"{side}_ids"], batch[f"{side}_tags"], batch[f"{side}_lengths"], "sent_pos")
-                for side in ("t", "x")]
-    assert len(seen) == 3
-    for found, (ids, real) in zip(seen[1:], expected, strict=True):
-        assert torch.equal(found, RealTokens(real).rows(ids))
-
-
 @pytest.mark.parametrize("settings", [{}, ALL_NEGATIVES])
 def test_one_pass_over_several_sequences_is_several_passes(settings, monkeypatch):
     """As on an accelerator: all sequences are padded to one length and encoded at once."""
@@ -309,20 +263,6 @@ def test_sums_of_micro_batches_add_up(architecture):
         halves = [built.sums({key: part[rows] for key, part in batch.items()}, mask[rows])[name]
                   for rows in (slice(0, 2), slice(2, 5))]
         torch.testing.assert_close(sum(halves), whole[name])
-
-
-@pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_dropout_alone_is_random_and_follows_the_seed(architecture):
-    built, (batch, mask) = model(architecture), tagged_batch()
-    assert torch.equal(total(built.sums(batch, mask)), total(built.sums(batch, mask)))
-    built.train()
-    drawn = []
-    for seed in (1, 1, 2):
-        torch.manual_seed(seed)
-        drawn.append(float(total(built.sums(batch, mask)).detach()))
-    assert drawn[0] == drawn[1] != drawn[2]
-    still = model(architecture, sizes={"dropout": 0.0}).train()
-    assert torch.equal(total(still.sums(batch, mask)), total(still.eval().sums(batch, mask)))
 
 
 @pytest.mark.parametrize("architecture", ATTENTIVE)
@@ -378,22 +318,6 @@ def test_an_item_alone_gives_what_it_gives_in_a_batch(architecture, num_beams):
     assert len(ends) > 1
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_greedy_is_the_likeliest_word_again_and_again(architecture):
-    built, (batch, mask) = peaked(architecture), tagged_batch(4)
-    found = built.rewrite(batch, mask, RULES)
-    with torch.no_grad():
-        for row in range(4):
-            own, own_mask = tagged_item(batch, mask, row)
-            given, tokens = built.memory(own, own_mask), [BOS]
-            while tokens[-1] != EOS and len(tokens) <= RULES.max_length:
-                scores = built.generator(built.decode(torch.tensor([tokens]), given))[0, -1]
-                scores[list(RULES.banned)] = -math.inf
-                tokens.append(int(scores.argmax()))
-            tokens += [EOS] * (tokens[-1] != EOS)
-            assert found[row, : len(tokens) - 1].tolist() == tokens[1:]
-
-
 def test_outputs_depend_on_the_keywords_of_pgkpr_alone():
     batch, mask = tagged_batch(6)
     for architecture, differs in (("pgkpr", True), ("transformer", False)):
@@ -422,24 +346,4 @@ def test_configurations_name_every_mistake_at_once():
         assert part in str(found.value)
 
 
-def test_configurations_take_defaults_from_the_params():
-    given = config("pgkpr", contrast={"temperature": 0.5})
-    assert given.contrast == {"weight": 0.1, "temperature": 0.5, "neg": "targets", "sim": "cosine",
-                              "order": "pos_sent"}
-    assert given.vocab_size == VOCABULARY and (given.pad_token_id, given.bos_token_id, given.eos_token_id) == (0, 2, 3)
-    whole = RewriterConfig.from_params(_default_block(), 8000, 17)
-    assert whole.to_dict() == RewriterConfig().to_dict()
-
-
-def test_a_base_class_is_no_model():
-    with pytest.raises(TypeError, match=r"abstract class Rewriter .*begin.*sums"):
-        Rewriter(RewriterConfig())
-
-
 # Fitting
-
-
-def _default_block():
-    from stages.tracks.pgkpr.params import TrainPgkpr
-
-    return TrainPgkpr().model_dump()

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,17 +9,15 @@ import pyarrow as pa
 import pytest
 import torch
 import yaml
-from memory_store import Memory
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
 from keycontrast.errors import InputError
-from models.common.training import Settings, Step, fit
+from models.common.training import Step
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
-from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import s_tagger
 from stages.psi.importance.texts import read_words
@@ -78,13 +74,6 @@ def test_scores_of_primary_words_are_counted_from_the_table():
     assert primary_scores(counts) == pytest.approx(
         {"accuracy": 5 / 7, "precision": 2 / 3, "recall": 2 / 3, "f1": 2 / 3})
     assert primary_scores(torch.tensor([[4, 0], [0, 0]])) == {"accuracy": 1, "precision": 0, "recall": 0, "f1": 0}
-
-
-def test_overfits_eight_texts():
-    task = make_task([TaggedText(np.arange(start, start + 6), np.arange(start, start + 6) % 3 % 2)
-                      for start in range(2, 10)])
-    history = fit(task, Settings(epochs=60, batch_size=8, optimiser="adam"), Memory(), partial(derived_seed, 1))
-    assert history.best["loss"] < 0.05 and history.best["f1"] == 1.0
 
 
 def test_padding_and_what_comes_later_change_nothing():
@@ -284,18 +273,3 @@ def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project,
     assert content(project) == whole
     assert s_tagger.main(["tiny"]) == 0 and content(project) == whole  # and the checkpoint has gone
     assert steps == [0, 1, 1, 0, 1]
-
-
-def test_a_training_in_bf16_is_close_and_says_so(project):
-    assert s_tagger.main(["tiny"]) == 0
-    full, plain = json.loads(project.metrics("s_tagger").read_text()), content(project)
-    params = yaml.safe_load(Path("params.yaml").read_text())
-    params["s_tagger"]["precision"] = "bf16"
-    Path("params.yaml").write_text(yaml.safe_dump(params))
-    assert s_tagger.main(["tiny"]) == 0
-    tagger, _ = load_tagger(project.s_tagger)
-    said = read_metadata(project.table("s_tags"))["precision"]
-    assert tagger.config.computed_in == said == computed_in("bf16", False)
-    assert {parameter.dtype for parameter in tagger.parameters()} == {torch.float32}
-    assert content(project)["model.safetensors"] != plain["model.safetensors"]
-    assert json.loads(project.metrics("s_tagger").read_text())["loss"] == pytest.approx(full["loss"], rel=0.02)

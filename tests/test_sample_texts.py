@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
-from statistics import mean
 
 import pytest
 
@@ -49,12 +48,6 @@ def letters(text):
     return re.sub(r"[\W_]", "", text.lower())
 
 
-def overlap(one, two):
-    """Content words that two texts share, of those that either has."""
-    one, two = stems(one), stems(two)
-    return len(one & two) / len(one | two)
-
-
 def test_there_are_enough_triples_and_topics(triples):
     topics = Counter(triple["topic"] for triple in triples)
     assert len(triples) >= 600
@@ -72,15 +65,6 @@ def test_negatives_share_a_content_word_with_their_source(triples):
     assert strangers == []
 
 
-def test_paraphrases_are_rewritten_rather_than_copied(triples):
-    assert mean(overlap(triple["source"], triple["paraphrase"]) for triple in triples) < 0.5
-
-
-def test_sentences_open_in_many_ways(triples):
-    openings = Counter(" ".join(triple["source"].split()[:2]) for triple in triples)
-    assert openings.most_common(1)[0][1] / len(triples) < 0.1
-
-
 def test_every_scene_has_five_captions_of_seven_to_fourteen_words(scenes):
     assert len(scenes) >= 120
     assert {group for group, captions in scenes.items() if len(captions) != 5} == set()
@@ -90,31 +74,6 @@ def test_every_scene_has_five_captions_of_seven_to_fourteen_words(scenes):
 def test_no_caption_stands_twice_in_one_scene_or_two(scenes):
     keys = Counter(letters(text) for captions in scenes.values() for text in captions)
     assert [key for key, count in keys.items() if count > 1] == []
-
-
-def test_captions_share_words_within_a_scene_and_hardly_between_scenes(scenes):
-    within = mean(overlap(*pair) for captions in scenes.values() for pair in combinations(captions, 2))
-    texts = [(group, text) for group, captions in scenes.items() for text in captions[:2]]
-    between = mean(overlap(one, two) for (here, one), (there, two) in combinations(texts, 2) if here != there)
-    assert within > 10 * between
-
-
-def test_captions_of_a_scene_are_told_by_different_people(scenes):
-    pairs = [pair for captions in scenes.values() for pair in combinations(captions, 2)]
-    assert max(overlap(*pair) for pair in pairs) < 0.7
-    openings = [[" ".join(text.lower().split()[:3]) for text in captions] for captions in scenes.values()]
-    assert all(len(set(group)) == 5 for group in openings)
-
-
-def test_each_caption_shares_a_word_with_another_of_its_scene(scenes):
-    strangers = [text for captions in scenes.values() for text in captions
-                 if not any(stems(text) & stems(other) for other in captions if other != text)]
-    assert strangers == []
-
-
-def test_captions_open_in_many_ways(scenes):
-    openings = Counter(" ".join(text.split()[:2]) for captions in scenes.values() for text in captions)
-    assert openings.most_common(1)[0][1] / openings.total() < 0.1
 
 
 @pytest.fixture(scope="module")
@@ -137,24 +96,3 @@ def test_no_question_stands_twice_or_nearly_so(questions):
     near = [(here, there) for (one, here), (other, there) in combinations(words, 2)
             if len(one & other) > 0.62 * len(one | other)]
     assert near == []
-
-
-def test_questions_have_four_to_twenty_words_and_open_in_many_ways(questions):
-    assert [question for question in questions if not 4 <= len(question["text"].split()) <= 20] == []
-    openings = Counter(" ".join(question["text"].split()[:2]) for question in questions)
-    assert openings.most_common(1)[0][1] / openings.total() < 0.1
-
-
-def test_questions_stand_in_mixed_order(questions):
-    """A split by lines would have every class in each of its parts."""
-    tenths = [questions[start:start + 66] for start in range(0, 660, 66)]
-    assert all(len({question["label"] for question in part}) == 6 for part in tenths)
-
-
-def test_first_words_do_not_give_the_class_away(questions):
-    """Whoever looks at the first word alone is often wrong: by it, the classes overlap."""
-    classes = {}
-    for question in questions:
-        classes.setdefault(question["text"].split()[0].lower(), Counter())[question["label"]] += 1
-    right = sum(found.most_common(1)[0][1] for found in classes.values())
-    assert right / len(questions) < 0.75

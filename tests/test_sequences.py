@@ -69,30 +69,6 @@ def test_all_words_as_keywords_and_none():  # C-R1
     assert (targets[0, 11:20] == NOK).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_every_word_and_every_tag_is_read_once(seed):  # C-R2
-    ids, _, _ = perturbed(WORDS, TAGS, keywords(seed), LENGTHS)
-    for row, length in enumerate(LENGTHS.tolist()):
-        read = sorted(ids[row, 1:2 * length + 2].tolist())
-        assert read == sorted([SEP, *cut(WORDS[row], length), *cut(TAGS[row], length)])
-
-
-def test_as_many_no_keyword_targets_as_other_words():  # C-R4
-    mask = keywords(1)
-    _, targets, _ = perturbed(WORDS, TAGS, mask, LENGTHS)
-    assert torch.equal((targets == NOK).sum(1), LENGTHS - (mask & REAL).sum(1))
-
-
-def test_padding_and_neighbours_change_nothing():
-    mask = keywords(2)
-    padded = [torch.nn.functional.pad(part, (0, 4)) for part in (WORDS, TAGS, mask)]
-    for one, other in zip(perturbed(WORDS, TAGS, mask, LENGTHS), perturbed(*padded, LENGTHS), strict=True):
-        assert torch.equal(one, other)
-    alone = perturbed(*(part[2:, :] for part in (WORDS, TAGS, mask)), LENGTHS[2:])
-    for one, whole in zip(alone, perturbed(WORDS, TAGS, mask, LENGTHS), strict=True):
-        assert torch.equal(one, whole[2:, :11])
-
-
 def test_counterparts_are_unperturbed_in_either_order():
     ids, attention = counterpart(WORDS, TAGS, LENGTHS, "pos_sent")
     assert ids[2, :11].tolist() == [BOS, *cut(TAGS[2], 4), SEP, *cut(WORDS[2], 4), EOS]

@@ -1,7 +1,6 @@
 """Keywords of five methods beside each other: lists, agreement, parts of speech, picture."""
 
 import shutil
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,6 @@ from stages.keywords.pos_frequency import (
     flips,
     frequency_table,
     pos_counts,
-    pos_plot,
 )
 from stages.keywords.side_by_side import COLUMNS, Agreement, best
 from stages.tracks.pgkpr.keywords import fixed_masks
@@ -126,15 +124,6 @@ def test_best_words_are_distinct_and_ties_go_to_the_earlier():
     assert best([0, 1, 2, 3], ["Tea", "cup", "tea", "pot"], [0.5, 0.5, 0.9, 0.5], 3) == ["tea", "cup", "pot"]
 
 
-def test_expected_number_of_keywords_is_the_sum_of_probabilities():
-    scores = [0.1, 0.5, 0.9, 1.0, 0.0]
-    mean = np.mean([flips(scores, seed, 7).sum() for seed in range(3000)])
-    assert mean == pytest.approx(sum(scores), abs=0.05)
-    assert flips([1.0, 0.0], 1, 1).tolist() == [1, 0]
-    assert (flips([0.5] * 50, 1, 1) == flips([0.5] * 50, 1, 1)).all()
-    assert (flips([0.5] * 50, 1, 1) != flips([0.5] * 50, 1, 2)).any()
-
-
 def counted_in(given, sources, seed):
     """Keyword tokens by part of speech of ``sources`` (text by example)."""
     ids = np.array(list(sources.values()))
@@ -181,14 +170,6 @@ def test_frequencies_by_family_and_exact_tag():
     assert table.loc["NN", "share"] == pytest.approx(2 / 3, abs=1e-6)
     assert (table["keyword_share"] == 0.75).all()
     assert table["share"].sum() == pytest.approx(1, abs=1e-5)
-
-
-def test_picture_names_methods_and_is_the_same_each_time():
-    frequencies = run(tables())[1].frequencies
-    one, two = (pos_plot(frequencies, 1, "test") for _ in range(2))
-    assert one == two
-    text = " ".join(ET.fromstring(one.svg).itertext())
-    assert "PSI (primary words)" in text and "adjectives" in text
 
 
 def test_the_counted_split_is_test_or_else_train():

@@ -1,8 +1,6 @@
 """Tables as folders of parts: read as one table, whole or not at all, and every damage is named."""
 
 import io
-import re
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -32,7 +30,6 @@ from stages.common.tables import (
 from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
 
-ROOT = Path(__file__).resolve().parents[1]
 STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]
 PROVENANCE = Provenance("ingest@toy", "h", counts={"n": 1})
 
@@ -188,23 +185,6 @@ def test_duckdb_export_and_inspection_notice_a_flipped_bit(tmp_path, monkeypatch
         pass
     with pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable Parquet file"):
         dataset_export._write(paths, "train", tmp_path / "train.parquet")
-
-
-def test_product_code_reads_parquet_through_one_module():
-    """Only that module compares checksums; files of users are read with checksums too, elsewhere."""
-    allowed = {"stages/common/tables.py"}
-    of_users = {"keycontrast/reading.py", "stages/tracks/clld/given_distances.py"}
-    pattern = re.compile(r"\b((parquet|pq)\.read_table|read_parquet|parquet_scan|ParquetFile|ParquetDataset)\("
-                         r"|format=.parquet.")
-    found = {}
-    for path in (path for folder in ("keycontrast", "models", "pipeline", "stages")
-                 for path in (ROOT / folder).rglob("*.py")):
-        lines = [line for line in path.read_text().splitlines() if pattern.search(line)
-                 and not line.lstrip().startswith(("def ", "datasets.load_dataset"))]
-        if lines:
-            found[path.relative_to(ROOT).as_posix()] = lines
-    assert set(found) == allowed | of_users
-    assert all("page_checksum_verification=True" in line for name in of_users for line in found[name])
 
 
 # Rows by id

@@ -11,20 +11,18 @@ import tiny_classes
 import torch
 from safetensors.torch import load_file
 from selection import mostly_whole
-from test_parallel_training import start_two
 from tiny_classes import CLASSES, MODELS
 from tiny_training import DyingStore, Killed
 from transformers import AutoTokenizer, BertConfig, BertModel
 
 from keycontrast.errors import InputError
-from models.clld import ClldConfig, ClldModel
+from models.clld import ClldModel
 from pipeline.schemas import SCHEMAS
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.process import RECORDS
 from stages.tracks.clld import confusing_pairs
 from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.distances import matrix_at
@@ -85,15 +83,6 @@ def test_every_row_has_its_contrast_and_its_matrix(contrast):
     assert (ldm is None) is (off is None)
     if off:
         assert (float(ldm[0, 1]), float(ldm[1, 2])) == off and ldm.diagonal().tolist() == [1, 1, 1]
-
-
-def test_settings_reach_the_model():
-    config = built("simcse", contrast={"dropouts": [0.3], "temperature": 0.2, "projection": 7, "weight": 0.9},
-                   ce_views="both", dropout=0.25, textcnn={"embedding_dropout": 0.4}).model.config
-    assert config.contrast | {"dropouts": [0.3], "temperature": 0.2, "projection": 7, "weight": 0.9} == config.contrast
-    assert (config.ce_views, config.dropout, config.textcnn["embedding_dropout"]) == ("both", 0.25, 0.4)
-    adaptive = built("adaptive", distance={"ald_count": "prob", "share_of": "errors"}).model.config.distance
-    assert (adaptive["kind"], adaptive["ald_count"], adaptive["share_of"]) == ("adaptive", "prob", "errors")
 
 
 def test_all_rows_of_a_table_begin_with_the_same_weights(encoder):
@@ -183,21 +172,6 @@ def test_every_row_learns(tmp_path, contrast):
     assert trained.confusion.trace() / 9 == trained.history.best["accuracy"]
     assert (trained.first_distance is None) is (contrast in ("none", "supcl_seq", "simcse"))
     assert bool(trained.updates) is (contrast == "adaptive")
-
-
-def test_the_best_epoch_is_that_of_best_accuracy_then_of_smallest_loss(tmp_path):
-    history = train(tmp_path, training={"epochs": 12}).history
-    keys = [(-row["validation_accuracy"], row["validation_loss"], row["epoch"]) for row in history.rows]
-    assert history.best_epoch == min(keys)[2]
-    by_loss = min(history.rows, key=lambda row: row["validation_loss"])
-    assert len({key[0] for key in keys}) < len(keys)  # there were ties
-    assert history.best["accuracy"] >= by_loss["validation_accuracy"]
-
-
-def test_patience_ends_a_training(tmp_path):
-    history = train(tmp_path, training={"epochs": 60, "patience": 2}).history
-    assert history.stopped_early and len(history.rows) < 60
-    assert len(history.rows) - history.best_epoch == 2
 
 
 def test_an_adaptive_matrix_moves_towards_the_confusions(tmp_path):
@@ -391,27 +365,6 @@ def test_a_second_training_has_the_same_bytes(trained, monkeypatch):
     assert [path for path in files if path.read_bytes() != before[path]] == []
 
 
-def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
-    record = json.loads((RECORDS / "train_clld@cl.json").read_text())
-    assert record["training"]["steps"] == 6 and record["training"]["items_per_second"] > 0
-    said = trained["cl"].metrics.read_text() + trained["cl"].history.read_text()
-    assert "second" not in said
-
-
-@pytest.mark.whole
-def test_two_processes_train_the_model_of_one(project, tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        tiny_classes.write_project(tmp_path)
-    both = start_two(tmp_path, stage="train_clld", name="clald")
-    for one in both:
-        one.join(timeout=120)
-    assert [one.exitcode for one in both] == [0, 0]
-    weights = ModelPaths("clald", 13).weights / "model.safetensors"
-    shared, alone = (load_file(home / weights) for home in (tmp_path, project))
-    assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
-
-
 def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
@@ -434,15 +387,3 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
         "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]], "further_negative_ids": [[]],
         "group": [0], "negative_origin": [None]}), Provenance("test", "0"))
     assert "holds pairs, and not texts with a class" in complaint()
-
-
-def test_help_says_what_the_stage_makes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert "Train a classifier of the CLLD track" in text and "python -m stages.tracks.clld.train model" in text
-
-
-def test_configuration_of_every_row_is_sound():
-    assert set(LABELS) == {*ROWS, "fastfit"}  # for encoders alone: tests/test_clld_tokens.py
-    assert isinstance(built("adaptive").model.config, ClldConfig)

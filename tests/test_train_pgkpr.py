@@ -14,7 +14,7 @@ from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
-from models.common.special import BOS, EOS, UNK
+from models.common.special import BOS, EOS
 from models.common.training import Step
 from models.pgkpr.auto import load_rewriter, rewriter_of
 from models.pgkpr.config import RewriterConfig
@@ -24,7 +24,6 @@ from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.process import RECORDS
 from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup
@@ -78,19 +77,6 @@ def test_batches_are_words_tags_and_targets_padded_at_the_right():
     assert set(batch) == {"x_ids", "x_tags", "x_lengths", "p", "t_ids", "t_tags", "t_lengths", "y_in", "y_out", "group"}
 
 
-def test_batches_are_as_wide_as_their_longest_text_and_read_in_the_order_asked():
-    narrow = batches().batch([3])
-    assert narrow["x_ids"].shape == narrow["p"].shape == (1, 6) and narrow["y_in"].shape == (1, 5)
-    both, swapped = batches().batch([1, 3]), batches().batch([3, 1])
-    assert all(torch.equal(both[name].flip(0), swapped[name]) for name in both)
-
-
-def test_unknown_words_are_read_as_such():
-    frame = pairs("test")
-    batch = PairBatches(frame, vocabulary(), 8, [masks(frame)]).batch([1])
-    assert batch["x_ids"][0, frame["source_words"].iloc[1].index("zebra")] == UNK
-
-
 def test_an_epoch_of_both_scores_has_every_pair_twice():
     train, _ = batches_of(pairs(), vocabulary(), tiny_rewriters.settings(), 8, seed=1)
     assert len(train) == 2 * N and train.words["x"].tolist()[:N] == train.words["x"].tolist()[N:]
@@ -119,16 +105,6 @@ def test_validation_reads_fixed_keywords():
         else:
             expected = [[float(word) for word in row[:8]] for row in pairs("validation")[which]]
             assert [found[row, :len(values)].tolist() for row, values in enumerate(expected)] == expected
-
-
-def test_what_is_cut_marks_no_occurrence_of_validation():
-    frame = pairs("train")
-    row = frame[frame["example_id"] == 4].iloc[[0]].assign(split="validation", example_id=99)  # the dog ... the cat
-    row["score_xx"] = [[0.0] * 5 + [1.0, 0.0]]
-    for length, expected in ((5, [0, 0, 0, 0, 0]), (7, [1, 0, 0, 0, 0, 1, 0])):
-        _, validation = batches_of(pd.concat([frame, row]), vocabulary(),
-                                   tiny_rewriters.settings(keywords={"mark_all": True}), length, seed=1)
-        assert validation.batch([0])["p"].tolist() == [expected]
 
 
 def test_repeated_words_know_their_first_place():
@@ -258,16 +234,6 @@ def test_parts_are_means_over_tokens_and_items_and_the_loss_weighs_them():
                                                   + 3 * parts["contrast"]), rel=1e-6)
 
 
-@torch.no_grad()
-def test_the_whole_batch_divides_though_another_is_in_work():
-    task = make_task(**NO_CONTRAST)
-    batch = task.load([0, 1])
-    alone, _ = task.train_batch(batch, Step(0, 10, 0, [0, 1]))
-    shared, parts = task.train_batch(batch, Step(0, 10, 0, [0, 1, 0, 1]))
-    assert float(shared) == pytest.approx(float(alone) / 2)
-    assert float(parts["generation"]) > 0
-
-
 @pytest.mark.parametrize(("architecture", "blocks"), ADDING)
 def test_validation_loss_is_the_loss_of_all_pairs_in_the_same_weights(architecture, blocks):
     task = make_task(architecture, micro_batch=1, **blocks)
@@ -298,34 +264,6 @@ def test_coins_are_flipped_anew_for_every_batch_unless_they_are_fixed():
             task.train_batch(task.load(range(N)), Step(0, 1, 0, list(range(N))))
         assert torch.equal(seen[0], seen[2])
         assert torch.equal(seen[0], seen[1]) is fixed
-
-
-def test_all_occurrences_are_marked_in_training_and_validation_under_the_released_code():
-    task = make_task(fixed=False, keywords={"mark_all": True, "train_scores": "xy"}, **NO_CONTRAST)
-    seen, sums = [], task.module.sums
-
-    def watched(batch, mask):
-        seen.append(mask.clone())
-        return sums(batch, mask)
-
-    task.module.sums = watched
-    for seed in range(10):
-        torch.manual_seed(seed)
-        task.train_batch(task.load([4]), Step(0, 1, 0, [4]))
-    words = pairs("train")["source_words"].iloc[4]
-    first, last = [place for place, word in enumerate(words) if word == "the"]
-    assert all(mask[0, first] == mask[0, last] for mask in seen)
-    assert len({tuple(mask[0].tolist()) for mask in seen}) > 1
-
-
-def test_lengths_are_those_of_the_batches():
-    task = make_task(keywords={"train_scores": "both"})
-    batch = task.load(range(2 * N))
-    lengths = (batch["x_lengths"] + batch["t_lengths"]).tolist()
-    assert task.lengths() == lengths
-    assert task.n_train == 2 * N
-    assert [(group.name, group.rate) for group in task.parameter_groups()] == [("all", 1e-2)]
-    assert len(list(task.parameter_groups()[0].parameters)) == len(list(task.module.parameters()))
 
 
 def train(store, architecture="pgkpr", frame=None, **blocks):
@@ -463,15 +401,6 @@ def test_a_saved_model_rewrites_with_what_its_folder_holds(trained):
     assert "1 generation, 1 reconstruction, 0.1 contrast" in (trained["pgkpr"].weights / "README.md").read_text()
     with pytest.raises(InputError, match=r"no trained PGKPR model .vocabulary.json is missing"):
         load_lookup(trained["pgkpr"].folder)
-
-
-def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
-    record = json.loads((RECORDS / "train_pgkpr@pgkpr.json").read_text())
-    speed = record["training"]
-    assert speed["steps"] == 2 * 4 and speed["processes"] == 1
-    assert speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
-    said = trained["pgkpr"].metrics.read_text() + trained["pgkpr"].history.read_text()
-    assert "second" not in said
 
 
 @pytest.mark.whole

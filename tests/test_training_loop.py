@@ -1,15 +1,10 @@
 """The training loop: accumulation, schedule, selection, patience, and a resume that gives the same bytes."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,9 +27,6 @@ from stages.run.checkpoints import FolderCheckpoints
 from stages.run.progress import TrainingBar
 
 SEED = partial(derived_seed, 7, "test")
-ROOT = Path(__file__).parents[1]
-
-
 class Killed(BaseException):
     """Stands for a SIGKILL: nothing of the running process survives it but the store."""
 
@@ -124,17 +116,6 @@ def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(kill_at, every, u
     assert history == uninterrupted[1]
 
 
-def test_killed_at_every_step_in_turn(uninterrupted):
-    store = Memory()
-    for kill_at in range(1, 9):
-        with pytest.raises(Killed):
-            fit(Regression(kill_at=kill_at), SETTINGS, store, SEED)
-    task = Regression()
-    assert fit(task, SETTINGS, store, SEED) == uninterrupted[1]
-    assert_same(weights(task), uninterrupted[0])
-    assert {number for _, number, _ in task.seen} == {8}  # only the last step was left
-
-
 EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", batch_size=3,
                      micro_batch=2)
 ACCUMULATING = Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5, bucket=True)
@@ -159,37 +140,6 @@ def test_a_finished_training_is_not_repeated(uninterrupted):
     assert fit(again, SETTINGS, store, SEED) == uninterrupted[1]
     assert again.seen == [] and again.validated == 0
     assert_same(weights(again), uninterrupted[0])
-
-
-DEADLY = """
-import os, signal, sys
-from pathlib import Path
-from test_training_loop import SEED, SETTINGS, FolderCheckpoints, Regression, fit, torch
-
-class Deadly(Regression):
-    def train_batch(self, batch, step):
-        if step.number == 6:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().train_batch(batch, step)
-
-torch.set_num_threads(int(sys.argv[2]))
-fit(Deadly(), SETTINGS, FolderCheckpoints(Path(sys.argv[1]), "k"), SEED)
-"""
-
-
-@pytest.mark.whole
-def test_sigkill_of_a_process_with_checkpoints_on_disk(tmp_path, uninterrupted):
-    script = tmp_path / "deadly.py"
-    script.write_text(DEADLY)
-    state = tmp_path / "state"
-    process = subprocess.run([sys.executable, str(script), str(state), str(torch.get_num_threads())],
-                             env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}, check=False)
-    assert process.returncode == -signal.SIGKILL
-    task = Regression()
-    history = fit(task, SETTINGS, FolderCheckpoints(state, "k"), SEED)
-    assert task.seen[0][1] == 6
-    assert history == uninterrupted[1]
-    assert_same(weights(task), uninterrupted[0])
 
 
 def test_checkpoints_hold_plain_values_and_only_what_training_changes(tmp_path):
@@ -343,13 +293,6 @@ def test_figures_of_a_record():
                                "checkpoint_seconds": 6.0}
 
 
-def test_only_the_latest_steps_are_kept_for_the_median():
-    speed = Speed()
-    for number in range(700):
-        speed.add(1, float(number))
-    assert speed.recent == [float(number) for number in range(200, 700)] and speed.steps == 700
-
-
 def test_schedule_rises_then_falls_to_zero():
     factors = [warmup_then_decay(step, 10, 0.2) for step in range(11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8, 0.0])
@@ -401,29 +344,6 @@ def test_frozen_parameters_stay_and_dropout_is_off_in_validation():
     assert not task.module.training
 
 
-def test_a_bar_starts_where_the_checkpoint_is_and_is_closed():
-    class Bar:
-        def __init__(self, total, done):
-            self.total, self.count, self.closed = total, done, False
-
-        def update(self, n=1):
-            self.count += n
-
-        def end_epoch(self, row):
-            self.epochs = row["epoch"]
-
-        def close(self):
-            self.closed = True
-
-    bars, store = [], Memory()
-    open_bar = lambda total, done: bars.append(Bar(total, done)) or bars[-1]  # noqa: E731
-    with pytest.raises(Killed):
-        fit(Regression(kill_at=5), SETTINGS, store, SEED, open_bar)
-    fit(Regression(), SETTINGS, store, SEED, open_bar)
-    assert [(bar.total, bar.count, bar.closed) for bar in bars] == [(9, 5, True), (9, 9, True)]
-    assert [bar.epochs for bar in bars] == [1, 3]
-
-
 def test_a_log_has_a_line_per_epoch(capsys, tmp_path):
     history = fit(Regression(), SETTINGS, Memory(), SEED, lambda total, done: TrainingBar("toy", total, done, tmp_path))
     lines = [line.rpartition("\r")[2] for line in capsys.readouterr().err.splitlines() if "toy: " in line]
@@ -464,27 +384,6 @@ def test_wrong_settings_and_foreign_checkpoints_are_named():
     other.module.extra = nn.Parameter(torch.ones(1))
     with pytest.raises(ValueError, match="another model: 'extra'"):
         fit(other, SETTINGS, store, SEED)
-
-
-class Filled(Regression):
-    """Notes whether memory of new tensors is filled while it trains and is validated."""
-
-    def train_batch(self, batch, step):
-        self.loaders.add(torch.utils.deterministic.fill_uninitialized_memory)
-        return super().train_batch(batch, step)
-
-    def validate(self):
-        self.loaders.add(torch.utils.deterministic.fill_uninitialized_memory)
-        return super().validate()
-
-
-@pytest.mark.parametrize("kill_at", [None, 2])
-def test_new_memory_is_not_filled_while_training_and_is_again_afterwards(kill_at):
-    task = Filled(kill_at=kill_at)
-    with pytest.raises(Killed) if kill_at else nullcontext():
-        fit(task, SETTINGS, Memory(), SEED)
-    assert task.loaders & {True, False} == {False}
-    assert torch.utils.deterministic.fill_uninitialized_memory
 
 
 def test_filling_new_memory_changes_no_weight(monkeypatch):

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from small_project import environment, keycontrast, make_project
 
 from keycontrast.errors import unwritten
-from keycontrast.files import atomic_file, atomic_folder
+from keycontrast.files import atomic_file
 from pipeline.cli import main
 from stages.common.tables import write_json
 from stages.run.process import run_stage
@@ -69,16 +69,6 @@ def test_other_errors_of_a_stage_keep_their_traceback(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="a fault of the program"):
         run_stage("ingest", work, ["sample"])
     assert unwritten(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
-
-
-def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "before").touch()
-    with pytest.raises(OSError, match="No space left") as caught, atomic_folder(tmp_path / "model") as folder:
-        (folder / "half").touch()
-        full()
-    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["model", "model/before"]
-    assert str(unwritten(caught.value)).startswith(f"{tmp_path / 'model'}: could not be written: the disk is full")
 
 
 @pytest.mark.parametrize("write", [

@@ -19,7 +19,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
-from stages.common.skip_gram import isotropic_vectors, train_skip_gram
+from stages.common.skip_gram import isotropic_vectors
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.vector_files import read_vectors
 from stages.psi import word_vectors
@@ -27,14 +27,6 @@ from stages.psi.params import WordVectors
 
 ROOT = Path(__file__).resolve().parent.parent
 BODY = "the 0.5 -1 2e-1\nNASA 1 2 3\ncat 4 5 6\nnasa 7 8 9\ncat 0 0 0\n. . . -1 -2 -3\n\u0085 1 1 1\nzebra 3 2 1\n"
-PEAK = """
-import sys, tracemalloc
-from pathlib import Path
-from stages.common.vector_files import read_vectors
-tracemalloc.start()
-found = read_vectors(Path(sys.argv[1]), [f"w{number}" for number in range(0, 20_000, 1000)])
-print(len(found.words), tracemalloc.get_traced_memory()[1])
-"""
 WANTED = ["the", "cat", "nasa", "NASA", ". . .", "\u0085", "absent"]
 EXPECTED = {"the": [0.5, -1, 0.2], "NASA": [1, 2, 3], "cat": [4, 5, 6], "nasa": [7, 8, 9], ". . .": [-1, -2, -3],
             "\u0085": [1, 1, 1]}
@@ -93,16 +85,6 @@ def test_a_damaged_archive_and_a_missing_file_are_named(tmp_path):
         read_vectors(tmp_path / "nowhere.vec", ["cat"])
 
 
-def test_a_file_never_lies_in_memory_as_a_whole(tmp_path):
-    line = " ".join(["0.123456"] * 60)
-    path = save(tmp_path, "20000 60\n" + "".join(f"w{number} {line}\n" for number in range(20_000)))
-    assert path.stat().st_size > 10_000_000
-    # In a process of its own: what the threads of other tests take would be counted too.
-    done = subprocess.run([sys.executable, "-c", PEAK, str(path)], cwd=ROOT, capture_output=True, text=True, check=True)
-    found, peak = map(int, done.stdout.split())
-    assert found == 20 and peak < 1_000_000
-
-
 def test_isotropic_vectors_are_centred_and_of_length_one():
     vectors = np.random.default_rng(0).normal(3, 1, size=(40, 6)).astype(np.float32)
     made = isotropic_vectors(vectors)
@@ -158,15 +140,6 @@ def test_trained_vectors_say_so_and_how_much_they_cover():
         "validation": {"tokens": 0.5, "distinct_tokens": 0.5}, "test": {"tokens": 1.0, "distinct_tokens": 1.0}}
     with pytest.raises(InputError, match=r"no word occurs 50 times. Lower word_vectors.min_count \(now 50\)"):
         word_vectors.run(tokens(), examples(), WordVectors(min_count=50), 13)
-
-
-def test_words_used_alike_come_to_lie_together():
-    random = np.random.default_rng(0)
-    sentences = [[group + str(random.integers(4)) for _ in range(8)] for group in "ab" * 150]
-    words, vectors = train_skip_gram(sentences, 10, 5, 1, 60, seed=3, isotropic=True)
-    cosine = vectors @ vectors.T
-    assert words == sorted(f"{group}{number}" for group in "ab" for number in range(4))
-    assert cosine[:4, :4].min() > 0.5 > 0 > cosine[:4, 4:].max()
 
 
 def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
