@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from html import unescape
 from itertools import combinations
@@ -43,10 +40,9 @@ from stages.common.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, Run
 from stages.common.tables import write_json, write_table
 from stages.params import load_params
 from stages.results.classifiers import LETTERS, Classifier, steps
-from stages.results.model import Block, Run, System
+from stages.results.model import Block, System
 from stages.results.page.classifiers import EXAMPLES, classifier_views, confused_pairs
-from stages.results.page.material import gather
-from stages.results.page.mistakes import mistakes_data
+from stages.results.page.context import gather
 from stages.results.report import main
 from stages.results.tracks.clld import CLLD
 
@@ -115,42 +111,10 @@ def test_other_tracks_are_the_same_with_clld_beside_them(three, made_report):
     assert part(before, "corpus") == part(three, "corpus")
 
 
-def test_clld_stands_third_and_has_classes_in_the_place_of_generations(three):
-    order = re.findall(r'<section aria-labelledby="([^"]+)"', three)
-    assert order[:3] == ["corpus", "summary", "hcl-results"]
-    assert order[-5:] == ["clld-results", "clld-published", "clld-classes", "clld-training", "ran"]
-    assert order.index("pgkpr-parts") < order.index("clld-results")
-    assert "clld-generations" not in three
-    assert 'href="#clld-classes"><span class="hidden">CLLD: </span>Classes</a>' in three
-
-
 def test_a_recipe_of_clld_alone_has_nothing_of_keywords(page):
     assert track(page, "hcl") == track(page, "pgkpr") == ""
     assert 'aria-labelledby="corpus"' not in page and 'href="#corpus"' not in page and 'class="explorer"' not in page
     assert "Linear floor (CLLD)" in part(page, "ran") and "labels: train: alt.atheism" in part(page, "ran")
-
-
-def test_labelled_texts_with_keywords_show_them_but_no_graph(project):
-    from stages.common.paths import DatasetPaths
-
-    write_table(DatasetPaths("20ng").table("keywords"), SCHEMAS["keywords"], pd.DataFrame({
-        "text_id": [0, 1], "keyword": ["god", "text"], "method": "textrank", "score": 0.5}), provenance("keywords@x"))
-    assert main([]) == 0
-    text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert "Most frequent keywords" in part(text, "corpus") and 'class="explorer"' not in text
-    assert "More of the graph" not in text
-
-
-@pytest.mark.whole
-def test_the_same_artifacts_give_the_same_bytes(alone, tmp_path, monkeypatch):
-    """Made in another folder, by another process under another hash seed."""
-    monkeypatch.chdir(tmp_path)
-    write_classifiers()
-    environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(stages.__file__).parents[1])}
-    subprocess.run([sys.executable, "-m", "stages.results.report"], check=True, env=environment, cwd=tmp_path)
-    one, other = ({file.relative_to(folder): file.read_bytes() for file in (folder / REPORT).rglob("*.*")}
-                  for folder in (alone, tmp_path))
-    assert one == other
 
 
 def test_every_run_has_its_pictures_as_files(alone):
@@ -175,8 +139,6 @@ def test_the_results_have_floors_runs_intervals_and_seeds(page, alone):
     assert 'class="best"' not in results        # no row is better than every other beyond chance
     assert "60 texts: differences of a few hundredths are within chance" in results
     assert "<em>Majority</em>" in results and "<em>Copy</em>" not in results
-    glossary = results[results.index('<dl class="glossary">'):]
-    assert "No description" not in glossary and glossary.count("<dt>") == 6
 
 
 def test_each_step_says_whether_it_helps(page):
@@ -200,9 +162,8 @@ def test_each_step_says_whether_it_helps(page):
 def test_differences_have_the_exact_test_on_accuracy_alone(page):
     results = part(page, "clld-results")
     assert "Paired differences from ct (2 seeds)" in results and "on the same 60 texts" in results
-    options = re.findall(r'data-option="([^"]+)"', results)
-    assert options == ["accuracy", "macro F1"]
-    first, second = results.split('data-option="')[1:]
+    first, second = results.split('aria-label="Differences in ')[1:]
+    assert first.startswith("accuracy") and second.startswith("macro F1")
     assert "exact p" in first and "exact p" not in second
     found = {row[0]: row[1:] for row in rows(first, "<tbody>")}
     assert found["cl (2 seeds)"][-4:] == ["0.002", "0.010", "0.0300", "0.022 · 0.250"]
@@ -417,11 +378,6 @@ def test_training_names_the_row_and_its_curves(page):
     assert "distance: tau" in training[training.index("Settings of clald"):training.index("Settings of mini<")]
 
 
-def test_runs_and_their_split_stand_among_what_ran(page):
-    ran = part(page, "ran")
-    assert "Runs of CLLD" in ran and "split = test" in ran and "generate_clld" not in ran
-
-
 # -- faults -----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("path", "stage"), [
@@ -468,16 +424,3 @@ def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
     assert main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert "class-51" in page and 50_000 < len(part(page, "clld-classes").encode()) / 6 < 5_000_000 / 30
-
-
-@pytest.mark.parametrize(("second", "apart"), [("b", 0), ("c", 1), (None, 1)])
-def test_texts_that_runs_answer_differently_are_counted(second, apart):
-    def run(name, mistakes):
-        wrong = pd.DataFrame(mistakes, columns=["example_id", "text", "label", "predicted", "probability"])
-        found = Classifier(pd.DataFrame(), np.zeros((0, 0)), pd.DataFrame(), wrong, pd.DataFrame())
-        return Run(name, "clld", name, "d", 1, CLLD.row({"kind": "none", "encoder": "textcnn"}, {}),
-                   {"counts": {"examples": 9}}, classifier=found)
-
-    both = (3, "one text", "a", "b", 0.75)
-    found = mistakes_data([run("x", [both]), run("y", [(*both[:3], second, 0.5)] if second else [])], 1000)
-    assert (found["apart"], found["wrong"], found["total"]) == (apart, 1, 9)

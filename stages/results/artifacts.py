@@ -24,8 +24,6 @@ from stages.tracks.common.track import Track
 if TYPE_CHECKING:
     from stages.params.root import Params as Validated
 
-ITEM_SCORES = ("bleu_1", "bleu_2", "bleu_4")    # those that stand beside an output
-
 
 def read_json(path: Path, stage: str) -> dict[str, Any]:
     """Return the content of a metrics file that ``stage`` writes.
@@ -112,18 +110,6 @@ def said_classes(track: TrackResults, run: RunPaths) -> pd.DataFrame:
     return read_frame(path, track.schemas["predictions"], ["label", "predicted"])
 
 
-def item_scores(run: RunPaths) -> dict[int, list[float | None]]:
-    """Return by example the scores that stand beside the output of a run; nothing where they were not kept."""
-    path = run.scores
-    if not path.exists():
-        return {}
-    table = read_table(path, columns=["system", "example_id", *ITEM_SCORES])
-    table = table.filter(pc.equal(table["system"], "run"))
-    columns = [table[name].to_pylist() for name in ITEM_SCORES]
-    return {number: [None if value is None else round(value, 3) for value in values]
-            for number, *values in zip(table["example_id"].to_pylist(), *columns, strict=True)}
-
-
 def model_metrics(track: str, model: ModelPaths) -> dict[str, Any]:
     """Return what the training of a model reported; nothing where that was not kept."""
     path = model.metrics
@@ -142,12 +128,6 @@ def model_history(track: str, model: ModelPaths) -> pd.DataFrame | None:
         raise InputError(f"{path}: column 'epoch' is missing. Train the model again with "
                          f"`keycontrast stage train_{track}@{model.name}`.")
     return history
-
-
-def model_config(model: ModelPaths) -> dict[str, Any] | None:
-    """Return the configuration of a model's weights; None where there are none."""
-    path = model.weights / "config.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def model_table(track: str, model: ModelPaths, schema: TableSchema) -> pd.DataFrame:

@@ -23,7 +23,6 @@ from stages.results.model import Block, Model, Results, Run, System, compared_va
 from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
-from stages.results.tracks.pgkpr import keywords_of
 from stages.results.tracks.texts import SAME_OUTPUT
 
 
@@ -58,7 +57,6 @@ def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model:
     given = getattr(track.runs(params)[paths.name], "decode", decode)
     return Run(name, track.name, model.name, model.dataset, model.seed, track.row(model.settings, decode),
                run_metrics(track, paths), model.overrides, model.settings, given,
-               keywords_of(model.settings, decode) if track.many_keywords else None,
                read_classifier(track, paths, model.paths) if track.classifies else None)
 
 

@@ -85,10 +85,8 @@ class Run:
         row: what it is.
         decode: what differs from the recipe's decoding.
         metrics: what its evaluation reported.
-        keywords: where it takes keywords from; None without any.
         classifier: what it says of each class; None for a run that writes texts.
         predictions: rows of table ``predictions`` with sample 0; none where nobody asked for them.
-        item_scores: by example, the scores that stand beside its output, likewise.
     """
 
     name: str
@@ -101,10 +99,8 @@ class Run:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     decode: Mapping[str, Any] = field(default_factory=dict)
-    keywords: str | None = None
     classifier: "Classifier | None" = None
     predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
-    item_scores: Mapping[int, list[float | None]] = field(default_factory=dict)
 
     @property
     def paths(self) -> RunPaths:

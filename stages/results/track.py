@@ -173,7 +173,6 @@ class TrackResults(Track):
         headline: title of the table in a terminal.
         differs: what differs from the paper's runs, for people.
         remark: a note on the published rows.
-        scores: what the small numbers beside an output are, for people.
         judged_by: the column of the history that tells how good an epoch was, and its name.
         items: what is evaluated.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
@@ -206,7 +205,6 @@ class TrackResults(Track):
     told: Collection[str] | None = None
     same: Collection[str] = ()
     remark: str = ""
-    scores: str = ""
     judged_by: tuple[str, str] = ("validation_loss", "validation loss")
     items: str = "items"
     many_keywords: bool = False

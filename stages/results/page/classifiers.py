@@ -12,7 +12,7 @@ from stages.results.classifiers import Classifier
 from stages.results.model import Block, Run
 from stages.results.page.class_plots import calibration_plot, confusion_plot, distance_plot
 from stages.results.page.labels import number, percentage
-from stages.results.page.tables import MISSING, Cell
+from stages.results.page.tables import MISSING
 from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.distances import matrix_at, moved_pairs
 
@@ -43,7 +43,7 @@ class ClassRow:
     """One class: texts, texts that were given it, precision, recall, F1, and what it was taken for most often."""
 
     name: str
-    cells: list[Cell]
+    cells: list[str]
     taken_for: str
 
 
@@ -100,7 +100,7 @@ class ClassTable:
     """F1 of every class under every system, and how many texts it has."""
 
     systems: list[str]
-    rows: list[tuple[str, int, list[Cell]]]
+    rows: list[tuple[str, int, list[str]]]
 
 
 def classifier_views(runs: Sequence[Run], budget: int) -> list[ClassifierView]:
@@ -139,18 +139,10 @@ def _class_row(row: Mapping[Any, Any], counts: np.ndarray, names: Sequence[str])
     wrong = counts.copy()
     wrong[place] = 0
     most = int(wrong.argmax())
-    cells = [_count(texts), _count(predicted), _share(row["precision"], predicted), _share(row["recall"], texts),
-             _share(row["f1"], texts + predicted)]
+    # A share of no texts is nothing.
+    shares = ((row["precision"], predicted), (row["recall"], texts), (row["f1"], texts + predicted))
+    cells = [number(texts), number(predicted), *(number(float(share)) if of else MISSING for share, of in shares)]
     return ClassRow(str(row["class"]), cells, f"{names[most]} ({wrong[most]})" if wrong[most] else "")
-
-
-def _count(value: int) -> Cell:
-    return Cell(number(value), value=float(value))
-
-
-def _share(value: float, of: int) -> Cell:
-    """Return a share of ``of`` texts; a share of none is nothing."""
-    return Cell(number(float(value)), value=float(value)) if of else Cell(MISSING)
 
 
 def confused_pairs(found: Classifier, count: int = PAIRS) -> list[ConfusedPair]:
@@ -212,6 +204,6 @@ def class_table(block: Block, runs: Sequence[Run]) -> ClassTable:
     rows = []
     for row in known[block.runs[0].name].to_dict("records"):
         values = [float(frame.get(row["class"], np.nan)) for frame in frames.values()]
-        rows.append((str(row["class"]), int(row["texts"]), [
-            Cell(f"{value:.3f}", value=value) if value == value else Cell(MISSING) for value in values]))
+        rows.append((str(row["class"]), int(row["texts"]),
+                     [number(value) if value == value else MISSING for value in values]))
     return ClassTable(list(frames), rows)
