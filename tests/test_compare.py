@@ -145,13 +145,6 @@ def test_the_value_of_a_group_is_the_mean_of_each_item_over_its_runs():
         (corpus[0] + corpus[1]) / 2, abs=1e-6)
 
 
-def test_only_the_seeds_of_one_row_are_taken_together():
-    """Rows of other names are never one system, however alike their names and settings."""
-    names = ["hcl-1", "hcl-2", "hcl/3", "hcl/4"]
-    result = run([evaluated(name, 0.2) for name in names], SETTINGS, 1)
-    assert list(result.metrics["data/test"]["groups"]) == ["hcl (2 seeds)", *names, "floor copy"]
-
-
 def test_only_runs_on_the_same_items_are_compared():
     others = [[f"another reference {number}"] for number in range(ITEMS)]
     runs = [evaluated("one"), evaluated("two"), evaluated("short", items=10),
@@ -254,13 +247,6 @@ def test_tracks_are_compared_apart_on_the_same_items():
     assert "released_bleu_1" not in result.metrics["data/test"]["groups"]["hcl"]
 
 
-def test_the_pgkpr_track_alone_has_the_plain_name():
-    others = rewriting("other")
-    shorter = others.predictions.assign(references=[["another"]] * ITEMS)
-    result = run([rewriting("one"), replace(others, predictions=shorter)], SETTINGS, 1)
-    assert list(result.metrics) == ["data/test", "data/test (as other)"]
-
-
 def test_strata_are_compared_as_if_there_were_no_other_items():
     both = [evaluated("hcl/1", 0.3), evaluated("hcl/2", 0.2), evaluated("flat")]
     whole = run(both, SETTINGS, 1)
@@ -329,32 +315,6 @@ def test_stage_reads_both_tracks(project):
     assert found["data/test (PGKPR)"]["groups"]["xx"]["seeds"] == [13]
 
 
-def test_stage_names_the_stages_of_the_pgkpr_track(project, capsys):
-    params = {**PARAMS, "models": {"pgkpr": {"rewriter": {"dataset": "data"}}},
-              "runs": {"pgkpr": {"xx": {"model": "rewriter"}}}}
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    assert main([]) == 1
-    assert "Make it with `keycontrast run generate_pgkpr@xx`, or take the run out of runs.pgkpr" in (
-        capsys.readouterr().err)
-
-
-def test_stage_with_one_run_and_no_floors_writes_an_empty_table(project):
-    params = {**PARAMS, "runs": {"hcl": {"plain": {"model": "plain"}}}}
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    scores = read_frame(RunPaths("plain", 13).scores, SCHEMAS["scores"])
-    scores = scores[scores["system"] == "run"]
-    write_table(RunPaths("plain", 13).scores, SCHEMAS["scores"], scores, Provenance("x", "0"))
-    assert main([]) == 0
-    assert read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"]).empty
-    assert list(json.loads((COMPARISON / "metrics.json").read_text())["data/test"]["groups"]) == ["plain"]
-
-
-def test_stage_with_no_run_at_all(project):
-    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, "runs": {"hcl": {}}}))
-    assert main([]) == 0
-    assert json.loads((COMPARISON / "metrics.json").read_text()) == {}
-
-
 @pytest.mark.parametrize("kind, stage", [("predictions", "generate_hcl"), ("scores", "evaluate_hcl"),
                                          ("metrics", "evaluate_hcl")])
 def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
@@ -372,9 +332,3 @@ def test_stage_refuses_scores_of_other_predictions(project, capsys):
     write_table(paths.predictions, SCHEMAS["predictions"], predictions, Provenance("x", "0"))
     assert main([]) == 1
     assert "scores are not those of the run's predictions" in capsys.readouterr().err
-
-
-def test_help_says_what_the_stage_makes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "Compare the runs of each data set on the same items" in capsys.readouterr().out

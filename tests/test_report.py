@@ -32,7 +32,7 @@ from report_artifacts import (
     write_project,
     write_run,
 )
-from report_outline import Outline, assert_sound, row_of, rows
+from report_outline import Outline, assert_sound, row_of
 
 import stages.results.page.rendering
 from pipeline.schemas import SCHEMAS
@@ -42,13 +42,13 @@ from stages.common.tables import write_table
 from stages.metrics.registered import metric
 from stages.results.gather import blocks_of
 from stages.results.model import Difference, Model, Run
-from stages.results.page.alarms import alarm_name
 from stages.results.page.curves import best_epoch, curve_groups, history_quantities
 from stages.results.page.differences import difference_tables, whisker
 from stages.results.page.examples import Segment, chosen_examples, segments, shown_examples
 from stages.results.page.explorer import explorer_data, json_markup, largest, read_graph, size
 from stages.results.page.labels import rows_of, settings_text
-from stages.results.page.tables import MISSING, described, printed_tables, result_tables
+from stages.results.page.summary import alarm_name
+from stages.results.page.tables import described, printed_tables, result_tables
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL
 
@@ -234,18 +234,6 @@ def test_a_recipe_s_remark_stands_beside_the_alarms_alone(page, project):
     assert main([]) == 0 and "Raised *here*" not in REPORT_PAGE.read_text(encoding="utf-8")
 
 
-def test_what_an_item_sees_of_its_target_stands_beside_the_trainings(page):
-    training = page[page.index('id="hcl-training"'):page.index('id="hcl-probes"')]
-    table = training[training.index('<table class="results shares">'):training.index('<div class="curves">')]
-    headings, splits, *shown = rows(table)
-    assert headings[1:] == ["target is a neighbour", "its only one", "no neighbour at all", "keyword unseen", "dropped"]
-    assert splits == ["model", *["train", "test"] * 4, "train"]
-    # The row without graph does not read it.
-    assert shown == [["full", *(f"{share}\u00a0%" for share in (
-        "96.0", "10.0", "48.0", "5.0", "12.5", "12.5", "6.2", "6.2", "25.0"))]]
-    assert "train_hcl.graph.own_edges" in table
-
-
 def test_a_keyword_swap_has_an_inputs_own_keyword_first(page):
     probes = page[page.index('id="hcl-probes"'):page.index('id="ran"')]
     assert probes.index("its own (TextRank)") < probes.index("random, not in the graph") < probes.index(">given<")
@@ -345,17 +333,6 @@ def test_the_reading_that_leads_comes_first():
     block, = blocks_in(material)
     titles = [table.title for table in result_tables(block)]
     assert (block.lead, titles[:2]) == ("corpus_bleu_1", ["Ordinary BLEU and rewriting", "As HCL reports them"])
-
-
-def test_variety_within_items_gets_columns_only_where_it_was_measured():
-    metrics = {"run": metrics_of(0.5, 0.1, intra_distinct_1=0.25, intra_distinct_2=0.75), "counts": {"examples": 1},
-               "floors": {"copy": metrics_of(0.9, 1.0)}, "settings": {"split": "test"}}
-    plain = {**metrics, "run": metrics_of(0.5, 0.1)}
-    tables, without = (tables_of(replace(run_material("a"), metrics=found)) for found in (metrics, plain))
-    table = next(table for table in tables if "Within an item" in [group.label for group in table.groups])
-    place = [column.key for column in table.columns].index("intra_distinct_2")
-    assert [row.cells[place].text for row in table.rows] == [MISSING, "0.750"]
-    assert "Within an item" not in [group.label for group in without[-1].groups]
 
 
 def test_inline_svg_keeps_only_ids_that_are_used_and_follows_the_theme():

@@ -1,17 +1,14 @@
 """The CLLD track of the report: its tables, steps, published rows, classes and pictures; and other tracks beside it."""
 
 import contextlib
-import json
 import re
 from dataclasses import replace
 from html import unescape
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from classifier_artifacts import (
     ATHEISM,
     ATTACK,
@@ -19,13 +16,10 @@ from classifier_artifacts import (
     CLASSIFIERS,
     EMPTY,
     RELIGION,
-    ROWS,
     TEXTS,
     answers,
-    class_predictions,
     confusion_rows,
     provenance,
-    seed_of,
     texts_of,
     write_classifiers,
 )
@@ -36,10 +30,11 @@ import stages.results.page.classifiers
 import stages.results.page.context
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import Plot, file_name
-from stages.common.paths import COMPARISON, REPORT, REPORT_PAGE, ModelPaths, RunPaths, row_name
-from stages.common.tables import write_json, write_table
+from stages.common.paths import REPORT, REPORT_PAGE, ModelPaths, RunPaths
+from stages.common.tables import write_table
 from stages.params import load_params
-from stages.results.classifiers import LETTERS, Classifier, steps
+from stages.results.classifiers import Classifier, steps
+from stages.results.gather import LETTERS
 from stages.results.model import Block, System
 from stages.results.page.classifiers import EXAMPLES, classifier_views, confused_pairs
 from stages.results.page.context import gather
@@ -170,15 +165,6 @@ def test_differences_have_the_exact_test_on_accuracy_alone(page):
     assert found["floor linear"][-1] == "0.030 · 0.040" and found["clald"][-1] == "–"
 
 
-def test_without_a_comparison_there_are_neither_steps_nor_differences(project):
-    for path in COMPARISON.iterdir():
-        path.unlink()
-    assert main([]) == 0
-    results = part(REPORT_PAGE.read_text(encoding="utf-8"), "clld-results")
-    assert "What each step adds" not in results and "Paired differences" not in results
-    assert "mean ± sd" not in results
-
-
 def system(name, kind, encoder="textcnn", **settings):
     own = {"max_length": 128, "contrast": {"weight": 0.5}, "distance": {"tau": 5.0}, **settings}
     return System(name, "run", {}, (name,), (13,), settings={"kind": kind, "row": kind, "encoder": encoder, **own})
@@ -241,28 +227,6 @@ def test_runs_stand_below_their_published_rows_in_per_cent(page, alone):
                                                               "CT+CLSLED", "CT+CLALD"]
     assert "97.0<sup>1</sup>" in tables[4] and "almost surely 87.0" in tables[4]
     assert "measured" not in tables[4]
-
-
-def test_runs_on_other_splits_or_data_have_no_published_row(project):
-    content = yaml.safe_load(Path("params.yaml").read_text())
-    Path("params.yaml").write_text(yaml.safe_dump({**content, "evaluate_clld": {"split": "validation"}}))
-    for metrics in (RunPaths(row_name(name), seed_of(name)).metrics for name in CLASSIFIERS):
-        found = json.loads(metrics.read_text())
-        write_json(metrics, {**found, "settings": {**found["settings"], "split": "validation"}})
-    for path in COMPARISON.iterdir():       # it is of other runs now
-        path.unlink()
-    assert main([]) == 0
-    text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert "20ng, validation split" in part(text, "clld-results")
-    published = part(text, "clld-published")
-    names = [row[0] for row in rows(published, "<tbody>")]
-    assert "TextCNN" in names and not [name for name in names if name.startswith("measured")]
-    content["datasets"]["20ng"]["source"] = "x.jsonl"
-    content = yaml.safe_load(yaml.safe_dump(content).replace("20ng", "questions"))
-    Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    assert main([]) == 0
-    published = part(REPORT_PAGE.read_text(encoding="utf-8"), "clld-published")
-    assert "No run of this recipe has a row there: the paper reports 20NG, TREC_6, R8, R52 and MR" in published
 
 
 # -- classes ----------------------------------------------------------------------------------------------------
@@ -396,31 +360,3 @@ def test_tables_of_other_classes_are_refused(project, capsys):
     write_table(RunPaths("cl", 13).table("confusion"), SCHEMAS["confusion"], table, provenance("x"))
     assert main([]) == 1
     assert "of other classes than classes.parquet" in capsys.readouterr().err
-
-
-@pytest.mark.whole
-def test_a_run_of_many_classes_and_long_texts_takes_little(plain):
-    """Thirty runs of 52 classes, the most that a recipe should have, stay below 5 MB."""
-    random = np.random.default_rng(0)
-    names = [f"class-{number:02d}" for number in range(52)]
-    labels = random.integers(0, 52, 2000)
-    said = np.where(random.random(2000) < 0.6, labels, random.integers(0, 52, 2000))
-    counts = np.zeros((52, 52), dtype=np.int64)
-    np.add.at(counts, (labels, said), 1)
-    square = pd.DataFrame([(names[a], names[b], counts[a, b]) for a in range(52) for b in range(52)],
-                          columns=["label", "predicted", "texts"])
-    frame = class_predictions(np.zeros(2000, dtype=int), [f"A long text {n}. " * 40 for n in range(2000)],
-                              np.full((2000, len(CLASSES)), 0.5))
-    frame = frame.assign(label=[names[n] for n in labels], predicted=[names[n] for n in said])
-    scores = pd.DataFrame({"number": range(52), "class": names, "texts": counts.sum(1), "predicted": counts.sum(0),
-                           "precision": 0.5, "recall": 0.5, "f1": 0.5})
-    content = yaml.safe_load(Path("params.yaml").read_text())
-    content["models"]["clld"] = {name: content["models"]["clld"][name] for name in list(ROWS)[:4]}
-    Path("params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    for paths in (RunPaths(row_name(name), seed_of(name)) for name in list(CLASSIFIERS)[:6]):
-        for kind, table in (("classes", scores), ("confusion", square)):
-            write_table(paths.table(kind), SCHEMAS[kind], table, provenance("x"))
-        write_table(paths.predictions, SCHEMAS["class_predictions"], frame, provenance("x"))
-    assert main([]) == 0
-    page = REPORT_PAGE.read_text(encoding="utf-8")
-    assert "class-51" in page and 50_000 < len(part(page, "clld-classes").encode()) / 6 < 5_000_000 / 30

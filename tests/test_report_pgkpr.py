@@ -7,11 +7,10 @@ import pandas as pd
 import pytest
 import yaml
 from report_artifacts import (
-    ATTACK,
     REWRITERS,
     write_rewriting,
 )
-from report_outline import Outline, assert_sound, part, row_of, rows, track
+from report_outline import Outline, part, row_of, rows, track
 
 import stages.results.page.context
 from stages.common.paths import REPORT_PAGE, ModelPaths, RunPaths
@@ -45,16 +44,6 @@ def project(tmp_path, monkeypatch):
 
 
 # -- two tracks -------------------------------------------------------------------------------------------------
-
-def test_the_page_of_both_is_well_formed_and_stands_alone(page):
-    assert_sound(page)
-    assert ATTACK not in page and "<img" not in page and "&lt;img src=x onerror=" in track(page, "pgkpr")
-
-
-def test_hcl_is_the_same_with_pgkpr_beside_it(page, made_report):
-    alone = (made_report("hcl") / REPORT_PAGE).read_text(encoding="utf-8")
-    assert track(page, "hcl") == track(alone, "hcl") != ""
-    assert "pgkpr" not in re.sub("<script.*?</script>", "", alone, flags=re.DOTALL)
 
 
 def test_a_recipe_of_pgkpr_alone_has_no_empty_track_of_hcl(project):

@@ -49,13 +49,10 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class Distances:
-    """The label distances of a model.
+    """The label distances of a model, in words, and as a plot where they are not all 1.
 
-    Attributes:
-        about: what kind of matrix it is, in words.
-        plot: the last matrix; None where all distances are 1.
-        apart: pairs that a static matrix sets apart; those beyond what is shown are counted in ``more``.
-        moved: pairs that moved most: class, other class, first distance, last, change.
+    ``apart`` are pairs that a static matrix sets apart, ``more`` counts the rest; ``moved`` are the pairs that moved
+    most: class, other class, first distance, last, change.
     """
 
     about: str
@@ -67,14 +64,7 @@ class Distances:
 
 @dataclass(frozen=True)
 class ClassifierView:
-    """A run, class by class.
-
-    Attributes:
-        name, row, encoder: of the run, and what its model is.
-        accuracy: for people.
-        confusion, calibration: pictures.
-        shown: the pictures stand in the page, and not only beside it.
-    """
+    """A run, class by class; ``shown``: its pictures stand in the page, and not only beside it."""
 
     name: str
     row: str
@@ -104,12 +94,9 @@ class ClassTable:
 
 
 def classifier_views(runs: Sequence[Run], budget: int) -> list[ClassifierView]:
-    """Return the runs of one block, class by class.
+    """Return the runs of one block, class by class; pictures beyond ``budget`` bytes stand in files alone.
 
-    Args:
-        runs: in the order of the params.
-        budget: bytes of pictures in the page; those of runs beyond it stand in files alone. Of runs that differ in
-            their seed the first ones come first.
+    Of runs that differ in their seed the first ones come first.
     """
     views = {run.name: _view(run, run.classifier) for run in runs if run.classifier is not None}
     rows = [run.row for run in runs]

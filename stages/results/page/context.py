@@ -8,10 +8,8 @@ from stages.common.figures import Plot
 from stages.common.paths import ProbePaths, seeded_name
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.results.artifacts import first_predictions, read_json
-from stages.results.gather import read_results
-from stages.results.model import Block, Model, Results, Run
-from stages.results.page.alarms import Alarm, alarms_of
+from stages.results.gather import first_predictions, read_json, read_results
+from stages.results.model import Block, Model, Results, Run, SharesTable, shares_tables
 from stages.results.page.classifiers import ClassifierView, ClassTable, class_table, classifier_views
 from stages.results.page.corpus import Dataset, read_dataset
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
@@ -19,9 +17,8 @@ from stages.results.page.differences import DifferenceTable, StepRow, difference
 from stages.results.page.examples import Example, shown_examples
 from stages.results.page.explorer import explorer_data
 from stages.results.page.labels import rows_of, settings_text, value_text
-from stages.results.page.summary import SummaryBlock, summary_block
+from stages.results.page.summary import Alarm, SummaryBlock, alarms_of, summary_block
 from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
-from stages.results.shares import SharesTable, shares_tables
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP
@@ -54,11 +51,7 @@ class Material:
 
 @dataclass(frozen=True)
 class ModelView:
-    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and names of alarms.
-
-    Attributes:
-        judged: what the validation split said of the selected epoch, see ``TrackResults.judged_by``.
-    """
+    """One trained model: its colour among the curves, its selected epoch (0 if unknown) and how that was judged."""
 
     name: str
     dataset: str
@@ -133,13 +126,7 @@ class TrackView:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the templates need.
-
-    Attributes:
-        remark_on_alarms: a sentence that the recipe says beside them; None for none.
-        data: what scripts read of the graph, by data set.
-        first: it is a first page, which the report follows.
-    """
+    """Everything that the templates need; ``data`` is what scripts read of the graphs, by data set."""
 
     results: Results
     encoders: list[dict[str, Any]]
@@ -206,13 +193,7 @@ def _probe(paths: ProbePaths, model: str, dataset: str) -> Probe:
 
 
 def build(material: Material, examples: int = 0, remark_on_alarms: str | None = None) -> Page:
-    """Return the page's content.
-
-    Args:
-        material: what :func:`gather` read.
-        examples: items whose outputs are shown; with 0 there are none.
-        remark_on_alarms: a sentence beside the alarms, if there are any.
-    """
+    """Return the page's content, with the outputs for so many ``examples`` of each block."""
     results = material.results
     graphs = {dataset.name: dataset.graph for dataset in material.datasets if dataset.graph is not None}
     data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}

@@ -23,7 +23,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD, TableSchema
 from stages.common.tables import read_batches, read_frame, read_metadata, read_table
 from stages.keywords.pos_frequency import pos_plot
-from stages.results.artifacts import read_json
+from stages.results.gather import read_json
 from stages.results.page.explorer import GraphMaterial, neighbours_of, read_graph
 from stages.results.page.labels import number, percentage, rows_of, stage_label
 
@@ -49,18 +49,7 @@ _BESIDE = 8         # texts whose keywords are shown method by method
 
 @dataclass(frozen=True)
 class Dataset:
-    """One data set.
-
-    Attributes:
-        settings: its block of the params.
-        size: in one line.
-        tops: the most frequent keywords, a column per method; ``top_methods`` are their headings.
-        listed: the largest keywords with their neighbours.
-        methods: share of texts by the method that found their keyword.
-        beside: a few texts with their keywords by method; ``beside_methods`` are the headings.
-        counts: of the other stages, by heading.
-        graph: what the map may show.
-    """
+    """One data set: its block of the params, size in one line, and tables of keywords and of its graph as texts."""
 
     name: str
     settings: Mapping[str, Any]
@@ -99,13 +88,7 @@ class Dataset:
 
 
 def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) -> Dataset:
-    """Return what the page says of a data set.
-
-    Args:
-        name: of the data set.
-        settings: its block of the params.
-        first: only what its graph was made from, and the graph, whatever there may be besides.
-    """
+    """Return what the page says of a data set; ``first``: of what its graph was made from, and the graph, alone."""
     paths = DatasetPaths(name)
     counts = ({stage: read_metadata(paths.table(kind))["counts"] for stage, kind in _FIRST_COUNTS.items()} if first
               else {stage: read_json(paths.metrics(stage), f"{stage}@{name}") for stage in _STAGES
@@ -239,12 +222,7 @@ def neighbour_table(graph: GraphMaterial | None) -> list[tuple[str, str, str, st
 
 
 def size_of(texts: int, counts: Mapping[str, Any]) -> str:
-    """Return how large a corpus and its graph are, in one line.
-
-    Args:
-        texts: that have a keyword, or may have one.
-        counts: what stage ``graph`` reported; may be empty.
-    """
+    """Return how large a corpus of so many texts and its graph (``counts`` of stage graph) are, in one line."""
     said = [f"{number(texts)} texts"] if texts else []
     said += [f"{number(int(counts['nodes']))} keywords"] if "nodes" in counts else []
     if "edges_positive" in counts:

@@ -61,16 +61,7 @@ def _known(data: Any) -> Any:
 
 @dataclass(frozen=True)
 class GraphMaterial:
-    """What the explorer may show of one keyword graph.
-
-    Attributes:
-        nodes: kept rows of table ``nodes``, the largest cluster first.
-        edges: rows of table ``edges`` whose target is kept.
-        names: keyword by node number, for the kept and for the neighbours of the kept.
-        examples: one row per example: example_id, keyword, output_keyword, negative_keyword, source, target,
-            negative; missing values are None.
-        total: keywords of the whole graph.
-    """
+    """What the explorer may show of a graph: kept nodes, edges to them, and examples; ``total`` counts all."""
 
     nodes: pd.DataFrame
     edges: pd.DataFrame

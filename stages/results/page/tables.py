@@ -17,14 +17,7 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Cell:
-    """A formatted value.
-
-    Attributes:
-        text: for people.
-        best: it is the best run of its column.
-        more: interval or standard deviation, in small print; may be empty.
-        note: number of the note on it; 0 without one.
-    """
+    """A formatted value with its interval or deviation, and the number of the note on it (0 for none)."""
 
     text: str
     best: bool = False
@@ -153,12 +146,7 @@ def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
 
 
 def printed_tables(blocks: Sequence[Block], track: TrackResults) -> list[PrintedTable]:
-    """Return every table of the track's paper; systems on the same data set stand in it below their row.
-
-    Args:
-        blocks: of that track.
-        track: whose paper it is.
-    """
+    """Return every table of the track's paper; systems on the same data set stand in it below their row."""
     return [_printed_table(table, [system for block in blocks if block.kind == table.kind for system in block.systems])
             for table in track.published]
 
