@@ -293,12 +293,6 @@ def test_controls_of_pgkpr_have_names(settings, keywords, label):
     assert PGKPR.names.label(PGKPR.row(settings, {"keywords": keywords})) == label
 
 
-def test_rows_of_pgkpr_are_those_of_the_data_set():
-    assert PGKPR.published_rows(PGKPR.row(NO_CON, {}), "mscoco") == [PGKPR_TABLES["3b"].rows["w/o L_con"]]
-    assert PGKPR.published_rows(PGKPR.row({}, {}), "mscoco") == [PGKPR_TABLES["2b"].rows["PGKPR"]]
-    assert names_of(PGKPR, {}, {}, None) == names_of(PGKPR, {}, {}, "douban") == []
-
-
 @pytest.mark.parametrize("track", [HCL, PGKPR], ids=lambda track: track.name)
 def test_a_row_of_no_epoch_is_no_row_of_the_paper(track):
     whole, start = (track.row({"training": {"epochs": epochs}}, {}) for epochs in (3, 0))

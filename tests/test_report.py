@@ -259,17 +259,6 @@ def test_files_of_another_kind_are_named(project, capsys):
     assert main([]) == 1 and "history.csv: column 'epoch' is missing" in capsys.readouterr().err
 
 
-def test_a_recipe_without_models_and_artifacts_has_no_empty_sections(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_params(models={"hcl": {}}, runs={"hcl": {}}, probes={"hcl": {}})
-    assert main([]) == 0
-    text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert_sound(text)
-    assert 'id="alarms"' not in text and "not available" not in text.lower()
-    assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["ran"]
-    assert re.findall(r'<li><a href="#([^"]+)"', text) == ["ran"]
-
-
 def test_model_without_history_says_so(project):
     ModelPaths("full", 13).history.unlink()
     assert main([]) == 0
