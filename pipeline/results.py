@@ -12,8 +12,8 @@ from pipeline.dag import Dag
 from stages.common.paths import REPORT, REPORT_PAGE, DatasetPaths
 from stages.metrics.registered import Metric
 from stages.params import Params
-from stages.results.artifacts import known_metrics, seeded_runs
 from stages.results.comparison import pooled_name
+from stages.results.gather import known_metrics, seeded_runs
 from stages.results.model import values_of
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS

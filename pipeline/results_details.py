@@ -10,10 +10,9 @@ from stages.common.schemas import SPLITS
 from stages.common.settings import Params
 from stages.metrics.registered import metric
 from stages.results.classifiers import QUESTIONS, Step, steps
-from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results
+from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results, shares_tables
 from stages.results.page.labels import settings_text
 from stages.results.published import paper
-from stages.results.shares import shares_tables
 from stages.results.track import TrackResults
 from stages.tracks.clld.distances import moved_pairs
 from stages.tracks.pgkpr.architectures import ARCHITECTURES

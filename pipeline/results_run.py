@@ -10,8 +10,7 @@ from pipeline.markdown import escaped, table
 from stages.common.paths import DatasetPaths, ProbePaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params
-from stages.results.artifacts import read_json, require_comparison, require_trained
-from stages.results.gather import read_results
+from stages.results.gather import read_json, read_results, require_comparison, require_trained
 from stages.results.model import Block, Results
 from stages.results.page.labels import settings_text
 from stages.results.tracks import TRACKS

@@ -13,7 +13,7 @@ from stages.common.columns.tokens import TOKENS
 from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
 from stages.common.methods import METHODS
 from stages.common.schemas import TableSchema
-from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
+from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED
 from stages.tracks.clld.schemas.evaluated import (
     CALIBRATION,
     CLASS_PREDICTIONS,

@@ -1,6 +1,5 @@
 """A headless Chromium, driven over a pipe by its own protocol (DevTools); needs a browser and nothing else."""
 
-import base64
 import fcntl
 import itertools
 import json
@@ -174,23 +173,10 @@ class Tab:
             more = {"text": letter} if letter and kind == "keyDown" else {}
             self.send("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code, **more)
 
-    def choose(self, selector, value):
-        """Choose an entry of a select, as a reader does: it changes, and the page is told."""
-        self.evaluate(f"""(() => {{
-            const select = document.querySelector({json.dumps(selector)});
-            select.value = {json.dumps(value)};
-            select.dispatchEvent(new Event("change", {{bubbles: true}}));
-        }})()""")
-
     def texts(self, selector):
         """Return the texts of all shown elements that match."""
         return self.evaluate(f"""[...document.querySelectorAll({json.dumps(selector)})]
             .filter((one) => one.checkVisibility()).map((one) => one.textContent.trim())""")
-
-    def screenshot(self, path, whole=False):
-        """Save what is seen, or the whole page, as PNG."""
-        data = self.send("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        Path(path).write_bytes(base64.b64decode(data))
 
     def problems(self):
         """Return exceptions, console errors, security violations, and requests to anything but the file."""

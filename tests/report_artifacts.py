@@ -4,14 +4,12 @@ import json
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import yaml
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.keywords.pos_frequency import PosCounts, frequency_table
-from stages.tracks.pgkpr.keywords import fixed_masks
 
 ATTACK = "<script>alert('x')</script>"
 IMAGE = '<img src=x onerror="alert(1)">'
@@ -106,9 +104,7 @@ def write_graph(paths):
 
 def write_model(name, alarms=()):
     paths = ModelPaths(name, SEEDS.get(name, 13))
-    paths.weights.mkdir(parents=True, exist_ok=True)
-    (paths.weights / "config.json").write_text(json.dumps({
-        "model_type": "keycontrast-hcl", "graph": {"iterations": 2}, "contrasts": {"keyword": {"temperature": 0.1}}}))
+    paths.history.parent.mkdir(parents=True, exist_ok=True)
     paths.history.write_text(
         "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
         "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
@@ -140,13 +136,6 @@ def write_run(name, bleu_1, source_bleu, output, **more):
         "keyword": [KEYWORDS[places[place][0]] for place in range(ITEMS)],
         "keyword_known": [place % 3 != 1 for place in range(ITEMS)], "prediction": texts,
         "references": [[TEXTS[places[place][1]]] for place in range(ITEMS)]}), provenance(f"generate_hcl@{name}"))
-    scores = {column: bleu_1 / 2 for column in (
-        "bleu_1", "bleu_2", "bleu_3", "bleu_4", "extrema", "average", "greedy", "rouge_1", "rouge_2", "rouge_l",
-        "bertscore", "source_bleu_4")}
-    write_table(paths.scores, SCHEMAS["scores"], pd.DataFrame({
-        "system": "run", "example_id": range(6, 6 + ITEMS), "output": texts, **scores, "keyword_kept": True,
-        "cluster": 2, "known": True}),
-        provenance(f"evaluate_hcl@{name}"))
 
 
 def over_seeds(rows, seeds=2):
@@ -177,18 +166,12 @@ def write_comparison():
 
 def write_probe():
     paths = ProbePaths("full")
-    kinds = ["input", "positive", "negative", "output_keyword", "impostor_keyword"]
-    write_table(paths.table("latent"), SCHEMAS["latent"], pd.DataFrame({
-        "example_id": [number for number in (6, 7) for _ in kinds], "kind": kinds * 2,
-        "text": [TEXTS[0], TEXTS[1], TEXTS[3], "belly fat", ATTACK] * 2, "x": [float(place) for place in range(10)],
-        "y": [float(place % 3) for place in range(10)], "vector": [[0.0, 1.0]] * 10}), provenance("probe_hcl@full"))
     write_table(paths.table("keyword_swap"), SCHEMAS["keyword_swap"], pd.DataFrame({
         "example_id": [6, 6, 6], "choice": ["given", "random", "textrank"], "keyword": ["sleep", ATTACK, "belly fat"],
         "keyword_known": [True, False, True], "source": TEXTS[0], "prediction": ["sleep well", "who", "lose belly fat"],
         "reference": TEXTS[1], "shows_keyword": [True, False, True], "same_as_textrank": [False, False, True]}),
         provenance("probe_hcl@full"))
-    write_json(paths.metrics, {"keyword_swap": {"items": 1, "share_shows_keyword": {"given": 1.0}},
-                               "latent": {"items": 2, "share_positive_nearer": 0.75}, "settings": {"model": "full"}})
+    write_json(paths.metrics, {"keyword_swap": {"items": 1, "share_shows_keyword": {"given": 1.0}}})
 
 
 def write_params(**changes):
@@ -251,28 +234,9 @@ def write_pairs():
     frequency_table(counts).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
 
 
-def paraphrase_items():
-    """The evaluated pairs: three questions over and over, each with a target and one further reference."""
-    rows = []
-    for place in range(ITEMS):
-        words, tags = QUESTIONS[place % 3].split(), TAGS[place % 3].split()
-        scores = [0.0 if tag in (".", "TO", "DT", "WP") else 1.0 for tag in tags]
-        for reference, target in enumerate((f"tell me {place}", f"or {IMAGE} {place}")):
-            rows.append({
-                "example_id": place, "reference": reference, "split": "test", "group": place,
-                "source": QUESTIONS[place % 3], "target": target, "source_words": words, "source_tags": tags,
-                "target_words": target.split(), "target_tags": ["NN"] * len(target.split()), "score_xx": scores,
-                "score_xy": [0.5] * len(words), "primary_xx": [tag == "NN" for tag in tags],
-                "primary_xy": [True] * len(words), "primary_s": [tag.startswith("VB") for tag in tags],
-                "primary_textrank": [tag == "JJ" for tag in tags]})
-    return pd.DataFrame(rows)
-
-
-def write_rewriter(name, seed, pairs):
+def write_rewriter(name, seed):
     paths = ModelPaths(name, seed)
-    paths.weights.mkdir(parents=True, exist_ok=True)
-    (paths.weights / "config.json").write_text(json.dumps({"model_type": "keycontrast-rewriter", "max_words": READ}))
-    write_table(paths.paraphrase_items, SCHEMAS["paraphrase_items"], pairs, provenance(f"train_pgkpr@{name}"))
+    paths.history.parent.mkdir(parents=True, exist_ok=True)
     paths.history.write_text(
         "epoch,step,train_loss,train_generation,train_contrast,validation_loss,validation_generation,rate,best\n"
         "1,5,5.5,4.5,1.0,6.25,5.5,0.0001,True\n2,10,5.0,4.0,1.0,5.75,5.0,0.0001,True\n")
@@ -287,22 +251,17 @@ def rewriting_metrics(bleu, **more):
     return metrics_of(bleu, 0.3, **own, keywords_kept=0.75, source_bleu_4=0.4, **more)
 
 
-def write_rewriting_run(name, seed, model, which, bleu, pairs):
-    rows = pairs[pairs["reference"] == 0]
-    masks = None if which is None else fixed_masks(rows, which, 13, max_length=READ)
-    keywords = [None] * ITEMS if masks is None else [
-        " ".join(word for word, keyword in zip(words, mask, strict=False) if keyword)
-        for words, mask in zip(rows["source_words"], masks, strict=True)]
+def write_rewriting_run(name, seed, model, chosen, bleu):
+    """A run that was given the words of those parts of speech as keywords; None for none."""
+    keywords = [None if chosen is None else " ".join(
+        word for word, tag in zip(QUESTIONS[place % 3].split()[:READ], TAGS[place % 3].split(), strict=False)
+        if tag.startswith(chosen)) for place in range(ITEMS)]
     texts = [("how do i lose belly fat ?", f"{ATTACK} who wrote", "")[place % 3] for place in range(ITEMS)]
     write_table(RunPaths(name, seed).predictions, SCHEMAS["predictions"], pd.DataFrame({
-        "example_id": range(ITEMS), "sample": 0, "source": rows["source"].tolist(), "keyword": keywords,
+        "example_id": range(ITEMS), "sample": 0, "source": (QUESTIONS * ITEMS)[:ITEMS], "keyword": keywords,
         "keyword_known": True, "prediction": texts,
         "references": [[f"tell me {place}", f"or {IMAGE} {place}"] for place in range(ITEMS)]}),
         provenance(f"generate_pgkpr@{name}"))
-    columns = {field: 0.25 if kind == pa.float64() else None for field, kind, _ in SCHEMAS["paraphrase_scores"].fields}
-    write_table(RunPaths(name, seed).scores, SCHEMAS["paraphrase_scores"], pd.DataFrame({
-        **columns, "system": "run", "example_id": range(ITEMS), "output": texts, "released_output": texts,
-        "released_references": [[]] * ITEMS}), provenance(f"evaluate_pgkpr@{name}"))
     write_json(RunPaths(name, seed).metrics, {
         "run": rewriting_metrics(bleu), "floors": {"copy": rewriting_metrics(0.7)}, "counts": {"examples": ITEMS},
         "intervals": {"run": {"released_bleu_1": [bleu - 0.05, bleu + 0.05]}, "floors": {}},
@@ -334,15 +293,14 @@ def write_rewriting_comparison():
 
 def write_rewriting(**changes):
     """Write params and artifacts of a recipe of PGKPR; with those of HCL there, both tracks are in the params."""
-    pairs = paraphrase_items()
     write_pairs()
     for model, seed, runs in ((model, seed, runs) for model, (block, runs) in REWRITERS.items()
                               for seed in block.get("seeds", [13])):
-        write_rewriter(model, seed, pairs)
+        write_rewriter(model, seed)
         for run, decode in runs.items():
-            which = None if model == "lbow" else decode.get("keywords", "xx")
+            chosen = None if model == "lbow" else "V" if "keywords" in decode else ("V", "J", "N", "P", "R", "C", "I")
             bleu = 0.6 if model in ("pgkpr", "again") and seed == 13 else 0.5
-            write_rewriting_run(run, seed, model, which, bleu, pairs)
+            write_rewriting_run(run, seed, model, chosen, bleu)
     write_rewriting_comparison()
     content = yaml.safe_load(Path("params.yaml").read_text()) if Path("params.yaml").exists() else {
         "recipe": "tiny-pgkpr", "seed": 13, "datasets": {}, "models": {}, "runs": {}}

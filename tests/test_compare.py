@@ -315,12 +315,6 @@ def test_stage_reads_both_tracks(project):
     assert found["data/test (PGKPR)"]["groups"]["xx"]["seeds"] == [13]
 
 
-def test_stage_with_no_run_at_all(project):
-    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, "runs": {"hcl": {}}}))
-    assert main([]) == 0
-    assert json.loads((COMPARISON / "metrics.json").read_text()) == {}
-
-
 @pytest.mark.parametrize("kind, stage", [("predictions", "generate_hcl"), ("scores", "evaluate_hcl"),
                                          ("metrics", "evaluate_hcl")])
 def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):

@@ -32,26 +32,23 @@ from report_artifacts import (
     write_project,
     write_run,
 )
-from report_outline import Outline, assert_sound, row_of, rows
+from report_outline import Outline, assert_sound, row_of
 
 import stages.results.page.rendering
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import PALETTE, SERIES, inline_svg
 from stages.common.paths import COMPARISON, REPORT_PAGE, DatasetPaths, ModelPaths, ProbePaths, RunPaths
-from stages.common.tables import read_frame, write_table
+from stages.common.tables import write_table
 from stages.metrics.registered import metric
 from stages.results.gather import blocks_of
 from stages.results.model import Difference, Model, Run
-from stages.results.page.alarms import alarm_name
 from stages.results.page.curves import best_epoch, curve_groups, history_quantities
 from stages.results.page.differences import difference_tables, whisker
-from stages.results.page.embedding import fitting, json_text, size
-from stages.results.page.examples import Segment, chosen_examples, segments
-from stages.results.page.explorer import explorer_data, largest, read_graph
-from stages.results.page.generations import generations_data
+from stages.results.page.examples import Segment, chosen_examples, segments, shown_examples
+from stages.results.page.explorer import explorer_data, json_markup, largest, read_graph, size
 from stages.results.page.labels import rows_of, settings_text
-from stages.results.page.plots import neighbourhood, top_keywords
-from stages.results.page.tables import MISSING, described, printed_tables, result_tables
+from stages.results.page.summary import alarm_name
+from stages.results.page.tables import described, printed_tables, result_tables
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL
 
@@ -90,7 +87,7 @@ def test_page_stands_alone(page):
 def test_policy_allows_our_scripts_by_their_hashes_and_nothing_from_outside(page):
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)[1].replace("&#39;", "'")
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert len(scripts) == 4 and "graphology" in scripts[1] and "Sigma" in scripts[2]
+    assert len(scripts) == 3 and "graphology" in scripts[0] and "Sigma" in scripts[1]
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes)
     assert policy == (f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
@@ -116,26 +113,18 @@ def test_libraries_are_those_of_their_registry_with_their_licences():
         assert "</script" not in (folder / name).read_text() and "<!--" not in (folder / name).read_text()
 
 
-def test_texts_cannot_become_markup(page, built):
+def test_texts_cannot_become_markup(page):
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert ATTACK not in page and CLOSING not in page and "<img" not in page
     assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in markup and "&lt;img src=x onerror=" in markup
-    assert "Who reads &amp; writes?" not in markup and "Who <mark>reads</mark> &amp; writes?" in markup
-    # The attack is a keyword too, so it stands in two drawings, written by matplotlib.
-    drawings = sorted((built / "artifacts/report/plots").glob("*.svg"))
-    assert any("&lt;script&gt;" in file.read_text() for file in drawings)
-    for file in drawings:
-        assert "<script" not in file.read_text()
-        ElementTree.parse(file)
+    assert "Who wrote <mark>&lt;script&gt;alert(" in markup
 
 
 def test_embedded_data_are_escaped_and_come_back_as_they_were(page):
     blocks = dict(re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', page, re.DOTALL))
-    assert set(blocks) == {"graph-tiny", "generations-hcl-0"}
-    for text in blocks.values():
-        assert not set(text) & set("<>&\u2028\u2029")
-    item = json.loads(blocks["generations-hcl-0"])["items"][2]
-    assert item[3] == TEXTS[6] and CLOSING in item[3] and SCRIPTS in item[4][0] and IMAGE in item[4][0]
+    assert set(blocks) == {"graph-tiny"} and not set(blocks["graph-tiny"]) & set("<>&\u2028\u2029")
+    texts = [text for row in json.loads(blocks["graph-tiny"])["examples"] for text in row[4:]]
+    assert TEXTS[6] in texts and TEXTS[7] in texts and CLOSING in TEXTS[6] and SCRIPTS in TEXTS[7]
 
 
 @pytest.mark.whole
@@ -149,25 +138,12 @@ def test_same_artifacts_give_the_same_bytes(built, project):
     assert {file.suffix for file in one} == {".html", ".svg", ".png"}
 
 
-def test_page_holds_no_date_and_no_place(page, built):
-    assert not re.search(r"\b20\d\d-\d\d-\d\d\b", page)
-    assert str(built) not in page
-
-
 def test_every_plot_is_a_file_too(page, built):
     plots = built / "artifacts/report/plots"
     names = {file.stem for file in plots.glob("*.svg")}
     assert names == {file.stem for file in plots.glob("*.png")}
-    assert names >= {"history--loss", "history--kl", "keywords--tiny", "degrees--tiny", "neighbourhood--tiny--1"}
+    assert names >= {"history--loss", "history--kl", "degrees--tiny", "pos_frequency-tiny"}
     assert page.count('<svg role="img" aria-label="') == len(names)
-
-
-def test_stage_replaces_the_whole_folder(project, page):
-    stray = Path("artifacts/report/plots/old.svg")
-    stray.parent.mkdir(parents=True)
-    stray.write_text("from an earlier recipe")
-    assert main([]) == 0
-    assert not stray.exists() and REPORT_PAGE.read_text(encoding="utf-8") == page
 
 
 def test_colours_have_contrast_in_light_and_dark():
@@ -222,19 +198,11 @@ def test_floors_come_first_and_the_best_run_is_marked(page):
     assert f"{ITEMS} items" in page and "leave out 1 item" in page and "identical texts score above 1" in page
 
 
-def test_shares_that_bound_a_contrast_stand_beside_the_results(page):
-    results = page[page.index('id="hcl-results"'):page.index('id="hcl-generations"')]
-    assert "input and output have the same keyword (40.0\u00a0%)" in results
-    assert "at least one negative neighbour (51.5\u00a0%)" in results
-
-
 def test_examples_stand_side_by_side_with_their_keywords(page):
-    examples = page[page.index('id="hcl-generations"'):page.index('id="hcl-training"')]
+    examples = page[page.index('id="hcl-examples"'):page.index('id="hcl-training"')]
     assert "How do I lose <mark>belly fat</mark>?" in examples
-    assert "Is <mark>belly fat</mark> useful?" in examples
     assert examples.count("lose <mark>Belly  Fat</mark> now") == 2 * 4      # both runs, a third of twelve items
     assert "not in the training graph" in examples and "(empty)" in examples
-    assert "Who is the <mark>author</mark>?" in examples
 
 
 def test_training_shows_all_models_of_a_quantity_in_one_picture(page):
@@ -266,31 +234,10 @@ def test_a_recipe_s_remark_stands_beside_the_alarms_alone(page, project):
     assert main([]) == 0 and "Raised *here*" not in REPORT_PAGE.read_text(encoding="utf-8")
 
 
-def test_what_an_item_sees_of_its_target_stands_beside_the_trainings(page):
-    training = page[page.index('id="hcl-training"'):page.index('id="hcl-probes"')]
-    table = training[training.index('<table class="results shares">'):training.index('<div class="curves">')]
-    headings, splits, *shown = rows(table)
-    assert headings[1:] == ["target is a neighbour", "its only one", "no neighbour at all", "keyword unseen", "dropped"]
-    assert splits == ["model", *["train", "test"] * 4, "train"]
-    # The row without graph does not read it.
-    assert shown == [["full", *(f"{share}\u00a0%" for share in (
-        "96.0", "10.0", "48.0", "5.0", "12.5", "12.5", "6.2", "6.2", "25.0"))]]
-    assert "train_hcl.graph.own_edges" in table
-
-
-def test_keyword_swap_and_latent_space(page):
+def test_a_keyword_swap_has_an_inputs_own_keyword_first(page):
     probes = page[page.index('id="hcl-probes"'):page.index('id="ran"')]
     assert probes.index("its own (TextRank)") < probes.index("random, not in the graph") < probes.index(">given<")
-    assert "<mark>sleep</mark> well" in probes and "positive nearer" in probes
-    assert probes.count("data-item=") == 10
-    assert 'data-hint="impostor keyword, example 6: &lt;script&gt;' in probes
-
-
-def test_every_metric_is_explained(page):
-    glossary = page[page.index('<dl class="glossary">'):]
-    glossary = glossary[:glossary.index("</dl>")]
-    assert "Rewriting: source BLEU-4" in glossary and "No description" not in glossary
-    assert "self-BLEU" in glossary and "Lower is better." in glossary
+    assert "<mark>sleep</mark> well" in probes
 
 
 # -- what is missing ------------------------------------------------------------------------------------------
@@ -312,17 +259,6 @@ def test_files_of_another_kind_are_named(project, capsys):
     assert main([]) == 1 and "history.csv: column 'epoch' is missing" in capsys.readouterr().err
 
 
-def test_a_recipe_without_models_and_artifacts_has_no_empty_sections(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_params(models={"hcl": {}}, runs={"hcl": {}}, probes={"hcl": {}})
-    assert main([]) == 0
-    text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert_sound(text)
-    assert 'id="alarms"' not in text and "not available" not in text.lower()
-    assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["ran"]
-    assert re.findall(r'<li><a href="#([^"]+)"', text) == ["ran"]
-
-
 def test_model_without_history_says_so(project):
     ModelPaths("full", 13).history.unlink()
     assert main([]) == 0
@@ -333,7 +269,7 @@ def test_no_examples_on_request(project):
     write_params(report={"examples": 0})
     assert main([]) == 0
     text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert "<article" not in text and 'id="generations-hcl-0"' not in text
+    assert "<article" not in text and "hcl-examples" not in text
 
 
 # -- the parts ------------------------------------------------------------------------------------------------
@@ -348,11 +284,6 @@ def test_segments_join_to_the_text_and_mark_whole_words():
     assert segments("", ["a"]) == [] and segments("a b", []) == [Segment("a b", False)]
 
 
-def test_chosen_examples_are_spread_evenly():
-    assert chosen_examples(range(100, 0, -1), 4) == [1, 26, 51, 76]
-    assert chosen_examples([5, 3, 3], 9) == [3, 5] and chosen_examples([1], 0) == []
-
-
 def test_history_columns_are_grouped_by_quantity():
     history = pd.DataFrame({"epoch": [1], "step": [4], "train_kl": [1.0], "validation_kl": [2.0], "beta": [0.1],
                             "validation_loss": [3.0], "train_empty": [float("nan")], "best": [True], "note": ["x"]})
@@ -361,22 +292,6 @@ def test_history_columns_are_grouped_by_quantity():
         "beta": {"train": "beta"}}
     assert list(history_quantities(history))[-1] == "beta"
     assert best_epoch(history) == 1 and best_epoch(history.drop(columns="best")) == 0 and best_epoch(None) == 0
-
-
-def test_neighbourhood_keeps_the_strongest_of_each_sign():
-    nodes = pd.DataFrame({"node_id": range(22), "keyword": [f"k{number:02}" for number in range(22)]})
-    edges = pd.DataFrame({"target": 0, "source": [*range(1, 11), *range(11, 21), 0],
-                          "sign": [1] * 10 + [-1] * 10 + [1], "count": [*range(10, 0, -1), *range(1, 11), 99]})
-    graph = neighbourhood(nodes, edges, 0)
-    signs = dict(graph.nodes(data="sign"))
-    assert [word for word, sign in signs.items() if sign == 1] == [f"k{number:02}" for number in range(1, 9)]
-    assert [word for word, sign in signs.items() if sign == -1] == [f"k{number}" for number in range(20, 12, -1)]
-    assert graph.edges["k01", "k00"]["count"] == 10 and not graph.has_edge("k00", "k00")
-
-
-def test_top_keywords_leave_out_texts_without_one():
-    keywords = pd.DataFrame({"keyword": ["b", "a", "<nokw>", "<nokw>", "<nokw>", "a", "b", "c"]})
-    assert list(top_keywords(keywords).items()) == [("a", 2), ("b", 2), ("c", 1)]
 
 
 def test_counts_become_readable_rows():
@@ -409,17 +324,6 @@ def test_the_reading_that_leads_comes_first():
     assert (block.lead, titles[:2]) == ("corpus_bleu_1", ["Ordinary BLEU and rewriting", "As HCL reports them"])
 
 
-def test_variety_within_items_gets_columns_only_where_it_was_measured():
-    metrics = {"run": metrics_of(0.5, 0.1, intra_distinct_1=0.25, intra_distinct_2=0.75), "counts": {"examples": 1},
-               "floors": {"copy": metrics_of(0.9, 1.0)}, "settings": {"split": "test"}}
-    plain = {**metrics, "run": metrics_of(0.5, 0.1)}
-    tables, without = (tables_of(replace(run_material("a"), metrics=found)) for found in (metrics, plain))
-    table = next(table for table in tables if "Within an item" in [group.label for group in table.groups])
-    place = [column.key for column in table.columns].index("intra_distinct_2")
-    assert [row.cells[place].text for row in table.rows] == [MISSING, "0.750"]
-    assert "Within an item" not in [group.label for group in without[-1].groups]
-
-
 def test_inline_svg_keeps_only_ids_that_are_used_and_follows_the_theme():
     svg = ('<?xml version="1.0"?>\n<svg xmlns="x" viewBox="0 0 72 36" width="72pt" height="36pt">'
            '<defs><path id="m1" style="fill: #1b1f24"/></defs><g id="axes_1"><use xlink:href="#m1"/></g></svg>')
@@ -427,12 +331,6 @@ def test_inline_svg_keeps_only_ids_that_are_used_and_follows_the_theme():
     assert inline == ('<svg role="img" aria-label="say &#34;hi&#34; &lt;b&gt;" style="max-width:96px" xmlns="x" '
                       'viewBox="0 0 72 36"><defs><path id="plot-m1" style="fill: var(--ink)"/></defs>'
                       '<g><use xlink:href="#plot-m1"/></g></svg>')
-
-
-def test_help_says_what_the_stage_makes(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "one self-contained page" in capsys.readouterr().out
 
 
 def test_keywords_of_every_method_stand_side_by_side_with_their_agreement(page):
@@ -443,11 +341,6 @@ def test_keywords_of_every_method_stand_side_by_side_with_their_agreement(page):
     assert not [row for row in rows if row and row[0] == TEXTS[4] and "first, second" in row]
     assert ["TextRank and IDF", "6", "25.0\u00a0%", "50.0\u00a0%", "12.5\u00a0%"] in rows
     assert "Keywords by part of speech, 2 test sources" in page
-
-
-def test_a_small_number_is_not_shown_as_nothing():
-    assert list(rows_of({"centrality_residual": 9.9e-11, "zero": 0.0})) == [
-        ("change of centrality at its last iteration", "9.9e-11"), ("zero", "0.000")]
 
 
 # -- comparison and published numbers -------------------------------------------------------------------------
@@ -563,10 +456,10 @@ def test_metrics_that_nobody_described_are_shown_all_the_same():
 
 def test_json_cannot_be_read_as_markup():
     nasty = {"a": [f"{CLOSING}{IMAGE}{SCRIPTS}\x00\r\n", float("nan"), None, (1, 2.5)]}
-    text = json_text(nasty)
+    text = json_markup(nasty)
     assert not set(text) & set("<>&\u2028\u2029\x00\r\n")
     assert json.loads(text) == {"a": [nasty["a"][0], None, None, [1, 2.5]]}
-    assert size("é") == 4 and fitting(["a", "bb", "c"], 9, str) == ["a", "bb"]
+    assert size("é") == 4
 
 
 def write_large_graph(count, neighbours, letters):
@@ -636,30 +529,26 @@ def test_largest_keeps_big_clusters_then_many_neighbours_and_no_text_without_key
     assert list(largest(nodes, 3)["keyword"]) == ["c", "d", "e"]
 
 
-def test_generations_are_left_out_evenly(built):
-    with contextlib.chdir(built):
-        predictions = read_frame(RunPaths("full", 13).predictions, SCHEMAS["predictions"])
-    metrics = {"counts": {"examples": ITEMS}}
-    runs = [Run("full", "hcl", "full", "tiny", 1, HCL.row({}, {}), metrics, predictions=predictions,
-                item_scores={6: [0.1, None, 0.2]})]
-    details = pd.DataFrame({"example_id": [6], "reference_keyword": ["fat"], "negative": [None],
-                            "negative_keyword": [None]}, dtype=object)
-    whole, cut = (generations_data(runs, details, budget) for budget in (10**6, 2000))
-    assert len(whole["items"]) == whole["total"] == cut["total"] == ITEMS
-    assert 3 < len(cut["items"]) < ITEMS and size(cut["items"]) <= 2000
-    assert [item[0] for item in cut["items"]] == chosen_examples(range(6, 6 + ITEMS), len(cut["items"]))
-    assert whole["items"][0] == [6, "belly fat", True, TEXTS[0], [TEXTS[1]], "fat", None, None,
-                                 ["lose Belly  Fat now"], [[0.1, None, 0.2]]]
-    assert generations_data(runs, details, 10)["items"] == []
+def test_rows_stand_side_by_side_by_their_first_seed_on_items_evenly_spread():
+    def made(name, keyword, items):
+        return replace(run_material(name), predictions=pd.DataFrame([
+            {"example_id": number, "keyword": keyword, "keyword_known": True, "source": f"s{number}",
+             "references": ["r"], "prediction": f"{name} {number}"} for number in items]))
+
+    comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("hcl/1", "hcl/2")}}}
+    runs = [made("hcl/1", None, range(100)), made("hcl/2", None, range(100)), made("cut", "k", range(10, 90))]
+    block, = blocks_in(*runs, comparison=comparison)
+    found = shown_examples(block, runs, 4)
+    assert [one.example_id for one in found] == chosen_examples(range(89, 9, -1), 4) == [10, 30, 50, 70]
+    assert (found[0].keywords, found[0].source, found[0].outputs) == (["k"], "s10", {"hcl/1": "hcl/1 10",
+                                                                                     "cut": "cut 10"})
+    assert chosen_examples([5, 3, 3], 9) == [3, 5] and shown_examples(block, runs, 0) == []
 
 
 def test_page_says_what_it_left_out(project, monkeypatch):
     monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1300)
-    monkeypatch.setattr(stages.results.page.context, "GENERATION_BYTES", 4000)
     assert main([]) == 0
-    text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert re.search(r"[1-5] of 6 keywords can be opened here", text)
-    assert re.search(r"\d+ items of 30 are left out here, evenly", text)
+    assert re.search(r"[1-5] of 6 keywords can be opened here", REPORT_PAGE.read_text(encoding="utf-8"))
 
 
 def test_curves_are_grouped_by_the_question_they_answer():

@@ -6,8 +6,7 @@ import pytest
 from report_artifacts import TOLD
 
 from pipeline.results_details import shares_of
-from stages.results.model import Model, Results
-from stages.results.shares import shares_tables
+from stages.results.model import Model, Results, shares_tables
 from stages.results.tracks import TRACKS
 from stages.results.tracks.hcl import HCL
 

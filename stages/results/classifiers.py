@@ -7,17 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from keycontrast.errors import InputError
-from stages.common.paths import ModelPaths, RunPaths
-from stages.results.artifacts import model_table, run_table, wrong_predictions
 from stages.results.model import Block, Difference, System
-from stages.results.track import TrackResults
 from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.rows import TWO_VIEWS
-from stages.tracks.clld.schemas.evaluated import CALIBRATION, CLASSES, CONFUSION
-from stages.tracks.clld.schemas.trained import LABEL_DISTANCE
 
-LETTERS = 400       # of a text; what is beyond is left out
 _DISTANCE = ("static_tau_pairs", "static_tau_all", "given", "adaptive")
 # Question; rows that are asked about; the row that they are compared with.
 QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
@@ -31,14 +24,9 @@ QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
 
 @dataclass(frozen=True)
 class Classifier:
-    """A run of CLLD, class by class.
+    """A run of CLLD, class by class: tables ``classes``, ``calibration`` and (of its model) ``label_distance``.
 
-    Attributes:
-        classes: table ``classes``, in the order of the classes.
-        confusion: texts (N, N), rows true, columns predicted, in that order.
-        calibration: table ``calibration``.
-        mistakes: texts that it has wrong: example_id, text (cut), label, predicted, probability.
-        distances: table ``label_distance`` of its model; empty for a model without such a matrix.
+    ``confusion`` counts texts (N, N), rows true, columns predicted; ``mistakes`` are the texts that it has wrong.
     """
 
     classes: pd.DataFrame
@@ -63,15 +51,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class Step:
-    """Two systems whose difference answers a question.
-
-    Attributes:
-        question: see ``QUESTIONS``.
-        encoder: of both, for people.
-        row, base: their rows in print.
-        name, base_name: their names in the comparison.
-        accuracy: the difference; ``macro_f1`` likewise, None if that was not compared.
-    """
+    """Two systems whose difference answers a question of ``QUESTIONS``: their encoder, rows in print, and names."""
 
     question: str
     encoder: str
@@ -81,24 +61,6 @@ class Step:
     base_name: str
     accuracy: Difference
     macro_f1: Difference | None = None
-
-
-def read_classifier(track: TrackResults, run: RunPaths, model: ModelPaths) -> Classifier:
-    """Read the tables of ``run`` and of its model.
-
-    Raises:
-        InputError: one is missing, or they are of other classes.
-    """
-    classes, confusion, calibration = (run_table(track, run, schema) for schema in (CLASSES, CONFUSION, CALIBRATION))
-    names = classes["class"].tolist()
-    if sorted(names) != sorted(confusion["label"].unique()):
-        raise InputError(f"run {run.name}: confusion.parquet is of other classes than classes.parquet. Make both again "
-                         f"with `keycontrast run evaluate_clld@{run.name}`.")
-    square = confusion.pivot(index="label", columns="predicted", values="texts").loc[names, names]
-    wrong = wrong_predictions(track, run)
-    cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
-    return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut),
-                      model_table(track.name, model, LABEL_DISTANCE))
 
 
 def steps(block: Block) -> list[Step]:

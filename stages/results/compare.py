@@ -26,7 +26,7 @@ whose answers to a text may differ, there is none.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -34,10 +34,11 @@ import pandas as pd
 from stages.common.paths import COMPARISON
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, write_json, write_table
-from stages.results.artifacts import read_evaluated, seeded_runs
 from stages.results.comparison import (
+    BY_STRATUM,
+    MCNEMAR,
+    PAIRED,
     ComparedSystem,
-    Discordance,
     EvaluatedRun,
     comparable,
     exact_rows,
@@ -48,7 +49,7 @@ from stages.results.comparison import (
     systems_of,
     within,
 )
-from stages.results.schemas import BY_STRATUM, MCNEMAR, PAIRED
+from stages.results.gather import read_evaluated, seeded_runs
 from stages.results.tracks import TRACKS
 from stages.run.process import StageProcess, run_stage
 
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 STAGE = "compare"
 TEST = ("paired bootstrap over items, two-sided, ties against both; p values are of each pair alone, not adjusted for "
         "the number of pairs; intervals are percentile intervals of the difference")
-_PAIRED = ["dataset", "metric", "first", "second", "items", "first_value", "second_value", "difference", "low", "high",
-           "p_value", "seeds", "low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,9 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
             metrics[label].setdefault("strata", {})[name] = said
         if together[0].track.compared.exact:
             exact += [{"dataset": label, **row} for row in exact_rows(together)]
-    own = ["dataset", "first", "second", "items", *(field.name for field in fields(Discordance))]
-    return Comparison(pd.DataFrame(rows, columns=_PAIRED), metrics, pd.DataFrame(exact, columns=own),
-                      pd.DataFrame(strata, columns=["dataset", "stratum", *_PAIRED[1:]]))
+    paired, mcnemar, by_stratum = (pd.DataFrame(found, columns=[name for name, *_ in schema.fields])
+                                   for found, schema in ((rows, PAIRED), (exact, MCNEMAR), (strata, BY_STRATUM)))
+    return Comparison(paired, metrics, mcnemar, by_stratum)
 
 
 def _work(process: StageProcess) -> None:

@@ -10,29 +10,67 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
+from stages.common.schemas import TableSchema
 from stages.metrics.resampling import Statistic, difference, interval, resampled
 from stages.metrics.seeds import Members, over_seeds
 from stages.results.track import TrackResults
 from stages.tracks.common.evaluation.strata import STRATA
 
 _DECIMALS = 6
+PAIRED = TableSchema(
+    "paired", "Paired tests between the runs of a data set on the same items (METHODS E.4).",
+    ("dataset", "metric", "first", "second"), (
+        ("dataset", pa.string(), "data set and split, such as sample/test"),
+        ("metric", pa.string(), "metric as named in metrics.json"),
+        ("first", pa.string(), "run: all its seeds taken together, or one of them, such as hcl/14; or a floor"),
+        ("second", pa.string(), "run or name that it is compared with"),
+        ("items", pa.int64(), "evaluated items"),
+        ("first_value", pa.float64(), "metric of the first"),
+        ("second_value", pa.float64(), "metric of the second"),
+        ("difference", pa.float64(), "first minus second"),
+        ("low", pa.float64(), "lower end of the bootstrap interval of the difference"),
+        ("high", pa.float64(), "upper end"),
+        ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
+        ("seeds", pa.int64(), "seeds that both were trained under, or the smaller number of seeds where they share "
+                              "none; 1 where a trained one has no more, or both are floors"),
+        ("low_seeds", pa.float64(), "lower end of the interval over items and seeds; this and what follows is null "
+                                    "where seeds is 1"),
+        ("high_seeds", pa.float64(), "upper end"),
+        ("p_seeds", pa.float64(), "two-sided, of the t test over seeds"),
+        ("detectable", pa.float64(), "difference that as many seeds and items would find in four tables of five"),
+        ("verdict", pa.int64(), "sign of the difference if interval over items and seeds and t test both find it, "
+                                "else 0"),
+    ))
+
+BY_STRATUM = TableSchema(
+    "by_stratum", "The same tests within strata of the items (stages.tracks.common.evaluation.strata), where a track "
+    "has any.",
+    ("dataset", "stratum", "metric", "first", "second"), (
+        PAIRED.fields[0], ("stratum", pa.string(), "name of the stratum"), *PAIRED.fields[1:]))
+
+MCNEMAR = TableSchema(
+    "mcnemar", "McNemar's exact test between classifiers on the same texts, single runs and floors.",
+    ("dataset", "first", "second"), (
+        ("dataset", pa.string(), "data set and split, such as sample/test"),
+        ("first", pa.string(), "run"),
+        ("second", pa.string(), "run or floor that it is compared with"),
+        ("items", pa.int64(), "evaluated texts"),
+        ("both_right", pa.int64(), "texts that both have right"),
+        ("first_only", pa.int64(), "texts that the first alone has right"),
+        ("second_only", pa.int64(), "texts that the second alone has right"),
+        ("both_wrong", pa.int64(), "texts that both have wrong"),
+        ("p_value", pa.float64(), "two-sided, of the binomial over the texts that one alone has right; 1 without "
+                                  "any"),
+    ))
 
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """A run with all that was scored in it.
-
-    Attributes:
-        name: as results call it.
-        dataset, split: what it was evaluated on.
-        paths: of its row in the params and the seed of its model.
-        predictions, scores: tables of the kinds that its track has.
-        track: of the run.
-        settings: of its evaluation.
-    """
+    """A run with its tables of predictions and scores, and the settings of its evaluation."""
 
     name: str
     dataset: str
@@ -78,13 +116,7 @@ class EvaluatedRun:
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """Something with a row in a table of results: a run, several runs that differ in their seed, or a floor.
-
-    Attributes:
-        name: as in table ``paired``.
-        members: metrics of each of its runs (or of the floor) as statistics.
-        runs, seeds: of its runs; empty for a floor.
-    """
+    """A row of results: a floor, or one or several runs that differ in their seed; metrics of each member."""
 
     name: str
     members: list[dict[str, Statistic]]
@@ -119,22 +151,6 @@ class Measured:
     def by_seed(self) -> Members:
         """The same for :func:`stages.metrics.seeds.over_seeds`."""
         return Members(np.array(self.values), self.members, self.seeds)
-
-
-@dataclass(frozen=True)
-class Discordance:
-    """How often two classifiers are right on the same texts.
-
-    Attributes:
-        both_right, first_only, second_only, both_wrong: texts.
-        p_value: of McNemar's exact test, see :func:`mcnemar`.
-    """
-
-    both_right: int
-    first_only: int
-    second_only: int
-    both_wrong: int
-    p_value: float
 
 
 def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
@@ -224,14 +240,7 @@ def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: in
 
 def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Measured]],
                 level: float, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of table ``paired`` on one set of items, all columns but data set and items; every pair once.
-
-    Args:
-        systems: on the same items.
-        measured: of each, by name and metric.
-        level: of intervals and verdicts.
-        seed: of the seeds that are drawn.
-    """
+    """Yield the rows of table ``paired`` on one set of items, all columns but data set and items; every pair once."""
     for first, second in combinations(systems, 2):
         if set(first.runs) & set(second.runs):
             continue    # a run and the group that it belongs to
@@ -263,8 +272,8 @@ def summary(system: ComparedSystem, measured: Mapping[str, Measured], level: flo
     return found
 
 
-def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordance:
-    """Compare two classifiers by the texts that one of them alone has right.
+def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    """Return how often two classifiers are right on the same texts, as table ``mcnemar`` has it.
 
     If both were equally good, each of these n texts would fall to either with probability 1/2. The p value is the
     two-sided one of that binomial, 2 P(X <= min(b, c)), at most 1; 1 without such a text.
@@ -280,7 +289,8 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> Discordance:
 
     b, c = int((first & ~second).sum()), int((second & ~first).sum())
     p = min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
-    return Discordance(int((first & second).sum()), b, c, int((~first & ~second).sum()), p)
+    return {"both_right": int((first & second).sum()), "first_only": b, "second_only": c,
+            "both_wrong": int((~first & ~second).sum()), "p_value": p}
 
 
 def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
@@ -288,7 +298,7 @@ def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
     systems = [*((one.name, one, "run") for one in runs), *_distinct_floors(runs)]
     correct = [(name, one.scored(system)["correct"].to_numpy(bool)) for name, one, system in systems]
     for (first, right), (second, other) in combinations(correct, 2):
-        yield rounded({"first": first, "second": second, "items": len(right), **vars(mcnemar(right, other))})
+        yield rounded({"first": first, "second": second, "items": len(right), **mcnemar(right, other)})
 
 
 def rounded(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,15 +5,19 @@ from dataclasses import replace
 
 from keycontrast.files import atomic_file
 from stages.common.paths import corpus_page
-from stages.results.page.context import build
-from stages.results.page.material import gather_first
+from stages.results.model import Results
+from stages.results.page.context import Material, build
+from stages.results.page.corpus import read_dataset
 from stages.results.page.rendering import html
 from stages.run.process import StageProcess, run_stage
 
 
 def _work(process: StageProcess) -> None:
-    page = replace(build(gather_first(process.params, process.instance), examples=0), first=True)
-    with atomic_file(corpus_page(process.instance)) as temporary:
+    params, name = process.params, process.instance
+    material = Material(Results(params.recipe, params.seed, params.encoder.source, [], [], []),
+                        [read_dataset(name, params.datasets[name].plain(), first=True)])
+    page = replace(build(material), first=True)
+    with atomic_file(corpus_page(name)) as temporary:
         temporary.write_text(html(page), encoding="utf-8")
 
 

@@ -1,30 +1,170 @@
-"""From artifacts to the model of results: every model, run and comparison that the params list."""
+"""From artifacts to the model of results: every model, run and comparison that the params list.
+
+An artifact that is missing is named with the stage that makes it.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
+import pyarrow.compute as pc
 
-from stages.common.paths import ModelPaths, RunPaths
+from keycontrast.errors import InputError
+from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.common.settings import Params
-from stages.results.artifacts import (
-    model_history,
-    model_metrics,
-    read_comparison,
-    run_metrics,
-    seeded_models,
-    seeded_runs,
-)
-from stages.results.classifiers import read_classifier
+from stages.common.tables import read_frame, read_table
+from stages.results.classifiers import Classifier
+from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED, EvaluatedRun
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
 from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
-from stages.results.tracks.pgkpr import keywords_of
 from stages.results.tracks.texts import SAME_OUTPUT
+from stages.tracks.clld.schemas.evaluated import CALIBRATION, CLASSES, CONFUSION
+from stages.tracks.clld.schemas.trained import LABEL_DISTANCE
+from stages.tracks.common.track import Track
+
+if TYPE_CHECKING:
+    from stages.params.root import Params as Validated
+
+LETTERS = 400       # of a text that a classifier has wrong; what is beyond is left out
+
+
+def read_json(path: Path, stage: str) -> dict[str, Any]:
+    """Return the content of a metrics file that ``stage`` writes.
+
+    Raises:
+        InputError: it is missing, or no JSON object.
+    """
+    require(path, stage)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error}). Remove it and run `keycontrast run {stage}`.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: must hold names and values. Remove it and run `keycontrast run {stage}`.")
+    return content
+
+
+def require(path: Path, stage: str) -> Path:
+    """Return ``path`` if something is there.
+
+    Raises:
+        InputError: nothing is; the message names the stage that makes it.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}`.")
+    return path
+
+
+def seeded_models(params: "Params | Validated", track: Track) -> dict[str, ModelPaths]:
+    """Return every model of a track under each of its seeds, as results call it."""
+    return {seeded_name(name, seed, model.seeds): ModelPaths(name, seed)
+            for name, model in track.models(params).items() for seed in model.seeds}
+
+
+def seeded_runs(params: "Params | Validated", track: Track) -> dict[str, RunPaths]:
+    """Return every run of a track under each seed of its model, as results call it."""
+    return {seeded_name(name, seed, seeds): RunPaths(name, seed)
+            for name in track.runs(params) for seeds in [params.run_seeds(name)] for seed in seeds}
+
+
+def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
+    """Return what the evaluation of a run reported.
+
+    Raises:
+        InputError: it is missing, or of another kind.
+    """
+    path, stage = run.metrics, f"{track.evaluated_by}@{run.name}"
+    metrics = read_json(path, stage)
+    if not {"run", "floors", "counts", "settings"} <= set(metrics):
+        raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast stage {stage}`.")
+    return metrics
+
+
+def known_metrics(runs: Mapping[str, RunPaths], root: Path = Path()) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and metrics of those of ``runs`` that have been evaluated in the project at ``root``."""
+    for name, run in runs.items():
+        path = root / run.metrics
+        if path.exists():
+            yield name, json.loads(path.read_text(encoding="utf-8"))
+
+
+def first_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:
+    """Return the first sample that a run wrote for each item."""
+    path = require(run.predictions, f"{track.computed_by}@{run.name}")
+    predictions = read_frame(path, track.schemas["predictions"])
+    return predictions[predictions["sample"] == 0].reset_index(drop=True)
+
+
+def model_history(track: str, model: ModelPaths) -> pd.DataFrame | None:
+    """Return one row per epoch; None where no history was kept.
+
+    Raises:
+        InputError: there are no epochs in it.
+    """
+    path = model.history
+    history = pd.read_csv(path) if path.exists() else None
+    if history is not None and "epoch" not in history:
+        raise InputError(f"{path}: column 'epoch' is missing. Train the model again with "
+                         f"`keycontrast stage train_{track}@{model.name}`.")
+    return history
+
+
+def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
+    """Check that every model of the params has left metrics and a history.
+
+    Raises:
+        InputError: one is missing; the message names its training.
+    """
+    for track in tracks:
+        for model in seeded_models(params, track).values():
+            for path in (model.metrics, model.history):
+                require(path, f"{track.trained_by}@{model.name}")
+
+
+def require_comparison(params: Params, tracks: Collection[TrackResults]) -> None:
+    """Check that the comparison is there and of the runs of the params.
+
+    Raises:
+        InputError: it is not.
+    """
+    exact = any(track.compared.exact and track.runs(params) for track in tracks)
+    kinds = ["paired", *(["mcnemar"] if exact else [])]
+    for path in (COMPARISON / "metrics.json", *(COMPARISON / f"{kind}.parquet" for kind in kinds)):
+        require(path, "compare")
+    path = COMPARISON / "metrics.json"
+    known = {run for found in read_json(path, "compare").values() for group in found["groups"].values()
+             for run in group["runs"]}
+    strange = sorted(known ^ {run for track in tracks for run in seeded_runs(params, track)})
+    if strange:
+        where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
+        raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
+
+
+def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPaths) -> EvaluatedRun:
+    """Return the run that results call ``name`` with its tables, for the comparison.
+
+    Raises:
+        InputError: it was not decoded, or not evaluated.
+    """
+    compared, evaluate = track.compared, track.evaluated_by
+    row = "the model out of models" if track.name == "clld" else "the run out of runs"
+    for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
+        if not path.exists():
+            raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}@{paths.name}`, or take "
+                             f"{row}.{track.name}.")
+    settings = read_json(paths.metrics, f"{evaluate}@{paths.name}")["settings"]
+    model = track.runs(params)[paths.name].model
+    predictions = read_frame(paths.predictions, track.schemas["predictions"],
+                             None if compared.read is None else list(compared.read))
+    return EvaluatedRun(name, track.models(params)[model].dataset, settings["split"], paths, predictions,
+                        read_frame(paths.scores, track.schemas["scores"]), track, settings)
 
 
 def read_results(params: Params) -> Results:
@@ -39,7 +179,7 @@ def read_results(params: Params) -> Results:
             for track in TRACKS.values() for name, paths in seeded_runs(params, track).items()
             for model in [track.runs(params)[paths.name].model]]
     kinds = {name: dataset_kind_of(name, block.layout, block.source) for name, block in params.datasets.items()}
-    comparison = read_comparison()
+    comparison = _comparison()
     blocks = [block for track in TRACKS.values()
               for block in blocks_of(track, [run for run in runs if run.track == track.name], kinds, *comparison)]
     return Results(params.recipe, params.seed, params.encoder.source, list(models.values()), runs, blocks)
@@ -50,7 +190,8 @@ def _model(params: Params, track: TrackResults, name: str, paths: ModelPaths) ->
     own = {key: settings[key] for key in track.named if key in settings}
     return Model(name, track.name, block.dataset, paths.seed, {**own, **block.overrides}, settings,
                  {group: settings[group] for group in track.shown(settings) if group in settings},
-                 model_metrics(track.name, paths), model_history(track.name, paths))
+                 read_json(paths.metrics, f"train_{track.name}@{paths.name}") if paths.metrics.exists() else {},
+                 model_history(track.name, paths))
 
 
 def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model: Model) -> Run:
@@ -58,21 +199,44 @@ def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model:
     given = getattr(track.runs(params)[paths.name], "decode", decode)
     return Run(name, track.name, model.name, model.dataset, model.seed, track.row(model.settings, decode),
                run_metrics(track, paths), model.overrides, model.settings, given,
-               keywords_of(model.settings, decode) if track.many_keywords else None,
-               read_classifier(track, paths, model.paths) if track.classifies else None)
+               _classifier(track, paths, model.paths) if track.classifies else None)
+
+
+def _classifier(track: TrackResults, run: RunPaths, model: ModelPaths) -> Classifier:
+    """Return what ``run`` says of each class; tables that are missing, or of other classes, are an ``InputError``."""
+    evaluated, trained = f"{track.evaluated_by}@{run.name}", f"train_{track.name}@{model.name}"
+    classes, confusion, calibration = (read_frame(require(run.table(schema.name), evaluated), schema)
+                                       for schema in (CLASSES, CONFUSION, CALIBRATION))
+    names = classes["class"].tolist()
+    if sorted(names) != sorted(confusion["label"].unique()):
+        raise InputError(f"run {run.name}: confusion.parquet is of other classes than classes.parquet. Make both again "
+                         f"with `keycontrast run evaluate_clld@{run.name}`.")
+    square = confusion.pivot(index="label", columns="predicted", values="texts").loc[names, names]
+    wrong = read_table(require(run.predictions, f"{track.computed_by}@{run.name}"), track.schemas["predictions"],
+                       ["example_id", "text", "label", "predicted", "probability"],
+                       pc.field("label") != pc.field("predicted")).to_pandas()
+    cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
+    distances = read_frame(require(model.table(LABEL_DISTANCE.name), trained), LABEL_DISTANCE)
+    return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut), distances)
+
+
+def _comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return what the comparison reported by label, and tables ``paired``, ``mcnemar`` and ``by_stratum``.
+
+    Each is empty where there is none.
+    """
+    path = COMPARISON / "metrics.json"
+    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR, BY_STRATUM))
+    paired, exact, strata = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
+    return read_json(path, "compare") if path.exists() else {}, paired, exact, strata
 
 
 def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],
               paired: pd.DataFrame, exact: pd.DataFrame, strata: pd.DataFrame | None = None) -> list[Block]:
-    """Return runs on the same items (hence with the same floors) together.
+    """Return runs on the same items (hence with the same floors) together, in the order of the params.
 
-    Args:
-        track: of the runs.
-        runs: in the order of the params.
-        kinds: which of the papers' data sets each data set is.
-        comparison: what the comparison reported, by label; means and deviations over seeds are taken from it.
-        paired, exact: tables ``paired`` and ``mcnemar``; may be empty.
-        strata: table ``by_stratum``; None for none.
+    ``kinds`` says which of the papers' data sets each data set is; means and deviations over seeds are taken from
+    ``comparison``, what compare reported by label; ``paired``, ``exact`` and ``strata`` are its tables, maybe empty.
     """
     def place(run: Run) -> tuple[str, str, str, str]:
         metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))

@@ -16,15 +16,8 @@ import pandas as pd
 
 from keycontrast.files import atomic_folder
 from stages.common.paths import HeadlinePaths, RunPaths
-from stages.common.tables import write_json
-from stages.results.artifacts import (
-    model_history,
-    require_trained,
-    run_metrics,
-    said_classes,
-    seeded_models,
-    seeded_runs,
-)
+from stages.common.tables import read_frame, write_json
+from stages.results.gather import model_history, require, require_trained, run_metrics, seeded_models, seeded_runs
 from stages.results.model import values_of
 from stages.results.track import FEW
 from stages.results.tracks import TRACKS
@@ -34,27 +27,14 @@ DIGITS = 4
 
 
 def headlines(metrics: Mapping[str, Sequence[Mapping[str, Any]]], names: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return the values called ``names`` of every run, means over its seeds, rounded.
-
-    Args:
-        metrics: content of ``metrics.json`` of each seed, by run.
-        names: of metrics; a run without one of them goes without it.
-    """
+    """Return the values called ``names`` that a run has, by run, means over its seeds, rounded."""
     names, values = list(names), {run: values_of([one["run"] for one in found], {}) for run, found in metrics.items()}
     return {run: {name: round(found[name].mean, DIGITS) for name in names if name in found}
             for run, found in values.items()}
 
 
 def curves(histories: Mapping[str, pd.DataFrame], judged_by: str) -> pd.DataFrame:
-    """Return what tells how good each epoch was, the models below each other, rounded.
-
-    Args:
-        histories: ``history.csv`` by model.
-        judged_by: the column of a history that is taken.
-
-    Returns:
-        Columns ``epoch``, ``model`` and ``validation``.
-    """
+    """Return columns epoch, model and validation (column ``judged_by``) of all histories, below each other, rounded."""
     parts = [pd.DataFrame({"epoch": history["epoch"], "model": model, "validation": history[judged_by].round(DIGITS)})
              for model, history in histories.items()]
     return pd.concat(parts) if parts else pd.DataFrame(columns=["epoch", "model", "validation"])
@@ -80,7 +60,9 @@ def _work(process: StageProcess) -> None:
             trained[key] = curves({name: one for name, one in histories.items() if one is not None}, track.judged_by[0])
     _write_tables(paths.curves, trained.items())
     _write_tables(paths.confusion, (
-        (run, confusion(pd.concat([said_classes(track, RunPaths(run, seed)) for seed in params.run_seeds(run)])))
+        (run, confusion(pd.concat([
+            read_frame(require(RunPaths(run, seed).predictions, f"{track.computed_by}@{run}"),
+                       track.schemas["predictions"], ["label", "predicted"]) for seed in params.run_seeds(run)])))
         for track in TRACKS.values() if track.classifies for run in track.runs(params)))
 
 

@@ -3,18 +3,20 @@
 One model of them all, which the page, the results document and the table in a terminal render.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from stages.common.paths import ModelPaths, RunPaths, row_name
+from stages.common.schemas import SPLITS
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
-from stages.results.track import Row, TrackResults
+from stages.results.track import Row, SharesLayout, TrackResults
 
 if TYPE_CHECKING:
     from stages.results.classifiers import Classifier
@@ -37,17 +39,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model.
-
-    Attributes:
-        name: as results call it: that of the params, with the seed if the model has several.
-        track: key.
-        overrides: what it is beside the recipe.
-        settings: all its settings, nested like the params.
-        shown: those of them that it reads.
-        metrics: what its training reported; ``alarms`` are a list in it.
-        history: one row per epoch; None where none was kept.
-    """
+    """A trained model, named as results call it; ``shown`` are those of its settings that it reads."""
 
     name: str
     track: str
@@ -75,20 +67,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a model.
+    """A run of a model, named as results call it, with what its evaluation reported.
 
-    Attributes:
-        name: as results call it: that of the params, with the seed if its model has several.
-        track: key.
-        model: its name, likewise; ``settings`` are the model's.
-        seed: of its model.
-        row: what it is.
-        decode: what differs from the recipe's decoding.
-        metrics: what its evaluation reported.
-        keywords: where it takes keywords from; None without any.
-        classifier: what it says of each class; None for a run that writes texts.
-        predictions: rows of table ``predictions`` with sample 0; none where nobody asked for them.
-        item_scores: by example, the scores that stand beside its output, likewise.
+    ``decode`` is what differs from the recipe's decoding; ``predictions`` are the first samples, where asked for.
     """
 
     name: str
@@ -101,10 +82,8 @@ class Run:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     decode: Mapping[str, Any] = field(default_factory=dict)
-    keywords: str | None = None
     classifier: "Classifier | None" = None
     predictions: pd.DataFrame = field(default_factory=pd.DataFrame)
-    item_scores: Mapping[int, list[float | None]] = field(default_factory=dict)
 
     @property
     def paths(self) -> RunPaths:
@@ -114,18 +93,9 @@ class Run:
 
 @dataclass(frozen=True)
 class System:
-    """A row of results: a floor, a run under one seed, or a run under all its seeds.
+    """A row of results: a floor, a run under one seed, or (``kind`` seeds) a run under all its seeds.
 
-    Attributes:
-        name: as the comparison has it, of floors without the word.
-        kind: ``floor``, ``run`` or ``seeds``.
-        values: by metric.
-        runs, seeds: of its runs; none for a floor.
-        row: what it is; None for a floor.
-        label: what it is, in words.
-        changes: overrides of model and decoding that make it what it is.
-        settings: of its models.
-        published: rows of the paper that it corresponds to.
+    ``changes`` are the overrides that make it what it is, ``published`` the rows of the paper that it corresponds to.
     """
 
     name: str
@@ -147,17 +117,11 @@ class System:
 
 @dataclass(frozen=True)
 class Difference:
-    """One system less another on one metric, on the same items.
+    """One system less another on one metric, on the same items; see table ``paired``.
 
     Attributes:
-        name, base: of both in the comparison.
-        value, base_value: of both.
-        low, high: interval of the difference.
+        low, high: interval of the difference over items; ``over_seeds`` that over items and seeds, None for one seed.
         exact: p of McNemar's exact test, one per seed that both have; empty where there was none.
-        seeds: see table ``paired``.
-        over_seeds: interval over items and seeds; None where there is one seed.
-        p_seeds: of the t test over seeds, likewise.
-        detectable: likewise.
         sign: of the difference if seeds and items allow to tell it, else 0; None where there is one seed.
     """
 
@@ -217,12 +181,8 @@ class Block:
     Attributes:
         kind: of its data set among the papers'; None for any other.
         counts, settings: of the first run's evaluation.
-        floors: the same for all runs.
-        runs: in the order of the params.
         groups: runs whose models have several seeds, these taken together.
-        label: name of the comparison of these runs: data set and split, and more where that is not enough.
-        compared: names of all that was compared; empty if nothing was.
-        paired: rows of table ``paired`` on them.
+        label: name of the comparison of these runs; ``compared`` names all that was compared.
         exact: p of McNemar's exact test by pair of runs and floors.
         strata: the same systems on the items of each stratum alone.
     """
@@ -295,11 +255,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was trained and evaluated.
-
-    Attributes:
-        recipe, seed, encoder: of the params.
-    """
+    """Everything that was trained and evaluated under a recipe."""
 
     recipe: str
     seed: int
@@ -329,12 +285,7 @@ def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:
-    """Return mean and standard deviation over ``runs`` of the metrics that all of them have.
-
-    Args:
-        runs: metrics of each.
-        intervals: by metric, of one run alone.
-    """
+    """Return mean and standard deviation over ``runs`` of the metrics that all have; ``intervals`` are of one run."""
     found = {}
     for name in runs[0]:
         values = [float(value) for run in runs if isinstance(value := run.get(name), int | float) and value == value]
@@ -353,3 +304,34 @@ def compared_values(group: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
 
 def _interval(low: float | None, high: float | None) -> tuple[float, float] | None:
     return None if low is None or high is None else (float(low), float(high))
+
+
+@dataclass(frozen=True)
+class SharesTable:
+    """Headings with the splits below each, and by model its shares (means over seeds, None where it has none)."""
+
+    about: SharesLayout
+    groups: list[tuple[str, list[str]]]
+    rows: list[tuple[str, list[float | None]]]
+
+
+def shares_tables(track: TrackResults, models: Sequence[Model], evaluated: Collection[str]) -> list[SharesTable]:
+    """Return the tables of a track in which any model has a row, by the splits of training and evaluation."""
+    found = []
+    for layout in track.shares:
+        splits = [split for split in SPLITS if split == "train" or split in evaluated]
+        own = [model for model in models if layout.under in model.metrics and layout.concerns(model.settings)]
+        rows = [(name, _means(layout, splits, list(seeds)))
+                for name, seeds in groupby(own, lambda model: model.paths.name)]
+        groups = [*((heading, splits) for heading in layout.by_split.values()),
+                  *((heading, ["train"]) for heading in layout.of_training.values())]
+        if rows:
+            found.append(SharesTable(layout, groups, rows))
+    return found
+
+
+def _means(layout: SharesLayout, splits: Sequence[str], seeds: Sequence[Model]) -> list[float | None]:
+    found = [model.metrics[layout.under] for model in seeds]
+    values = [[one.get(split, {}).get(key) for one in found] for key in layout.by_split for split in splits]
+    values += [[one.get(key) for one in found] for key in layout.of_training]
+    return [None if None in row else sum(row) / len(row) for row in values]

@@ -19,14 +19,7 @@ _PAPERS = Path(__file__).parent / "papers"
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """A cell.
-
-    Attributes:
-        text: as printed.
-        value: what it says; where only "0." is missing, with it.
-        flag: key of :data:`NOTES`, or empty.
-        presumed: what it should almost surely say, where that is not its value.
-    """
+    """A cell as printed: its value, a flag (key of :data:`NOTES`) or none, and what it should almost surely say."""
 
     text: str
     value: float
@@ -45,16 +38,10 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of the paper.
+    """A table of the paper; ``human``: people have judged, and no metric of ours stands beside it.
 
-    Attributes:
-        number: as printed, such as ``1a``.
-        title: what it holds.
-        kind: as :func:`dataset_kind_of` returns it; ``quora`` where Quora and MSCOCO are taken together.
-        metrics: keys of its columns.
-        rows: by name.
-        scale: what values between 0 and 1 were multiplied by.
-        human: people have judged; no metric of ours stands beside it.
+    ``kind`` is as :func:`dataset_kind_of` returns it, ``quora`` for Quora and MSCOCO together; ``scale`` is what values
+    between 0 and 1 were multiplied by.
     """
 
     number: str
@@ -96,15 +83,7 @@ def paper(track: str) -> Paper:
 
 def printed_table(rows: str, metrics: Sequence[str], flags: Mapping[str, str] | None = None,
                   cells: Sequence[Mapping[str, Any]] = (), **table: Any) -> PublishedTable:
-    """Return a table from its lines ``row | cell | cell``.
-
-    Args:
-        rows: lines of the table.
-        metrics: keys of its columns.
-        flags: of rows, by their name.
-        cells: what else is known of a cell (``flag``, ``value``, ``presumed``), with its ``row`` and ``metric``.
-        table: the other attributes of :class:`PublishedTable`.
-    """
+    """Return a table from its lines ``row | cell | cell``, flags of rows by name, and what else is known of cells."""
     known = {(cell["row"], cell["metric"]): {key: cell[key] for key in cell if key not in ("row", "metric")}
              for cell in cells}
     read = {}

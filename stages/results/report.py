@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from keycontrast.files import atomic_folder
 from stages.common.paths import REPORT
-from stages.results.page.context import build
-from stages.results.page.material import Material, gather
+from stages.results.page.context import Material, build, gather
 from stages.results.page.rendering import rendered
 from stages.run.process import StageProcess, run_stage
 
@@ -20,7 +19,7 @@ def run(material: Material, params: "Report") -> dict[str, bytes]:
     No time, duration or machine enters them: the same material gives the same bytes.
 
     Args:
-        material: params, metrics, histories and tables, as :func:`stages.results.page.material.gather` reads them.
+        material: params, metrics, histories and tables, as :func:`stages.results.page.context.gather` reads them.
         params: block ``report``.
     """
     return rendered(build(material, params.examples, params.remark_on_alarms))

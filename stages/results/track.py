@@ -18,7 +18,7 @@ ADDED = "with "     # begins the name of a switch that adds a part to the full m
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table of results: its title, a note, its columns, and whether a document has them too (or the page alone)."""
+    """A table of results; ``brief`` if a document has it too, and not the page alone."""
 
     title: str
     note: str
@@ -33,13 +33,9 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class SharesLayout:
-    """A table of shares of items that trainings report, with a title, and a note that says how it is read.
+    """A table of the shares of items that trainings report ``under`` a key of their metrics: by split, or of training.
 
-    Attributes:
-        under: where in the metrics they stand.
-        by_split: shares of each split, and their headings.
-        of_training: shares of the training items alone, likewise.
-        concerns: returns whether a model of these settings reads what the shares are of.
+    ``concerns`` returns whether a model of these settings reads what the shares are of.
     """
 
     title: str
@@ -64,12 +60,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Row:
-    """What a system is: an architecture and the switches in which it differs from the full method.
-
-    Attributes:
-        architecture: as the params name it.
-        switches: names of parts that are off, and of other settings that make it another row.
-    """
+    """What a system is: an architecture, and the switches in which it differs from the full method."""
 
     architecture: str
     switches: frozenset[str] = frozenset()
@@ -89,10 +80,7 @@ def untrained(settings: Mapping[str, Any]) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Names:
-    """What rows are called: architectures, parts that may be off, and other switches, in words; others as they are.
-
-    ``rows`` are those that have a name of their own.
-    """
+    """What rows are called: architectures, parts that may be off, other switches, and rows with a name of their own."""
 
     architectures: Mapping[str, str]
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -126,15 +114,10 @@ class Names:
 
 @dataclass(frozen=True)
 class Compared:
-    """How runs are compared on the same items.
+    """How runs are compared: columns of predictions, the column of scores that repeats ``predicted``, and metrics.
 
-    Attributes:
-        read: columns of predictions that are read; None for all.
-        inputs, targets, predicted: columns of predictions.
-        answer: the column of scores that says the same as ``predicted``.
-        statistics: returns the metrics of one system from its rows of scores, the predictions of the same items in
-            the same order, and the settings of the evaluation.
-        exact: whether McNemar's test is made too.
+    ``statistics`` takes rows of scores, the predictions of the same items, and the settings of the evaluation; ``read``
+    are the columns of predictions that are read (None: all); ``exact``: McNemar's test is made too.
     """
 
     inputs: str
@@ -173,12 +156,10 @@ class TrackResults(Track):
         headline: title of the table in a terminal.
         differs: what differs from the paper's runs, for people.
         remark: a note on the published rows.
-        scores: what the small numbers beside an output are, for people.
         judged_by: the column of the history that tells how good an epoch was, and its name.
         items: what is evaluated.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
         bounded: whether shares of the graph's items bound what its contrasts can do.
-        raises_alarms: whether trainings watch for what may go wrong.
         shares: tables of shares that its trainings report.
         by_stratum: metrics that are shown for strata of the items; empty where items have none.
         curve_names: put into the names of its plots of curves.
@@ -206,12 +187,10 @@ class TrackResults(Track):
     told: Collection[str] | None = None
     same: Collection[str] = ()
     remark: str = ""
-    scores: str = ""
     judged_by: tuple[str, str] = ("validation_loss", "validation loss")
     items: str = "items"
     many_keywords: bool = False
     bounded: bool = False
-    raises_alarms: bool = True
     shares: tuple[SharesLayout, ...] = ()
     by_stratum: tuple[str, ...] = ()
     curve_names: str = ""
@@ -252,12 +231,7 @@ class TrackResults(Track):
         return one.label if any(one.key in table.metrics for table in self.published) else one.name
 
     def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
-        """Return the published rows that a run corresponds to; none on data that the paper does not have.
-
-        Args:
-            row: what the run is; how large it is, and how long it was trained, does not count.
-            kind: of its data set, see :func:`stages.results.published.dataset_kind_of`.
-        """
+        """Return the published rows that a run corresponds to, whatever its size; none on data that the paper lacks."""
         found = [table.rows[name] for name in self.printed_as(row) for table in self.published
                  if table.kind == kind and not table.human and name in table.rows]
         return list({one.name: one for one in reversed(found)}.values())[::-1]

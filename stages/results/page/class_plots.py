@@ -34,15 +34,9 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Sheet:
-    """A matrix to be drawn.
+    """A matrix: names of rows and columns, colours over each other, and by cell its text and its note.
 
-    Attributes:
-        classes: names of rows and columns.
-        layers: colours over each other.
-        texts: by (row, column), what the cell says in its middle.
-        notes: by (row, column), what it says beside the pointer.
-        caption: what rows, columns and shades are.
-        scale: labels of no and of full colour of the first layer, for a strip on the right; empty for none.
+    ``scale`` labels no and full colour of the first layer on a strip on the right; empty for none.
     """
 
     classes: Sequence[str]
@@ -54,13 +48,7 @@ class _Sheet:
 
 
 def confusion_plot(run: str, classes: Sequence[str], counts: np.ndarray) -> Plot:
-    """Return the confusion matrix of a run.
-
-    Args:
-        run: its name.
-        classes: names, by index.
-        counts: texts (N, N), rows true, columns predicted.
-    """
+    """Return the confusion matrix of a run; ``counts`` are texts (N, N), rows true, columns predicted."""
     texts = counts.sum(1, keepdims=True)
     shares = counts / np.maximum(texts, 1)                    # of the texts of the class
     right = np.diag(np.diag(shares))
@@ -79,13 +67,7 @@ def confusion_plot(run: str, classes: Sequence[str], counts: np.ndarray) -> Plot
 
 
 def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Plot:
-    """Return a label distance matrix in shades of grey, as CLLD's Figure 2: the further apart, the darker.
-
-    Args:
-        run: of its model.
-        classes: names, by index.
-        distances: d (N, N), at least 1.
-    """
+    """Return a label distance matrix d (N, N) in grey, as CLLD's Figure 2: the further apart, the darker."""
     low, high = min(1.0, float(distances.min())), max(1.0, float(distances.max()))
     shares = (distances - low) / (high - low) if high > low else np.zeros_like(distances)
     few = len(classes) <= _COUNTED
@@ -101,12 +83,7 @@ def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Pl
 
 
 def calibration_plot(run: str, bins: pd.DataFrame) -> Plot:
-    """Return how often a run is right when it is so sure: a bar per bin, and on the diagonal what it claims.
-
-    Args:
-        run: its name.
-        bins: table ``calibration``.
-    """
+    """Return how often a run is right when it is so sure: a bar per bin, and on the diagonal what it claims."""
     known = bins[bins["texts"] > 0]
     with drawing(3.4, 3.3) as figure:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])

@@ -12,7 +12,7 @@ from stages.results.classifiers import Classifier
 from stages.results.model import Block, Run
 from stages.results.page.class_plots import calibration_plot, confusion_plot, distance_plot
 from stages.results.page.labels import number, percentage
-from stages.results.page.tables import MISSING, Cell
+from stages.results.page.tables import MISSING
 from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.distances import matrix_at, moved_pairs
 
@@ -43,19 +43,16 @@ class ClassRow:
     """One class: texts, texts that were given it, precision, recall, F1, and what it was taken for most often."""
 
     name: str
-    cells: list[Cell]
+    cells: list[str]
     taken_for: str
 
 
 @dataclass(frozen=True)
 class Distances:
-    """The label distances of a model.
+    """The label distances of a model, in words, and as a plot where they are not all 1.
 
-    Attributes:
-        about: what kind of matrix it is, in words.
-        plot: the last matrix; None where all distances are 1.
-        apart: pairs that a static matrix sets apart; those beyond what is shown are counted in ``more``.
-        moved: pairs that moved most: class, other class, first distance, last, change.
+    ``apart`` are pairs that a static matrix sets apart, ``more`` counts the rest; ``moved`` are the pairs that moved
+    most: class, other class, first distance, last, change.
     """
 
     about: str
@@ -67,14 +64,7 @@ class Distances:
 
 @dataclass(frozen=True)
 class ClassifierView:
-    """A run, class by class.
-
-    Attributes:
-        name, row, encoder: of the run, and what its model is.
-        accuracy: for people.
-        confusion, calibration: pictures.
-        shown: the pictures stand in the page, and not only beside it.
-    """
+    """A run, class by class; ``shown``: its pictures stand in the page, and not only beside it."""
 
     name: str
     row: str
@@ -100,16 +90,13 @@ class ClassTable:
     """F1 of every class under every system, and how many texts it has."""
 
     systems: list[str]
-    rows: list[tuple[str, int, list[Cell]]]
+    rows: list[tuple[str, int, list[str]]]
 
 
 def classifier_views(runs: Sequence[Run], budget: int) -> list[ClassifierView]:
-    """Return the runs of one block, class by class.
+    """Return the runs of one block, class by class; pictures beyond ``budget`` bytes stand in files alone.
 
-    Args:
-        runs: in the order of the params.
-        budget: bytes of pictures in the page; those of runs beyond it stand in files alone. Of runs that differ in
-            their seed the first ones come first.
+    Of runs that differ in their seed the first ones come first.
     """
     views = {run.name: _view(run, run.classifier) for run in runs if run.classifier is not None}
     rows = [run.row for run in runs]
@@ -139,18 +126,10 @@ def _class_row(row: Mapping[Any, Any], counts: np.ndarray, names: Sequence[str])
     wrong = counts.copy()
     wrong[place] = 0
     most = int(wrong.argmax())
-    cells = [_count(texts), _count(predicted), _share(row["precision"], predicted), _share(row["recall"], texts),
-             _share(row["f1"], texts + predicted)]
+    # A share of no texts is nothing.
+    shares = ((row["precision"], predicted), (row["recall"], texts), (row["f1"], texts + predicted))
+    cells = [number(texts), number(predicted), *(number(float(share)) if of else MISSING for share, of in shares)]
     return ClassRow(str(row["class"]), cells, f"{names[most]} ({wrong[most]})" if wrong[most] else "")
-
-
-def _count(value: int) -> Cell:
-    return Cell(number(value), value=float(value))
-
-
-def _share(value: float, of: int) -> Cell:
-    """Return a share of ``of`` texts; a share of none is nothing."""
-    return Cell(number(float(value)), value=float(value)) if of else Cell(MISSING)
 
 
 def confused_pairs(found: Classifier, count: int = PAIRS) -> list[ConfusedPair]:
@@ -212,6 +191,6 @@ def class_table(block: Block, runs: Sequence[Run]) -> ClassTable:
     rows = []
     for row in known[block.runs[0].name].to_dict("records"):
         values = [float(frame.get(row["class"], np.nan)) for frame in frames.values()]
-        rows.append((str(row["class"]), int(row["texts"]), [
-            Cell(f"{value:.3f}", value=value) if value == value else Cell(MISSING) for value in values]))
+        rows.append((str(row["class"]), int(row["texts"]),
+                     [number(value) if value == value else MISSING for value in values]))
     return ClassTable(list(frames), rows)

@@ -1,104 +1,57 @@
-"""Turn gathered material into what the templates show: plain values, no artifacts, no files."""
+"""From artifacts to what the templates show: read them, and turn results into plain values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pandas as pd
-
 from stages.common.figures import Plot
-from stages.common.methods import METHODS
-from stages.keywords.pos_frequency import pos_plot
-from stages.metrics.registered import Metric
-from stages.results.model import Block, Model, Run
-from stages.results.page.alarms import Alarm, alarms_of
-from stages.results.page.cases import CaseStudy, case_study
+from stages.common.paths import ProbePaths, seeded_name
+from stages.common.settings import Params
+from stages.common.tables import read_frame
+from stages.results.gather import first_predictions, read_json, read_results
+from stages.results.model import Block, Model, Results, Run, SharesTable, shares_tables
 from stages.results.page.classifiers import ClassifierView, ClassTable, class_table, classifier_views
-from stages.results.page.corpus import neighbour_table, size_of, top_table
+from stages.results.page.corpus import Dataset, read_dataset
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
 from stages.results.page.differences import DifferenceTable, StepRow, difference_tables, step_tables
+from stages.results.page.examples import Example, shown_examples
 from stages.results.page.explorer import explorer_data
-from stages.results.page.generations import generations_data, shared_items
-from stages.results.page.labels import number, percentage, rows_of, settings_text, stage_label, value_text
-from stages.results.page.latent_map import ProbeView, probe_view
-from stages.results.page.material import DatasetMaterial, Material
-from stages.results.page.mistakes import mistakes_data
-from stages.results.page.parts_of_speech import PartsOfSpeech, parts_of_speech
-from stages.results.page.plots import degree_plot, keyword_plot, neighbourhood_plots
-from stages.results.page.summary import SummaryBlock, summary_block
+from stages.results.page.labels import rows_of, settings_text, value_text
+from stages.results.page.summary import Alarm, SummaryBlock, alarms_of, summary_block
 from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
-from stages.results.shares import SharesTable, shares_tables
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
+from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP
 
-# Bytes of embedded data, shared by all data sets and by all blocks of results; with the tables and pictures of a
-# recipe of ordinary size the page stays below 5 MB.
+# Bytes shared by all data sets, and by all blocks of classifiers; the page of a recipe of ordinary size stays below
+# 5 MB.
 GRAPH_BYTES = 1_800_000
-GENERATION_BYTES = 1_600_000
-MISTAKE_BYTES = 200_000     # of each block of classifiers
-CLASS_BYTES = 900_000       # of pictures of classifiers; on a page without another track, three times as many
-# They bound what a contrast over keywords can do (METHODS A.3).
-_BOUNDS = (("share_input_equals_output", "input and output have the same keyword"),
-           ("share_output_equals_negative", "output and negative have the same keyword"),
-           ("share_with_negative_neighbour", "the output keyword has at least one negative neighbour"))
-_METHODS = {name: method.title for name, method in METHODS.items()}
-_KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
+CLASS_BYTES = 900_000       # of pictures; on a page without another track, three times as many
+_CHOICES = {"textrank": "its own (TextRank)", "random": "random", "given": "given"}
 
 
 @dataclass(frozen=True)
-class DatasetView:
-    """One data set: counts under headings, keyword and graph statistics, plots, and what the map can open.
+class Probe:
+    """What a model writes under other keywords: counts, and rows of table ``keyword_swap``, of one input together."""
 
-    Attributes:
-        size: in one line.
-        top_methods, tops: the most frequent keywords by method, see :func:`stages.results.page.corpus.top_table`.
-        listed: the largest keywords with their neighbours.
-        single: its texts belong to no pairs.
-    """
+    model: str
+    dataset: str
+    counts: list[tuple[str, str]]
+    items: list[list[dict[Any, Any]]]
 
-    name: str
-    size: str
-    top_methods: list[str]
-    tops: list[list[str]]
-    listed: list[tuple[str, str, str, str]]
-    origin: str
-    language: str
-    counts: list[tuple[str, list[tuple[str, str]]]]
-    fallbacks: list[str]
-    keyword_counts: list[tuple[str, str]]
-    methods: list[tuple[str, str]]
-    keywords: Plot | None
-    graph_counts: list[tuple[str, str]]
-    bounds: list[tuple[str, str]]
-    degrees: Plot | None
-    neighbourhoods: list[Plot]
-    agreement: list[tuple[str, ...]]
-    parts_of_speech: Plot | None
-    beside_methods: list[str]
-    beside: list[tuple[str, list[str]]]
-    graph_data: str
-    openable: int
-    nodes: int
-    single: bool
 
-    @property
-    def has_keywords(self) -> bool:
-        """Whether there is anything to say of its keywords."""
-        return bool(self.keywords or self.tops or self.keyword_counts or self.methods)
+@dataclass(frozen=True)
+class Material:
+    """Everything the page is made from; the results have the predictions of all runs that write texts."""
 
-    @property
-    def has_graph(self) -> bool:
-        """Whether there is anything to say of its graph."""
-        return bool(self.degrees or self.graph_counts or self.bounds or self.openable)
+    results: Results
+    datasets: list[Dataset]
+    probes: list[Probe] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class ModelView:
-    """One trained model: its colour among the curves, its selected epoch (0 if unknown), settings and names of alarms.
-
-    Attributes:
-        judged: what the validation split said of the selected epoch, see ``TrackResults.judged_by``.
-    """
+    """One trained model: its colour among the curves, its selected epoch (0 if unknown) and how that was judged."""
 
     name: str
     dataset: str
@@ -114,18 +67,13 @@ class ModelView:
 
 @dataclass(frozen=True)
 class BlockView:
-    """Systems on the same items: tables, differences, some items and the generations (``data``: id of all of them).
-
-    Runs of a classifier have no generations, and are opened class by class.
-    """
+    """Systems on the same items: tables, differences, some examples; runs of classifiers are opened class by class."""
 
     about: Block
+    name: str
     tables: list[ResultTable]
     differences: list[DifferenceTable]
-    examples: list[list[Any]]
-    data: str
-    left_out: int
-    study: CaseStudy | None = None
+    examples: list[Example] = field(default_factory=list)
     steps: list[tuple[str, list[StepRow]]] = field(default_factory=list)
     classifiers: list[ClassifierView] = field(default_factory=list)
     by_class: ClassTable | None = None
@@ -140,16 +88,6 @@ class BlockView:
         """Level of the intervals."""
         return level(self.about)
 
-    @property
-    def has_intervals(self) -> bool:
-        """Whether any value has small print below it."""
-        return any(cell.more for table in self.tables for row in table.rows for cell in row.cells)
-
-    @property
-    def mistakes(self) -> str:
-        """Id of the data of classifiers text by text."""
-        return _mistakes(self.data)
-
     def setting(self, name: str) -> str:
         """Return a setting of the evaluation in one line; empty if it does not say."""
         return described(self.about.settings.get(name))
@@ -157,7 +95,7 @@ class BlockView:
 
 @dataclass(frozen=True)
 class TrackView:
-    """Everything of one method: its results, generations, trainings and probes, and keywords by part of speech."""
+    """Everything of one method: its results, examples, trainings and probes."""
 
     about: TrackResults
     models: list[ModelView]
@@ -166,8 +104,7 @@ class TrackView:
     printed: list[PrintedTable]
     shares: list[SharesTable]
     curves: list[CurveGroup]
-    probes: list[ProbeView]
-    parts: list[PartsOfSpeech]
+    probes: list[Probe]
     alarms: list[Alarm]
     summary: list[SummaryBlock]
 
@@ -175,24 +112,10 @@ class TrackView:
     def parts_shown(self) -> list[tuple[str, str]]:
         """Name (of its template too) and title of each part that has something in it, in the order of the page."""
         parts = (("results", "Results", self.blocks), ("published", "Published", self.blocks and self.printed),
-                 ("cases", "Case study", self.studied),
                  ("classes", "Classes", self.about.classifies and self.blocks),
-                 ("generations", "Generations", [block for block in self.blocks if block.examples]),
-                 ("training", "Training", self.models), ("probes", "Keyword swap, latent space", self.probes),
-                 ("parts", "Parts of speech", self.parts))
+                 ("examples", "Examples", [block for block in self.blocks if block.examples]),
+                 ("training", "Training", self.models), ("probes", "Keyword swap", self.probes))
         return [(name, title) for name, title, found in parts if found]
-
-    @property
-    def studied(self) -> list[BlockView]:
-        """Blocks with a case study."""
-        return [block for block in self.blocks if block.study is not None]
-
-    @property
-    def glossary(self) -> list[tuple[str, tuple[Metric, ...]]]:
-        """Columns of all tables by the heading of their group, each once."""
-        groups = {group.label: group.columns for block in self.blocks for table in block.tables
-                  for group in table.groups}
-        return list(groups.items())
 
     @property
     def floors(self) -> list[tuple[str, str]]:
@@ -203,40 +126,27 @@ class TrackView:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the templates need.
+    """Everything that the templates need; ``data`` is what scripts read of the graphs, by data set."""
 
-    Attributes:
-        remark_on_alarms: a sentence that the recipe says beside them; None for none.
-        data: what scripts read, by the id of its element.
-        shown: items of the generations shown at a time.
-        first: it is a first page, which the report follows.
-    """
-
-    recipe: str
-    seed: int
-    encoder: str
+    results: Results
     encoders: list[dict[str, Any]]
-    datasets: list[DatasetView]
+    datasets: list[Dataset]
     tracks: list[TrackView]
-    shown: int
+    data: dict[str, Any]
     remark_on_alarms: str | None = None
-    data: dict[str, Any] = field(default_factory=dict)
     first: bool = False
 
     @property
     def plots(self) -> list[Plot]:
         """Every plot of the page, in its order."""
         found = [plot for track in self.tracks for group in track.curves for plot in group.plots]
-        found += [part.plot for track in self.tracks for part in track.parts]
         found += [plot for track in self.tracks for block in track.blocks for view in block.classifiers
                   for plot in view.plots]
-        for dataset in self.datasets:
-            found += [plot for plot in (dataset.keywords, dataset.parts_of_speech, dataset.degrees) if plot]
-            found += dataset.neighbourhoods
+        found += [plot for dataset in self.datasets for plot in (dataset.parts_of_speech, dataset.degrees) if plot]
         return found
 
     @property
-    def keyworded(self) -> list[DatasetView]:
+    def keyworded(self) -> list[Dataset]:
         """Data sets of which there are keywords or a graph of them."""
         return [view for view in self.datasets if view.has_keywords or view.has_graph]
 
@@ -250,126 +160,74 @@ class Page:
         """Alarms of all tracks."""
         return [alarm for track in self.tracks for alarm in track.alarms]
 
-    def count(self, what: str) -> int:
-        """Return how many ``models`` or ``runs`` all tracks have."""
-        return sum(len(getattr(track, what)) for track in self.tracks)
-
     def language(self, dataset: str) -> str:
         """Return the language code of a data set's texts."""
-        return next((view.language for view in self.datasets if view.name == dataset), "")
+        return next((view.settings["language"] for view in self.datasets if view.name == dataset), "")
 
 
-def build(material: Material, examples: int, remark_on_alarms: str | None = None) -> Page:
-    """Return the page's content.
+def gather(params: Params) -> Material:
+    """Read the artifacts of every data set, model and run that the params list.
 
-    Args:
-        material: what :func:`stages.results.page.material.gather` read.
-        examples: items of the generations shown at a time; with 0 there are none.
-        remark_on_alarms: a sentence beside the alarms, if there are any.
+    Raises:
+        InputError: a listed run has no metrics or predictions, or a file cannot be read.
     """
-    data: dict[str, Any] = {}
-    graphs = [dataset for dataset in material.datasets if dataset.graph is not None]
-    for dataset in graphs:
-        if dataset.graph is not None:
-            data[f"graph-{dataset.name}"] = explorer_data(dataset.graph, GRAPH_BYTES // len(graphs))
+    results = read_results(params)
+    runs = [run if run.classifier is not None else
+            replace(run, predictions=first_predictions(TRACKS[run.track], run.paths)) for run in results.runs]
+    return Material(
+        replace(results, runs=runs),
+        [read_dataset(name, block.plain()) for name, block in params.datasets.items()],
+        [_probe(paths, seeded_name(probe.model, block.seeds[0], block.seeds), block.dataset)
+         for name, probe in params.probes.hcl.items() for block in [params.models.hcl[probe.model]]
+         if (paths := ProbePaths(name)).metrics.exists()])
+
+
+def _probe(paths: ProbePaths, model: str, dataset: str) -> Probe:
+    """Return a probe, the rows of each input with its own keyword first."""
+    order = list(_CHOICES)
+    items = [sorted(rows.to_dict("records"), key=lambda row: order.index(row["choice"]))
+             for _, rows in read_frame(paths.table("keyword_swap"), KEYWORD_SWAP).groupby("example_id", sort=True)]
+    counts = read_json(paths.metrics, f"probe_hcl@{paths.name}").get("keyword_swap", {})
+    return Probe(model, dataset, list(rows_of(counts)),
+                 [[{**row, "choice": _CHOICES[row["choice"]]} for row in item] for item in items])
+
+
+def build(material: Material, examples: int = 0, remark_on_alarms: str | None = None) -> Page:
+    """Return the page's content, with the outputs for so many ``examples`` of each block."""
     results = material.results
+    graphs = {dataset.name: dataset.graph for dataset in material.datasets if dataset.graph is not None}
+    data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}
     shown = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
-    writing = sum(len(results.blocks_of(track)) for track in shown if not track.classifies)
     pictures = CLASS_BYTES * (1 if len(shown) > 1 else 3)
-    budgets = {track.name: pictures // max(1, len(results.blocks_of(track))) if track.classifies
-               else GENERATION_BYTES // max(1, writing) for track in shown}
-    return Page(
-        recipe=results.recipe, seed=results.seed, encoder=results.encoder, encoders=_encoders(material),
-        datasets=[_dataset(dataset, data) for dataset in material.datasets],
-        tracks=[_track(track, material, examples, data, budgets[track.name]) for track in shown],
-        shown=examples, remark_on_alarms=remark_on_alarms, data=data)
+    return Page(results, _encoders(material), material.datasets,
+                [_track(track, material, examples, pictures) for track in shown],
+                {name: found for name, found in data.items() if found["nodes"]}, remark_on_alarms)
 
 
-def _track(track: TrackResults, material: Material, examples: int, data: dict[str, Any], budget: int) -> TrackView:
+def _track(track: TrackResults, material: Material, examples: int, pictures: int) -> TrackView:
     """Return what the page shows of one track."""
     results = material.results
     blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
-    used, alarms = {run.dataset for run in runs}, alarms_of(models)
+    alarms = alarms_of(models)
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
-        [_classes(block, f"classes-{track.name}-{place}", runs, examples, data, budget) if track.classifies
-         else _block(block, f"generations-{track.name}-{place}", material, examples, data, budget)
+        [_block(block, f"{track.name}-{place}", runs, examples, pictures // len(blocks))
          for place, block in enumerate(blocks)],
         printed_tables(blocks, track), shares_tables(track, models, {block.split for block in blocks}),
         curve_groups(models, track.questions, track.curve_names),
-        [probe_view(probe) for probe in material.probes if probe.model in [model.name for model in models]],
-        [found for dataset in material.datasets if track.many_keywords and dataset.name in used
-         and (found := parts_of_speech(dataset)) is not None],
+        [probe for probe in material.probes if probe.model in [model.name for model in models]],
         alarms, [summary_block(block, runs, alarms, level(block)) for block in blocks])
 
 
-def _block(block: Block, name: str, material: Material, examples: int, data: dict[str, Any],
-           budget: int) -> BlockView:
-    left_out, study, shown, many = 0, None, [], block.track.many_keywords
-    if examples:
-        runs, details = _runs_of(block, material.results.runs), None if many else material.details[block.dataset]
-        data[name] = generations_data(runs, details, budget, many)
-        left_out = data[name]["total"] - len(data[name]["items"])
-        shown = shared_items(runs, details, examples)
-        study = case_study(runs, material.pairs, material.results.seed)
-    return BlockView(block, result_tables(block), difference_tables(block), shown, name, left_out, study)
-
-
-def _classes(block: Block, name: str, runs: Sequence[Run], examples: int, data: dict[str, Any],
-             budget: int) -> BlockView:
-    """Return runs of classifiers on the same texts."""
-    own = _runs_of(block, runs)
-    if examples and len(own) > 1:
-        data[_mistakes(name)] = mistakes_data(own, MISTAKE_BYTES)
-    return BlockView(block, result_tables(block), difference_tables(block), [], name, 0, steps=step_tables(block),
-                     classifiers=classifier_views(own, budget), by_class=class_table(block, own))
-
-
-def _mistakes(name: str) -> str:
-    return name.replace("classes", "mistakes", 1)
-
-
-def _runs_of(block: Block, runs: Sequence[Run]) -> list[Run]:
+def _block(block: Block, name: str, runs: Sequence[Run], examples: int, pictures: int) -> BlockView:
     names = [system.name for system in block.runs]
-    return [run for run in runs if run.name in names]
-
-
-def _dataset(dataset: DatasetMaterial, data: dict[str, Any]) -> DatasetView:
-    settings, graph = dataset.settings, dataset.metrics.get("graph", {})
-    counts = [(stage_label(stage), list(rows_of(content))) for stage, content in dataset.metrics.items()
-              if stage not in ("keywords", "graph", "side_by_side")]
-    beside = dataset.beside if dataset.beside is not None else pd.DataFrame({"text": []})
-    methods = [name for name in beside if name != "text"]
-    top_methods, tops = top_table(dataset.tops)
-    return DatasetView(
-        dataset.name, size_of(0 if dataset.keywords is None else len(dataset.keywords), graph), top_methods, tops,
-        neighbour_table(dataset.graph), f"{settings.get('source', '')} ({settings.get('layout', '')})",
-        settings.get("language", ""), counts, dataset.fallbacks, list(rows_of(dataset.metrics.get("keywords", {}))),
-        _methods(dataset), keyword_plot(dataset),
-        list(rows_of({key: value for key, value in graph.items() if key not in dict(_BOUNDS)})),
-        [(text, percentage(graph[key])) for key, text in _BOUNDS if key in graph],
-        degree_plot(dataset), neighbourhood_plots(dataset), _agreement(dataset), _parts_of_speech(dataset),
-        [_METHODS.get(name, name) for name in methods],
-        [(row["text"], [", ".join(row[name]) for name in methods]) for _, row in beside.iterrows()],
-        f"graph-{dataset.name}", len(data.get(f"graph-{dataset.name}", {}).get("nodes", [])),
-        0 if dataset.graph is None else dataset.graph.total, dataset.single)
-
-
-def _agreement(dataset: DatasetMaterial) -> list[tuple[str, ...]]:
-    """One row per two methods: names, texts, same best keyword, shared word, overlap of all words."""
-    pairs = dataset.metrics.get("side_by_side", {}).get("agreement", {})
-    return [(" and ".join(_METHODS.get(name, name) for name in pair.split("~")), number(found["texts"]),
-             *(percentage(found[share]) for share in ("same_best", "shared_word", "jaccard")))
-            for pair, found in pairs.items()]
-
-
-def _parts_of_speech(dataset: DatasetMaterial) -> Plot | None:
-    counted = dataset.metrics.get("side_by_side", {}).get("pos_frequency")
-    if counted is None or dataset.frequencies is None:
-        return None
-    plot = pos_plot(dataset.frequencies, counted["sources"], counted["split"])
-    return replace(plot, name=f"{plot.name}-{dataset.name}")
+    own = [run for run in runs if run.name in names]
+    found = BlockView(block, name, result_tables(block), difference_tables(block))
+    if block.track.classifies:
+        return replace(found, steps=step_tables(block), classifiers=classifier_views(own, pictures),
+                       by_class=class_table(block, own))
+    return replace(found, examples=shown_examples(block, own, examples))
 
 
 def _model(model: Model, track: TrackResults, place: int) -> ModelView:
@@ -381,17 +239,6 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
                      series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–", settings,
                      [alarm.name for alarm in alarms_of([model])])
-
-
-def _methods(dataset: DatasetMaterial) -> list[tuple[str, str]]:
-    """Share of texts by the method that found their keyword."""
-    if dataset.keywords is None or dataset.keywords.empty:
-        return []
-    counts = dataset.keywords["method"].value_counts()
-    return [(_KEYWORD_METHODS.get(method, method),
-             f"{number(int(counts[method]))} text{'' if counts[method] == 1 else 's'}, "
-             f"{percentage(counts[method] / counts.sum())}")
-            for method in sorted(counts.index)]
 
 
 def _encoders(material: Material) -> list[dict[str, Any]]:

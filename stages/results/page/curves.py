@@ -29,12 +29,9 @@ class CurveGroup:
 
 def curve_groups(models: Sequence[Model], questions: Sequence[Question],
                  track: str = "") -> list[CurveGroup]:
-    """Return the plots of all quantities that any model has kept, by the question they answer.
+    """Return the plots of all quantities that any model of a track kept, each under the first question it matches.
 
-    Args:
-        models: of one track, in the order of the params.
-        questions: a quantity goes to the first whose pattern it matches.
-        track: put into the plots' names, where another track has plots of the same quantities.
+    ``track`` stands in the plots' names where another track has plots of the same quantities.
     """
     known = [model for model in models if model.history is not None and not model.history.empty]
     quantities: dict[str, None] = {}

@@ -1,13 +1,12 @@
-"""Which examples the page shows, and where their keywords stand in the texts."""
+"""The examples that the page shows side by side, and where their keywords stand in the texts."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from stages.common.schemas import NO_KEYWORD
-from stages.common.seeds import derived_seed
+from stages.results.model import Block, Run
 
 
 @dataclass(frozen=True)
@@ -18,19 +17,42 @@ class Segment:
     marked: bool
 
 
+@dataclass(frozen=True)
+class Example:
+    """An evaluated item: its keywords, whether they are in the training graph, its texts, and outputs by run."""
+
+    example_id: int
+    keywords: list[str]
+    known: bool
+    source: str
+    references: list[str]
+    outputs: dict[str, str]
+
+
+def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Example]:
+    """Return at most ``count`` of the items that the first seeds of all rows of ``block`` have, evenly spread."""
+    chosen = {system.runs[0] for system in block.systems}
+    rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs
+            if run.name in chosen}
+    shared = set.intersection(*(set(found) for found in rows.values()))
+    return [_example(number, {name: found[number] for name, found in rows.items()}, block.track.many_keywords)
+            for number in chosen_examples(shared, count)]
+
+
+def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
+    # A run without keyword has none in its predictions; another of the same data set knows it.
+    first = next((row for row in rows.values() if isinstance(row.keyword, str)), next(iter(rows.values())))
+    keyword = first.keyword if isinstance(first.keyword, str) else ""
+    return Example(int(number), keyword.split() if many else [keyword] * bool(keyword), bool(first.keyword_known),
+                   first.source, [str(text) for text in first.references],
+                   {name: row.prediction for name, row in rows.items()})
+
+
 def chosen_examples(example_ids: Iterable[int], count: int) -> list[int]:
     """Return at most ``count`` of the ids, evenly spread over the sorted ids, so that any run shows the same."""
     ordered = sorted(set(example_ids))
     count = min(count, len(ordered))
     return [ordered[place * len(ordered) // count] for place in range(count)]
-
-
-def seeded_examples(example_ids: Iterable[int], count: int, seed: int) -> list[int]:
-    """Return at most ``count`` of the ids, drawn from the sorted ids by ``seed``, in their order."""
-    ordered = sorted({int(number) for number in example_ids})
-    generator = np.random.default_rng(derived_seed(seed, "report", "cases"))
-    places = generator.choice(len(ordered), size=min(count, len(ordered)), replace=False)
-    return [ordered[place] for place in sorted(places.tolist())]
 
 
 def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:

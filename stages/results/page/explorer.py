@@ -4,6 +4,8 @@ A graph of a million nodes must not make a huge page. Nodes are kept in order of
 neighbours in order of their counts, and all of it is held to a number of bytes; what was left out is counted.
 """
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from markupsafe import Markup
 
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODES
@@ -22,7 +25,6 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD, TableSchema
 from stages.common.tables import read_batches, read_frame
 from stages.results.page import layout
-from stages.results.page.embedding import size
 
 KEYWORDS = 10_000       # keywords that can be opened, at most; bytes may allow fewer
 NEIGHBOURS = 24         # of each sign
@@ -33,20 +35,33 @@ _ROWS = 131_072
 # A row of table nodes, its neighbours with their counts by sign, and rows of its examples.
 Shown = tuple[Any, list[list[tuple[int, int]]], list[int]]
 _ROLES = ("keyword", "output_keyword", "negative_keyword")
+# What could end a script element, begin a comment, or end a line of older scripts.
+_ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+
+
+def json_markup(data: Any) -> Markup:
+    """Return ``data`` as the content of an element ``<script type="application/json">``; NaN and infinities are null.
+    """
+    text = json.dumps(_known(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.translate(_ESCAPES))     # nothing in it can be read as markup
+
+
+def size(data: Any) -> int:
+    """Return the bytes that ``data`` takes in the page."""
+    return len(json_markup(data).encode())
+
+
+def _known(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _known(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_known(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
 @dataclass(frozen=True)
 class GraphMaterial:
-    """What the explorer may show of one keyword graph.
-
-    Attributes:
-        nodes: kept rows of table ``nodes``, the largest cluster first.
-        edges: rows of table ``edges`` whose target is kept.
-        names: keyword by node number, for the kept and for the neighbours of the kept.
-        examples: one row per example: example_id, keyword, output_keyword, negative_keyword, source, target,
-            negative; missing values are None.
-        total: keywords of the whole graph.
-    """
+    """What the explorer may show of a graph: kept nodes, edges to them, and examples; ``total`` counts all."""
 
     nodes: pd.DataFrame
     edges: pd.DataFrame

@@ -84,10 +84,7 @@ def value_text(value: Any, share: bool = False) -> str:
 def rows_of(counts: Mapping[str, Any], above: tuple[str, ...] = (), share: bool = False) -> Iterator[tuple[str, str]]:
     """Yield (label, text) of every number and word in nested ``counts``; lists are left out.
 
-    Args:
-        counts: content of a metrics file; keys that begin with ``share`` or ``coverage`` hold shares.
-        above: labels of the levels above, put before each label.
-        share: whether everything in ``counts`` is a share.
+    Labels ``above`` stand before each; ``share``: everything in ``counts`` is a share.
     """
     for key, value in sorted(counts.items(), key=lambda item: _place(item[0])):
         shares = share or key.startswith(("share", "coverage"))

@@ -19,13 +19,7 @@ _WIDE = 1.7         # the map is wider than high
 
 
 def places(nodes: int, source: np.ndarray, target: np.ndarray, sign: np.ndarray) -> np.ndarray:
-    """Return x and y of each node (n, 2) int, the same ones on each call.
-
-    Args:
-        nodes: number of nodes n.
-        source, target: ends of the edges (m,).
-        sign: 1 or -1 of each (m,); those of sign 1 pull harder.
-    """
+    """Return x and y of each node (n, 2) int, the same ones on each call; edges (m,) of sign 1 pull harder."""
     if nodes == 0:
         return np.zeros((0, 2), dtype=np.int64)
     links = sparse.csr_array((np.ones(len(source)), (source, target)), shape=(nodes, nodes))

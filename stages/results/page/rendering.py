@@ -8,18 +8,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from stages.results.page.context import Page
-from stages.results.page.embedding import json_markup
 from stages.results.page.examples import segments
+from stages.results.page.explorer import json_markup
 from stages.results.page.labels import percentage
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _VENDOR = Path(__file__).parent / "vendor"      # see vendor.json there
 PAGE_FILE = "index.html"
-# In the head, before anything is drawn; and at the end of the body, where each finds what those before it define.
-_FIRST = ("theme.js",)
 _LIBRARIES = ("graphology.min.js", "sigma.min.js")
-_SCRIPTS = ("dom.js", "marks.js", "hints.js", "tables.js", "curves.js", "map.js", "explorer.js", "generations.js",
-            "mistakes.js", "contents.js")
+_SCRIPTS = ("dom.js", "hints.js", "curves.js", "map.js", "explorer.js", "contents.js")   # each uses those before it
 
 
 def rendered(page: Page) -> dict[str, bytes]:
@@ -36,24 +33,20 @@ def html(page: Page) -> str:
     environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
                               trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"embedded": json_markup, "cut": segments, "percentage": percentage}
-    first, scripts = _script(_FIRST), _script(_SCRIPTS)
+    # Our scripts as one, in a scope of their own.
+    own = "\n".join(_own(name) for name in _SCRIPTS)
     # A browser that cannot draw the map fails in a script of its own, and the rest goes on.
-    drawing = [_vendored(name) for name in _LIBRARIES] if any(view.openable for view in page.datasets) else []
+    drawing = [_vendored(name) for name in _LIBRARIES] if page.data else []
+    scripts = [*drawing, f"(() => {{\n\"use strict\";\n{own}}})();\n"]
     return environment.get_template("page.html").render(
-        page=page, style=Markup(_own("page.css")), first=Markup(first),
-        scripts=[Markup(script) for script in (*drawing, scripts)], policy=_policy(first, *drawing, scripts))
+        page=page, style=Markup(_own("page.css")), scripts=[Markup(script) for script in scripts],
+        policy=_policy(*scripts))
 
 
 def _vendored(name: str) -> str:
     """Return a library without the comment that names a file which is not here."""
     text = (_VENDOR / name).read_text(encoding="utf-8")
     return "\n".join(line for line in text.splitlines() if not line.startswith("//# sourceMappingURL"))
-
-
-def _script(names: tuple[str, ...]) -> str:
-    """Return our scripts as one, in a scope of their own."""
-    body = "\n".join(_own(name) for name in names)
-    return f"(() => {{\n\"use strict\";\n{body}}})();\n"
 
 
 def _own(name: str) -> str:

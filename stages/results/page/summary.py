@@ -1,30 +1,70 @@
 """What helps, what does not, and how sure that is: every system of all tracks in one table, by its leading metric."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from stages.common.paths import row_name
 from stages.metrics.registered import Metric, metric
-from stages.results.model import FLOOR, HELPS, ONE_SEED, Block, Difference, Run, System
-from stages.results.page.alarms import Alarm
+from stages.results.model import FLOOR, HELPS, ONE_SEED, Block, Difference, Model, Run, System
 from stages.results.page.differences import DifferenceRow, difference_rows
 from stages.results.page.tables import Cell, value_cell
 from stages.results.track import TrackResults
 
+# Alarms of one contrast: the end of their names is the contrast.
+_OF_CONTRAST = re.compile("contrast_(vanished|stuck)_(.+)")
+_PLACES = {-1: "above", 1: "below", 0: "not to be told from"}   # of the base, by the verdict on a floor
 _APART = {1: "better", -1: "worse", 0: "cannot be told apart"}
 
 
 @dataclass(frozen=True)
-class SummaryRow:
-    """A floor or a run, all its seeds taken together.
+class Alarm:
+    """An alarm that trainings of one row raised; ``seeds`` is empty for a row with one seed."""
 
-    Attributes:
-        label: what it is.
-        value: on the leading metric, with its interval or its deviation over seeds.
-        difference: from the system that the block's are compared with; None for that one, or if nobody compared them.
-        said: what the difference says, in words; ``verdict`` is its class of text.
-        alarms: of its models.
-    """
+    model: str
+    name: str
+    seeds: tuple[int, ...]
+    since: str
+    message: str
+    advice: str
+
+    @property
+    def of_seeds(self) -> str:
+        """Return the seeds in words: ``seeds 13, 14 and 15``; empty for a row with one seed."""
+        plural = "s" if len(self.seeds) > 1 else ""
+        return f"seed{plural} {_listed([str(seed) for seed in self.seeds])}" if self.seeds else ""
+
+
+def alarms_of(models: Sequence[Model]) -> list[Alarm]:
+    """Return the alarms of models by row and name, in the order of their raising."""
+    raised: dict[tuple[str, str], list[tuple[Model, dict[str, Any]]]] = {}
+    for model in models:
+        for alarm in model.metrics.get("alarms", []):
+            raised.setdefault((row_name(model.name), str(alarm.get("name", ""))), []).append((model, alarm))
+    return [_grouped(row, name, found) for (row, name), found in raised.items()]
+
+
+def _grouped(row: str, name: str, found: Sequence[tuple[Model, dict[str, Any]]]) -> Alarm:
+    (first, alarm), *_ = found
+    epochs = sorted({int(one["epoch"]) for _, one in found if one.get("epoch")})
+    since = " to ".join(map(str, dict.fromkeys([epochs[0], epochs[-1]]))) if epochs else ""
+    seeds = tuple(model.seed for model, _ in found) if first.name != row else ()
+    return Alarm(row, alarm_name(name), seeds, since, str(alarm.get("message", "")).rstrip("."),
+                 str(alarm.get("advice", "")).rstrip("."))
+
+
+def alarm_name(name: str) -> str:
+    """Return an alarm's name for people: ``contrast_stuck_keyword`` becomes ``Keyword contrast stuck``."""
+    found = _OF_CONTRAST.fullmatch(name)
+    if found:
+        return f"{found[2].capitalize()} contrast {found[1]}"
+    return name.replace("_", " ").strip().capitalize() or "Alarm"
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """A floor or a run, all its seeds taken together: its value, its difference from the base, and that in words."""
 
     name: str
     kind: str
@@ -38,13 +78,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class SummaryBlock:
-    """Systems on the same items.
-
-    Attributes:
-        base: what the others are compared with.
-        told: in a sentence or two, what the rows come to.
-        sure: how sure that is.
-    """
+    """Systems on the same items, in a table and in a sentence or two; ``base`` is what the others are compared with."""
 
     track: TrackResults
     heading: str
@@ -57,14 +91,7 @@ class SummaryBlock:
 
 
 def summary_block(block: Block, runs: Sequence[Run], alarms: Sequence[Alarm], level: str) -> SummaryBlock:
-    """Return what the summary says of one block of results.
-
-    Args:
-        block: systems on the same items.
-        runs: of the track; each names its model.
-        alarms: of the track's models.
-        level: of the intervals, for people.
-    """
+    """Return what the summary says of one block of results."""
     base, column = block.full or block.systems[0], metric(block.lead)
     others = [system for system in (*block.systems, *block.floors) if system is not base]
     found = {system.name: difference for system in others
@@ -136,16 +163,14 @@ def _told(block: Block, base: System, found: Mapping[str, Difference], column: M
             ("Helps", parts[1]), ("Hurts", parts[-1]), (f"Better than {base.name}", apart[1]),
             (f"Worse than {base.name}", apart[-1])) if names]
         told += [f"Cannot be told at this size: {_listed([*parts[0], *apart[0]])}."] if parts[0] or apart[0] else []
-    words = ((-1, "above"), (1, "below"), (0, "not to be told from"))
-    said = [f"{word} {_listed(names)}" for sign, word in words
+    said = [f"{word} {_listed(names)}" for sign, word in _PLACES.items()
             if (names := [one.name for one in floors if found[one.name].verdict == sign])]
     return " ".join([*told, *([f"Against the floors, {base.name} is {'; '.join(said)}."] if said else [])])
 
 
 def _as_trained(base: System, floors: Sequence[Difference]) -> list[str]:
     """Return where the one training that there is stands among floors, by the interval over items."""
-    places = ((-1, "above"), (1, "below"), (0, "not to be told from"))
-    said = [f"{word} {_listed(names)}" for sign, word in places if (names := [
+    said = [f"{word} {_listed(names)}" for sign, word in _PLACES.items() if (names := [
         one.name.removeprefix(FLOOR) for one in floors if one.over_items == sign])]
     return [f"Over these items alone, {base.name} as it was trained is {'; '.join(said)}."] if said else []
 

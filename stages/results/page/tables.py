@@ -17,19 +17,10 @@ MISSING = "–"
 
 @dataclass(frozen=True)
 class Cell:
-    """A formatted value.
-
-    Attributes:
-        text: for people.
-        best: it is the best run of its column.
-        value: for sorting; None where there is none.
-        more: interval or standard deviation, in small print; may be empty.
-        note: number of the note on it; 0 without one.
-    """
+    """A formatted value with its interval or deviation, and the number of the note on it (0 for none)."""
 
     text: str
     best: bool = False
-    value: float | None = None
     more: str = ""
     note: int = 0
 
@@ -60,7 +51,7 @@ class ResultTable:
 
     @property
     def bodies(self) -> list[tuple[str, list[TableRow]]]:
-        """Rows by kind, in their order: each kind is sorted for itself."""
+        """Rows by kind, in their order."""
         return [(kind, list(rows)) for kind, rows in groupby(self.rows, lambda row: row.kind)]
 
 
@@ -151,16 +142,11 @@ def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
         return Cell(MISSING)
     more = "" if value.interval is None else " to ".join(number(end, column.digits) for end in value.interval)
     more = more if value.sd is None else f"± {number(value.sd, column.digits)}"
-    return Cell(number(value.mean, column.digits), best, value.mean, more)
+    return Cell(number(value.mean, column.digits), best, more)
 
 
 def printed_tables(blocks: Sequence[Block], track: TrackResults) -> list[PrintedTable]:
-    """Return every table of the track's paper; systems on the same data set stand in it below their row.
-
-    Args:
-        blocks: of that track.
-        track: whose paper it is.
-    """
+    """Return every table of the track's paper; systems on the same data set stand in it below their row."""
     return [_printed_table(table, [system for block in blocks if block.kind == table.kind for system in block.systems])
             for table in track.published]
 

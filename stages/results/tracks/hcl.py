@@ -186,5 +186,5 @@ HCL = TrackResults(
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-    differs="Data, encoder, vocabulary and word vectors", scores="as in the first table", bounded=True,
+    differs="Data, encoder, vocabulary and word vectors", bounded=True,
     shares=(_SIGHT,), by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))

@@ -27,24 +27,4 @@ function embedded(id) {
   return holder && JSON.parse(holder.textContent);
 }
 
-/** What the address says of the element `id`, as #id?name=value; null if it names another. */
-function addressed(id) {
-  const [own, query = ""] = location.hash.slice(1).split("?");
-  return decodeURIComponent(own) === id ? new URLSearchParams(query) : null;
-}
-
-/** Let the address name the element `id` as it is now, so that it can be sent to somebody. */
-function readdress(id, values = {}) {
-  const query = new URLSearchParams(Object.entries(values).filter(([, value]) => value !== "" && value !== null)).toString();
-  history.replaceState(null, "", `#${encodeURIComponent(id)}${query ? `?${query}` : ""}`);
-}
-
 const counted = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
-
-/** A labelled select; `options` are [value, text]. */
-function selection(label, options, value, change) {
-  const select = element("select", {onchange: () => change(select.value)},
-    ...options.map(([key, text]) => element("option", {value: key}, text)));
-  select.value = value;
-  return element("label", {}, element("span", {}, label), select);
-}

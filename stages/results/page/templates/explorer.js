@@ -2,6 +2,7 @@
 
 const SUGGESTED = 8;
 const DRAWN = 12;       // neighbours of each sign in the picture; the list has all
+const NO_KEYWORD = "<nokw>";
 const SIGNS = [["positive", 5, 1, 3], ["negative", 6, 2, 4]];      // name, and places in a node's row
 
 /** Neighbours of a sign as [{place, count}], the strongest first. */
@@ -124,11 +125,22 @@ function neighbourList(sign, side, total, follow, name = `${sign} neighbour`) {
     rows.length ? element("ul", {}, ...rows) : element("p", {class: "quiet small"}, "none"));
 }
 
+/** `text` as nodes, the keyword in <mark>: whole words, but for Chinese and Japanese, as in page/examples.py. */
+function marked(text, keyword) {
+  if (!text) return [element("span", {class: "quiet"}, "(empty)")];
+  if (!keyword || keyword === NO_KEYWORD) return [text];
+  const spaced = (letter) => /[\p{L}\p{N}_]/u.test(letter) && !/[\u3040-\u9fff]/.test(letter);
+  const inner = keyword.split(/\s+/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("\\s+");
+  const letters = [...keyword];
+  const pattern = new RegExp(`${spaced(letters[0]) ? "(?<![\\p{L}\\p{N}_])" : ""}(${inner})${spaced(letters.at(-1)) ? "(?![\\p{L}\\p{N}_])" : ""}`, "giu");
+  return text.split(pattern).map((piece, place) => (place % 2 ? element("mark", {}, piece) : piece));
+}
+
 /** An example with its keywords marked. */
 function exampleArticle([number, keyword, output, negative, source, target, other], language) {
   const row = (name, word, text) => (text === null ? null : element("div", {},
     element("dt", {lang: "en"}, word && word !== NO_KEYWORD ? `${name} · ${word}` : name),
-    element("dd", {dir: "auto"}, ...marked(text, [word]))));
+    element("dd", {dir: "auto"}, ...marked(text, word))));
   return element("article", {lang: language}, element("h5", {lang: "en"}, `Example ${number}`),
     element("dl", {class: "texts"}, row("source", keyword, source), row("target", output, target),
       row("negative", negative, other)));
@@ -172,7 +184,6 @@ function startExplorer(holder) {
     const node = data.nodes[place];
     const name = data.names[place];
     search.input.value = name;
-    if (begun) readdress(holder.id, {keyword: name});
     if (begun) map?.choose(place);
     begun = true;
     const follow = (next) => {
@@ -221,13 +232,7 @@ function startExplorer(holder) {
 
   holder.replaceChildren(element("div", {class: "bar"}, search.box, back), status, start, map?.box ?? noMap(), view);
   map?.begin();
-  const goto = () => {
-    const place = data.names.indexOf(addressed(holder.id)?.get("keyword"));
-    if (place >= 0 && place < openable && place !== current) show(place, true);
-  };
   show(0, true);
-  goto();
-  window.addEventListener("hashchange", goto);
   let width = view.clientWidth;
   new ResizeObserver(() => {
     if (view.clientWidth === width) return;

@@ -136,7 +136,6 @@ function startMap(holder, data, follow) {
       sigma.setSetting("labelColor", {attribute: "ink", color: colours.ink});
       sigma.refresh();
     };
-    new MutationObserver(repaint).observe(document.documentElement, {attributes: true, attributeFilter: ["data-theme"]});
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
     enter(false);
     holder.map = {graph, sigma};
