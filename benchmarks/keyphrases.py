@@ -10,7 +10,7 @@ same tokens, parts of speech and texts, and are scored alike: Porter stems, macr
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -30,7 +30,7 @@ from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import rebuild_docs, token_table
 from stages.keywords import embedrank
 from stages.keywords.params import EmbedRank
-from stages.metrics.keyphrases import KeyphraseScore, keyphrase_scores
+from stages.metrics.tokens import stem
 from stages.run.log import configure
 
 CUTOFFS = (5, 10, 15)
@@ -44,6 +44,7 @@ END = "<!-- /keyphrases -->"
 # More than are scored, since phrases that differ in endings alone count once.
 _PHRASES = 40
 _WORD = re.compile(r"\S+")
+_LETTERS = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,48 @@ class Corpus:
 
 
 Phrases = list[list[str]]
+
+
+@dataclass(frozen=True)
+class KeyphraseScore:
+    """Means over documents, each in [0, 1]."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def keyphrase_scores(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]],
+                     cutoffs: Sequence[int] = (5, 10, 15)) -> dict[int, KeyphraseScore]:
+    """Return the mean scores of documents at each of ``cutoffs``: precision is over the phrases given, at most k.
+
+    ``predicted`` are phrases of each document, best first; ``gold`` those of its readers. Documents without gold
+    phrases are left out; without any such document, or with different numbers of documents, it is a ValueError.
+    """
+    if len(predicted) != len(gold):
+        raise ValueError(f"{len(predicted)} documents were predicted, {len(gold)} have gold phrases")
+    documents = [(stemmed_phrases(phrases), set(wanted)) for phrases, keys in zip(predicted, gold, strict=True)
+                 if (wanted := stemmed_phrases(keys))]
+    if not documents:
+        raise ValueError("no document has gold phrases")
+    return {cutoff: KeyphraseScore(*(sum(column) / len(documents) for column in zip(
+        *(_score(phrases[:cutoff], wanted) for phrases, wanted in documents), strict=True))) for cutoff in cutoffs}
+
+
+def stemmed_phrases(phrases: Iterable[str]) -> list[str]:
+    """Return the distinct stemmed forms of ``phrases`` in their order.
+
+    A form is the Porter stems of the lower-cased words, cut at all but letters and digits; phrases without a word have
+    none.
+    """
+    return [form for form in dict.fromkeys(" ".join(map(stem, _LETTERS.findall(phrase.lower()))) for phrase in phrases)
+            if form]
+
+
+def _score(phrases: list[str], wanted: set[str]) -> tuple[float, float, float]:
+    right = sum(phrase in wanted for phrase in phrases)
+    precision, recall = right / len(phrases) if phrases else 0.0, right / len(wanted)
+    return precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0
 
 
 def corpora(folder: Path) -> list[Corpus]:

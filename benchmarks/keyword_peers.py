@@ -117,9 +117,8 @@ def _worked(name: str, sets: Sequence[Sequence[str]], answers: Any) -> None:
 
 def measure(found: "Sequence[Corpus]") -> dict[str, Any]:
     """Return F1 by set and cut, seconds by set and peak memory of each system, one process after another."""
-    from benchmarks.keyphrases import CUTOFFS
+    from benchmarks.keyphrases import CUTOFFS, keyphrase_scores
     from keycontrast.errors import InputError
-    from stages.metrics.keyphrases import keyphrase_scores
 
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     context, measured = multiprocessing.get_context("spawn"), {}

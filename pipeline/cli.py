@@ -13,7 +13,7 @@ from rich.console import Console
 from keycontrast import cli as library
 from keycontrast.cli import app, main
 from keycontrast.errors import InputError
-from pipeline.judgement.cli import judge
+from pipeline.judgement import judge
 from stages.run.log import configure
 
 __all__ = ["app", "main"]

@@ -1,7 +1,7 @@
 """All tables by name, for documents, inspection and tests; a stage imports the schemas that it reads and writes."""
 
 from keycontrast.errors import InputError, nearest
-from pipeline.judgement.schema import JUDGEMENTS
+from pipeline.judgement.results import JUDGEMENTS
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODE_VECTORS, NODES, TEXT_VECTORS
 from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES

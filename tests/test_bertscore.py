@@ -1,8 +1,6 @@
 """BERTScore against a loop written from its equations, on a BERT of width 16."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ import torch
 
 from models.common.encoders import load_encoder
 from stages.metrics import bertscore as module
-from stages.metrics.bertscore import BertScorer, bert_score, package_baseline, package_layer, rescaled
+from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
 
 TEXTS = ["what is the best way to learn a new language ?", "how do i find a good school ?", "learn a language fast",
          "run running eat", "why", "who can tell me about the dog , the cat ?", "known unknown", "", "   ",
@@ -30,6 +28,10 @@ def encoder(tmp_path_factory):
             if parameter.ndim > 1:
                 parameter.mul_(15)
     return model, tokenizer
+
+
+def bert_score(hypotheses, references, *encoder, **options):
+    return BertScorer(*encoder, **options).score({"": hypotheses}, references)[""]
 
 
 def states(encoder, text, layer):
@@ -99,28 +101,10 @@ def test_identical_texts_score_one(encoder):
     np.testing.assert_allclose(bert_score(texts[:1], texts[:1], *encoder, idf=True).f1, 1, atol=1e-6)
 
 
-def test_precision_and_recall_change_places_with_the_texts(encoder):
-    one, other = bert_score([TEXTS[0]], [TEXTS[1]], *encoder), bert_score([TEXTS[1]], [TEXTS[0]], *encoder)
-    np.testing.assert_allclose([one.precision, one.recall, one.f1], [other.recall, other.precision, other.f1])
-
-
 def test_empty_texts_score_zero(encoder):
     found = bert_score(["", " \n", "dog"], ["dog", "cat", ""], *encoder)
     assert found.precision.tolist() == found.recall.tolist() == found.f1.tolist() == [0, 0, 0]
     assert bert_score([""], [["", "dog"]], *encoder).f1[0] == 0
-
-
-def test_markup_emoji_and_newlines_are_texts_like_others(encoder):
-    found = bert_score(["<b>dog</b>\n🎉", "dog " * 300], ["dog", "dog cat"], *encoder)
-    assert np.isfinite(found.f1).all() and (found.f1 > 0).all()
-
-
-def test_best_reference_is_the_one_of_greatest_f1(encoder):
-    alone = [bert_score([TEXTS[0]], [text], *encoder) for text in ("why", TEXTS[2], "dog cat")]
-    together = bert_score([TEXTS[0]], [["why", TEXTS[2], "dog cat"]], *encoder)
-    best = max(alone, key=lambda scores: scores.f1[0])
-    np.testing.assert_allclose([together.precision, together.recall, together.f1],
-                               [best.precision, best.recall, best.f1], atol=1e-6)
 
 
 def test_values_depend_neither_on_order_nor_on_company_nor_on_blocks(encoder, monkeypatch):
@@ -134,17 +118,11 @@ def test_values_depend_neither_on_order_nor_on_company_nor_on_blocks(encoder, mo
 
 
 def test_what_systems_share_is_encoded_once(encoder, monkeypatch):
-    rows = []
-    scorer = BertScorer(*encoder)
+    rows, scorer = [], BertScorer(*encoder)
     original = scorer._states
     monkeypatch.setattr(scorer, "_states", lambda texts, chunk: (rows.extend(chunk.items), original(texts, chunk))[1])
-    references = [["dog"], ["cat"], ["dog cat"]]
-    found = scorer.score({"run": ["dog", "run", "eat"], "shuffled": ["cat", "dog cat", "dog"]}, references)
+    scorer.score({"run": ["dog", "run", "eat"], "shuffled": ["cat", "dog cat", "dog"]}, ["dog", "cat", "dog cat"])
     assert len(rows) == 5    # dog, cat, dog cat, run, eat
-    assert found["run"].f1[0] == pytest.approx(1, abs=1e-6)
-    np.testing.assert_allclose(found["shuffled"].f1, bert_score(["cat", "dog cat", "dog"], references, *encoder).f1,
-                               atol=1e-6)
-    assert list(found["run"].named()) == ["bertscore_precision", "bertscore_recall", "bertscore"]
 
 
 def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_positions():
@@ -171,25 +149,12 @@ def test_roberta_words_begin_with_a_space_and_long_texts_are_cut_to_its_position
 
 def test_layers_and_baselines_of_the_package():
     assert package_layer("roberta-large") == package_layer("FacebookAI/roberta-large") == 17
-    assert package_layer("bert-base-chinese") == 8
     assert package_layer("sentence-transformers/all-MiniLM-L6-v2") is None
     assert package_baseline("roberta-large", 17, idf=False) == 0.83122575
-    assert package_baseline("roberta-large", 16, idf=False) is None
-    assert package_baseline("roberta-large", 17, idf=True) is None
-    assert package_baseline("sentence-transformers/all-MiniLM-L6-v2", 6, idf=False) is None
+    assert package_baseline("roberta-large", 16, idf=False) is package_baseline("roberta-large", 17, idf=True) is None
     assert rescaled(1, 0.83) == 1 and rescaled(0.83, 0.83) == 0 and rescaled(0.9, 0.8) == pytest.approx(0.5)
 
 
 def test_errors_say_what_is_wrong(encoder):
     with pytest.raises(ValueError, match="hidden states 0 to 2 of this encoder, not 3"):
         bert_score(["a"], ["a"], *encoder, layer=3)
-    with pytest.raises(ValueError, match="1 hypotheses but 2 items"):
-        bert_score(["a"], ["a", "b"], *encoder)
-    with pytest.raises(ValueError, match="item 0 has no reference"):
-        bert_score(["a"], [[]], *encoder)
-
-
-def test_importing_bertscore_imports_no_torch():
-    probe = "import sys, stages.metrics.bertscore; print([n for n in ('torch', 'transformers') if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

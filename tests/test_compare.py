@@ -16,6 +16,7 @@ from stages.common.paths import COMPARISON, RunPaths, row_name
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
 from stages.metrics import bleu, mean_statistic, paired_bootstrap
+from stages.metrics.bleu import sacrebleu
 from stages.metrics.registered import METRICS, standing_alone
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun
@@ -92,7 +93,7 @@ def test_differences_are_those_of_the_paired_bootstrap():
     assert row["p_value"] == pytest.approx(2 / 201, abs=1e-6) and row["high"] < 0
     outputs, references = one.predictions["prediction"].tolist(), REFERENCES
     assert row_of(result, "sacrebleu", "one", "two")["first_value"] == pytest.approx(
-        bleu(outputs, references, "sacrebleu")[3], abs=1e-6)
+        sacrebleu(outputs, references)[0], abs=1e-6)
     kept = one.scores.query("system == 'run'")["keyword_kept"].dropna().astype(float)
     assert row_of(result, "keyword_kept", "one", "two")["first_value"] == pytest.approx(kept.mean(), abs=1e-6)
 

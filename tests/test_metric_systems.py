@@ -4,30 +4,17 @@ import random
 
 import numpy as np
 import pytest
+from test_metrics import random_items
 
 from keycontrast.errors import InputError
-from stages.metrics import bleu, derangement, embedding_similarity, keyword_retention, rouge, self_bleu, shows_keyword
+from stages.metrics import derangement, embedding_similarity, self_bleu, shows_keyword
 from stages.metrics.systems import WITHOUT_INTERVAL, ScoredItems, score_system
 from stages.metrics.word_tables import WordTable, vectors_from_file, vectors_from_training
-
-
-def random_items(seed, items=60):
-    """Hypotheses of 0 to 12 tokens with 1 to 3 references over a small vocabulary, so that matches occur."""
-    draw = random.Random(seed)
-    words = ["a", "b", "c", "d", "e", "f", "?"]
-
-    def text(shortest):
-        return " ".join(draw.choices(words, k=draw.randint(shortest, 12)))
-
-    return ([text(0) for _ in range(items)],
-            [[text(1) for _ in range(draw.randint(1, 3))] for _ in range(items)])
 
 
 def table_of(words):
     return WordTable(list(words), np.random.default_rng(0).normal(size=(len(words), 5)), {})
 
-
-# -- variety --------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("order", [2, 4])
 def test_self_bleu_equals_nltk_for_each_output_against_the_others(order):
@@ -43,19 +30,12 @@ def test_self_bleu_equals_nltk_for_each_output_against_the_others(order):
     assert self_bleu(texts, order) == pytest.approx(np.mean(expected), abs=1e-12)
 
 
-def test_self_bleu_of_equal_and_of_unrelated_outputs():
-    assert self_bleu(["a b c d e"] * 3) == pytest.approx(1)
-    assert self_bleu(["a b", "c d", ""]) == 0 and self_bleu(["a b c"]) == 0 and self_bleu([]) == 0
-
-
 def test_self_bleu_samples_by_seed_whatever_the_order():
     texts, _ = random_items(14)
     value = self_bleu(texts, sample=20, seed=1)
     assert value == self_bleu(texts[::-1], sample=20, seed=1) != self_bleu(texts, sample=20, seed=2)
     assert self_bleu(texts, sample=60, seed=1) == self_bleu(texts, sample=60, seed=2)
 
-
-# -- keywords -------------------------------------------------------------------------------------------------
 
 def test_keywords_are_found_by_stems_of_words_that_follow_each_other():
     assert shows_keyword("Losing some belly fat!", "belly fat") is True
@@ -68,26 +48,12 @@ def test_keywords_are_found_by_stems_of_words_that_follow_each_other():
     assert shows_keyword("anything", None) is None and shows_keyword("anything", "<nokw>") is None
 
 
-def test_retention_of_each_output():
-    assert keyword_retention(["a dog", "a cat", "a cow"], ["dogs", "dog", None]) == [True, False, None]
-    with pytest.raises(ValueError, match="shorter"):
-        keyword_retention(["a dog"], [])
-
-
-# -- floors ---------------------------------------------------------------------------------------------------
-
 @pytest.mark.parametrize("items", [2, 3, 50])
 def test_a_derangement_moves_every_item(items):
     order = derangement(items, seed=3)
     assert sorted(order) == list(range(items)) and (order != np.arange(items)).all()
     np.testing.assert_array_equal(order, derangement(items, seed=3))
-    if items == 50:
-        assert (order != derangement(items, seed=4)).any()
-    with pytest.raises(ValueError, match="at least two"):
-        derangement(1, seed=3)
 
-
-# -- word vectors ---------------------------------------------------------------------------------------------
 
 def test_vectors_from_a_file_serve_embedding_similarity(tmp_path):
     path = tmp_path / "vectors.txt"
@@ -116,8 +82,6 @@ def test_vectors_trained_on_texts_do_not_depend_on_their_order():
     with pytest.raises(InputError, match="too few to train word vectors on.*Choose encoder"):
         vectors_from_training(["a b c"], seed=1)
 
-
-# -- all of them ----------------------------------------------------------------------------------------------
 
 def scored(hypotheses, references, order):
     sources = [item[0] + " a" for item in references]
@@ -157,12 +121,3 @@ def test_empty_and_strange_outputs_score_zero_or_stay_finite():
     strange = score_system(outputs, items, table_of(["cat", "what"]))
     assert all(np.isfinite(value) for value in strange.values.values())
     assert strange.values["keyword_kept"] == 0.8
-
-
-def test_values_are_those_of_the_metrics_by_themselves():
-    hypotheses, references = random_items(17)
-    found = scored(hypotheses, references, range(len(hypotheses))).values
-    assert [found[f"bleu_{order}"] for order in range(1, 5)] == pytest.approx(
-        list(bleu(hypotheses, references, "individual_m7")))
-    assert found["rouge_l"] == pytest.approx(rouge(hypotheses, references, "rouge_score").named()["rouge_l"])
-    assert found["py_rouge_1"] == pytest.approx(rouge(hypotheses, references, "py_rouge").named()["rouge_1"])

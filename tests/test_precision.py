@@ -21,7 +21,7 @@ from stages.common.encoders import embed_texts
 from stages.common.precision import check_precision, computed_in, computing, settled_precision
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance
-from stages.metrics.bertscore import bert_score
+from stages.metrics.bertscore import BertScorer
 from stages.tracks.clld.inference import class_probabilities
 
 
@@ -160,7 +160,7 @@ def class_shares(folder):
 
 
 def bertscores(folder):
-    return bert_score(TEXTS, [[text] for text in reversed(TEXTS)], scaled_encoder(), tiny_bert.tokenizer(folder)).f1
+    return BertScorer(scaled_encoder(), tiny_bert.tokenizer(folder)).score({"run": TEXTS}, TEXTS[::-1])["run"].f1
 
 
 @pytest.mark.parametrize("compute", [

@@ -4,7 +4,6 @@ import pytest
 from ingest_rows import ingested
 
 from keycontrast.errors import InputError
-from stages.common.layouts import structure_of
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 
@@ -61,9 +60,6 @@ def test_other_editions_of_newsgroups_have_no_split_unless_it_is_named(tmp_path)
 def test_what_is_wrong_with_folders_of_newsgroups_is_named(tmp_path, files, message):
     with pytest.raises(InputError, match=message):
         rows_of(written(tmp_path, files), "newsgroups")
-
-
-def test_an_archive_of_newsgroups_must_be_unpacked(tmp_path):
     written(tmp_path, {"20news-bydate.tar.gz": b"\x1f\x8b"})
     with pytest.raises(InputError, match="reads folders. Unpack the archive"):
         rows_of(tmp_path / "20news-bydate.tar.gz", "newsgroups")
@@ -138,10 +134,6 @@ def test_an_index_of_text_gcn_gives_split_and_class_to_the_lines_of_its_corpus(t
 def test_an_index_without_its_corpus_is_refused(tmp_path, files, named, message):
     with pytest.raises(InputError, match=message):
         rows_of(written(tmp_path, GCN | files), "text_gcn", files=named)
-
-
-def test_an_index_alone_is_no_source(tmp_path):
-    written(tmp_path, GCN)
     with pytest.raises(InputError, match="`source` must be the folder that holds both"):
         rows_of(tmp_path / "mr.txt", "text_gcn")
 
@@ -163,12 +155,3 @@ def test_published_splits_of_a_layout_reach_the_examples(tmp_path):
     assert made.counts["published_splits"] == ["test"]
     assert made.counts["classes"] == {"train": {"acq": 18, "earn": 18}, "validation": {"acq": 2, "earn": 2},
                                       "test": {"acq": 1, "earn": 1}}
-
-
-def test_encodings_come_with_the_layout_and_can_be_named():
-    assert Dataset(source="x", layout="trec").encoding == "latin-1"
-    assert Dataset(source="x", layout="rt_polarity").encoding == "cp1252"
-    assert Dataset(source="x", layout="rt_polarity", encoding="utf-8").encoding == "utf-8"
-    assert Dataset(source="x", layout="all_terms").encoding == "utf-8"
-    assert {structure_of(name) for name in (
-        "newsgroups", "trec", "all_terms", "text_gcn", "rt_polarity")} == {"labelled"}

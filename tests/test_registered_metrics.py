@@ -1,7 +1,6 @@
 """A metric is registered once, and from there goes into scores, comparison, page, document and terminal."""
 
 import json
-import random
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,14 @@ from report_artifacts import metrics_of, write_project
 from rich.console import Console
 from test_compare import SETTINGS, evaluated, rewriting
 from test_metric_systems import table_of
+from test_metrics import random_items
 
 from pipeline.results import results_tables
 from pipeline.results_tables import ordinary_table, worth
 from stages.common.paths import REPORT_PAGE, RunPaths
 from stages.common.tables import write_json
 from stages.metrics import registered
-from stages.metrics.chrf import chrf_statistic
+from stages.metrics.bleu import chrf_statistic
 from stages.metrics.registered import FAMILIES, METRICS, Metric, metric
 from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems, score_system
@@ -29,15 +29,6 @@ from stages.tracks.common.evaluation.floors import FLOORS
 from stages.tracks.common.params import Evaluation
 
 WORDS = ["café", "Bar", "foo", "你好", "a", "?"]
-
-
-def texts(seed, items=40):
-    draw = random.Random(seed)
-
-    def text(shortest):
-        return " ".join(draw.choices(WORDS, k=draw.randint(shortest, 6)))
-
-    return [text(0) for _ in range(items)], [[text(1) for _ in range(draw.randint(1, 3))] for _ in range(items)]
 
 
 def test_every_metric_has_a_family_with_a_heading_and_every_family_metrics():
@@ -60,7 +51,7 @@ def test_every_floor_that_params_may_name_is_registered_and_told_of():
 def test_chrf_is_sacrebleu_s_whatever_the_spaces_and_follows_from_sums(seed):
     from sacrebleu.metrics import CHRF
 
-    outputs, references = texts(seed)
+    outputs, references = random_items(seed, 40, WORDS)
     streams = [[item[place] if place < len(item) else None for item in references] for place in range(3)]
     found = chrf_statistic(outputs, references)
     assert found.value() == pytest.approx(CHRF(lowercase=True).corpus_score(outputs, streams).score, abs=1e-9)
@@ -84,7 +75,7 @@ def brevity(monkeypatch):
 
 @pytest.mark.parametrize("key", ["chrf", "letters"])
 def test_a_registered_metric_is_scored_with_an_interval_and_compared(brevity, key):
-    outputs, references = texts(3)
+    outputs, references = random_items(3, 40, WORDS)
     items = ScoredItems([item[0] for item in references], references, [None] * 40, [None] * 40)
     system = score_system(outputs, items, table_of(WORDS))
     assert system.intervals(20, 0.9, 1)[key][0] <= system.values[key] <= system.intervals(20, 0.9, 1)[key][1]

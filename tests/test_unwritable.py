@@ -135,8 +135,8 @@ def test_a_run_on_a_small_disk_says_what_it_needs_and_does_not_begin(project, sm
 WRITERS = {"pipeline.export.export_graph": ["export", "graph.graphml"],
            "pipeline.export.export_model": ["export", "folder", "--model", "ct"],
            "pipeline.neighbourhood.show": ["graph", "oven"], "pipeline.explain.show": ["explain", "1"],
-           "pipeline.judgement.command.sheets": ["judge", "sheets", "one", "--out", "judged"],
-           "pipeline.judgement.command.read": ["judge", "read", "judged"]}
+           "pipeline.judgement.sheets.write_sheets": ["judge", "sheets", "one", "--out", "judged"],
+           "pipeline.judgement.results.write_results": ["judge", "read", "judged"]}
 
 
 @pytest.mark.parametrize("place", WRITERS)

@@ -1,210 +1,181 @@
-"""Blinded sheets: the items that all systems share, shuffled for every rater; and their key, kept from raters."""
+"""Blinded sheets for raters: the items that all systems share, shuffled for each rater, and the key to them."""
 
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
+from rich.console import Console
+from rich.text import Text
 
-from keycontrast.errors import InputError
-from pipeline.judgement.design import COLUMNS, Design
-from pipeline.judgement.spreadsheet import as_csv, harmless
+from keycontrast.errors import InputError, nearest
+from keycontrast.files import atomic_folder, sha256_of
+from stages.common.paths import PREDICTED, row_name
 from stages.common.seeds import generator
+from stages.common.tables import read_frame, read_metadata, write_json
+from stages.tracks.common.schemas.predictions import PREDICTIONS
 
-REFERENCE = "human reference"   # no run can be called so: their names have no spaces
+KEY, SHEETS = "key.json", "sheets"
+COLUMNS = ["item", "position", "source", "output"]
+REFERENCE = "human reference"   # no run can have this name: their names have no spaces
 NO_OUTPUT = "(no output)"
-VERSION = 1     # of keys
+# First letters of formulas in spreadsheets, also in full width.
+_FORMULA = frozenset("=+-@＝＋－＠")
+# The papers name their criteria and do not define them: the wording is ours.
+_MEANINGS = {
+    "fluency": "Is the output well formed: grammatical, natural, complete? Ignore its content.",
+    "meaningfulness": "Does the output make sense for its source: is it on the topic and sensible?",
+    "differential": "Does the output use words of its own? A copy of the source gets the lowest score.",
+    "accuracy": "Does the output say what the source says, nothing left out and nothing added?",
+    "diversity": "How much does the wording differ from the source: other words, order and construction?",
+}
+_INSTRUCTIONS = """# Instructions for raters
+
+Each row of your sheet shows a source and an output that a person or a program wrote for it. Outputs for the same source
+follow each other in random order. Judge each by itself, and do not talk with other raters before all sheets are filled.
+Fill in every empty cell with a whole number from {low} (worst) to {high} (best).
+
+{criteria}
+
+Change nothing else: `item` and `position` identify a row. You may sort whole rows and hide columns. An apostrophe
+before a sign keeps the spreadsheet from computing the cell. `(no output)` means that there was none: judge it as such.
+Save the sheet under its own name as **CSV UTF-8** (in LibreOffice: Text CSV, character set UTF-8).
+"""
 
 
 @dataclass(frozen=True)
-class Outputs:
-    """What the systems wrote for the items that they share.
+class Design:
+    """A human evaluation: sampled items, raters, raters of each item, ends of the scale, criteria."""
 
-    Attributes:
-        sources: text of each item, by example id.
-        systems: for each system, its output by example id.
+    items: int
+    raters: int
+    per_item: int
+    low: int
+    high: int
+    criteria: Sequence[str]
+
+
+# The papers judged 100 items by three raters each: HCL by the same three, PGKPR by three of ten.
+SCALES = {"generate_hcl": (1, 3, ("fluency", "meaningfulness", "differential")),
+          "generate_pgkpr": (0, 2, ("fluency", "accuracy", "diversity"))}
+
+
+def write_sheets(runs: Sequence[str], out: Path, console: Console, items: int = 100, raters: int = 3,
+                 per_item: int = 3, references: bool = False, seed: int = 13) -> None:
+    """Write the sheets and instructions into ``out/sheets``, for raters, and the key into ``out``, not for raters."""
+    files = {run: _predictions(run) for run in runs}
+    stages = {str(read_metadata(path).get("stage")).partition("@")[0] for path in files.values()}
+    if len(stages) > 1 or not stages <= set(SCALES) or len(files) < len(runs):
+        raise InputError(f"{', '.join(runs)}: made by {', '.join(sorted(stages))}. Judge distinct runs of one of "
+                         f"{', '.join(SCALES)}.")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"--out: {out} already exists. Name another folder, or move this one away.")
+    sources, outputs = shared_outputs({run: read_frame(path, PREDICTIONS) for run, path in files.items()}, references)
+    if outputs.empty:
+        raise InputError(f"{', '.join(runs)} share no item. Compare runs of one data set and split.")
+    design = Design(min(items, len(sources)), raters, min(per_item, raters), *SCALES[stages.pop()])
+    rows = make_sheets(sources, outputs, design, seed)
+    key = rows.assign(text=list(map(text_digest, rows["source"], rows["output"]))).drop(columns=["source", "output"])
+    with atomic_folder(out) as folder:
+        (folder / SHEETS).mkdir()
+        for rater, sheet in rows.groupby("rater"):
+            (folder / SHEETS / f"{rater}.csv").write_bytes(as_csv(sheet, design.criteria))
+        criteria = "\n".join(f"- **{name}**: {_MEANINGS[name]}" for name in design.criteria)
+        (folder / SHEETS / "instructions.md").write_text(
+            _INSTRUCTIONS.format(low=design.low, high=design.high, criteria=criteria), encoding="utf-8")
+        write_json(folder / KEY, {"design": asdict(design), "seed": seed, "rows": key.to_dict("records"),
+                                  "runs": {path.as_posix(): sha256_of(path) for path in files.values()}})
+    console.print(Text(f"{out}: {design.items} items, {outputs.shape[1]} systems, {raters} raters. Give them {SHEETS}/ "
+                       f"and keep {KEY}; then: keycontrast judge read {out}"), soft_wrap=True)
+
+
+def _predictions(run: str) -> Path:
+    """Return the predictions of a run: ``hcl/14`` under that seed, ``hcl`` under its only one."""
+    files = {path.parent.relative_to(PREDICTED).as_posix(): path
+             for path in sorted(PREDICTED.glob("*/*/predictions.parquet"))}
+    matching = [name for name in files if run in (name, row_name(name))]
+    if len(matching) != 1:
+        hint = nearest(run, matching or {*map(row_name, files), *files})
+        raise InputError(f"run {run!r} has predictions of {len(matching)} seeds; {hint} `keycontrast run "
+                         f"generate_hcl@{row_name(run)}`, or generate_pgkpr@{row_name(run)}, makes them.")
+    return files[matching[0]]
+
+
+def shared_outputs(predictions: Mapping[str, pd.DataFrame], references: bool = False) -> tuple[pd.Series, pd.DataFrame]:
+    """Return the source and each system's first output (a column per system) of the items that all systems share.
+
+    With ``references`` the first reference is one more system, in lower case if all outputs are: capitals would give
+    it away. Sources that differ are an InputError.
     """
-
-    sources: dict[int, str]
-    systems: dict[str, dict[int, str]]
-
-
-@dataclass(frozen=True)
-class KeyRow:
-    """What a row of a sheet is.
-
-    Attributes:
-        item: number of the item in this sheet, from 1.
-        position: of the output among those of its item, from 1.
-        example_id: the item.
-        run: the system that wrote the output.
-        text: digest of source and output, see :func:`text_digest`.
-    """
-
-    item: int
-    position: int
-    example_id: int
-    run: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A rater's sheet and its key."""
-
-    rater: str
-    content: bytes
-    rows: tuple[KeyRow, ...]
-
-
-def shared_outputs(predictions: Mapping[str, pd.DataFrame], references: bool = False) -> Outputs:
-    """Return the first output of every system for each item that all of them have.
-
-    Args:
-        predictions: table ``predictions`` of each run.
-        references: take the first reference as a further system, :data:`REFERENCE`; in lower case if all outputs
-            are, or its capitals would give it away.
-
-    Raises:
-        InputError: two runs have different sources under one example id.
-    """
-    systems: dict[str, dict[int, str]] = {}
-    sources: dict[int, str] = {}
-    ids: set[int] | None = None
-    for run, table in predictions.items():
-        first = table[table["sample"] == 0]
-        numbers = [int(number) for number in first["example_id"]]
-        for number, source in zip(numbers, first["source"], strict=True):
-            if sources.setdefault(number, source) != source:
-                raise InputError(f"run {run}: example {number} has another source than in {next(iter(predictions))}: "
-                                 f"the runs are of different data. Compare runs of one data set and split.")
-        systems[run] = dict(zip(numbers, first["prediction"], strict=True))
-        ids = set(numbers) if ids is None else ids & set(numbers)
+    first = {run: table[table["sample"] == 0].set_index("example_id") for run, table in predictions.items()}
+    sources, outputs = (pd.concat({run: table[column] for run, table in first.items()}, axis=1, join="inner")
+                        for column in ("source", "prediction"))
+    for run in sources:
+        differing = sources.index[sources[run] != sources.iloc[:, 0]]
+        if len(differing):
+            raise InputError(f"run {run}: example {differing[0]} has another source than in {sources.columns[0]}. "
+                             f"Compare runs of one data set and split.")
     if references:
-        systems[REFERENCE] = _references(predictions.values(), systems)
-    shared = sorted(number for number in ids or () if all(number in outputs for outputs in systems.values()))
-    return Outputs({number: sources[number] for number in shared},
-                   {name: {number: outputs[number] for number in shared} for name, outputs in systems.items()})
+        lower = all(text == text.lower() for text in outputs.to_numpy().ravel())
+        texts = next(iter(first.values()))["references"]
+        texts = texts[texts.str.len() > 0].str[0]
+        outputs = outputs.assign(**{REFERENCE: texts.str.lower() if lower else texts}).dropna()
+    return sources.loc[outputs.index].iloc[:, 0], outputs
 
 
-def _references(predictions: Iterable[pd.DataFrame], systems: Mapping[str, Mapping[int, str]]) -> dict[int, str]:
-    """Return the first reference of each item, in lower case if all outputs are: capitals would tell it apart."""
-    lower = all(text == text.lower() for outputs in systems.values() for text in outputs.values())
-    return {int(number): texts[0].lower() if lower else texts[0] for table in predictions
-            for number, texts in zip(table["example_id"], table["references"], strict=True) if len(texts)}
+def make_sheets(sources: pd.Series, outputs: pd.DataFrame, design: Design, seed: int) -> pd.DataFrame:
+    """Return the rows of all sheets: rater, item, position, example_id, run, source, output.
 
-
-def make_sheets(outputs: Outputs, design: Design, seed: int) -> list[Sheet]:
-    """Return one sheet per rater; the same arguments give the same bytes.
-
-    Items are drawn without regard to what systems wrote. A rater who judges an item judges the outputs of all
-    systems for it, so that a paired test is free of what raters differ in. Order of items and of outputs is
-    drawn anew for each rater.
-
-    Raises:
-        InputError: the systems share fewer items than the design has.
+    A rater of an item judges the outputs of all systems for it, so that paired tests are free of differences between
+    raters. Orders of items and of outputs are drawn for each rater.
     """
-    shared = sorted(outputs.sources)
-    if len(shared) < design.items:
-        raise InputError(f"--items: {design.items} were asked for, and the runs share {len(shared)}. Ask for at most "
-                         f"so many, or predict more items.")
-    drawn = generator(seed, "judgement", "items").permutation(np.array(shared))[:design.items]
-    shares = assigned(sorted(int(number) for number in drawn), design, seed)
-    return [_sheet(f"rater-{number}", items, outputs, design, seed) for number, items in enumerate(shares, 1)]
+    names = sorted(outputs)
+    drawn = generator(seed, "judgement", "items").permutation(np.sort(sources.index))[:design.items]
+    rows = []
+    for number, share in enumerate(assigned(sorted(drawn.tolist()), design, seed), 1):
+        rater = f"rater-{number}"
+        order = generator(seed, "judgement", rater, "items").permutation(np.array(share, dtype=int)).tolist()
+        for item, example in enumerate(order, 1):
+            mixed = generator(seed, "judgement", rater, "systems", example).permutation(len(names))
+            for position, run in enumerate((names[index] for index in mixed), 1):
+                output = outputs.at[example, run]
+                rows.append((rater, item, position, example, run, sources[example],
+                             output if output.strip() else NO_OUTPUT))
+    return pd.DataFrame(rows, columns=["rater", "item", "position", "example_id", "run", "source", "output"])
 
 
 def assigned(items: Sequence[int], design: Design, seed: int) -> list[list[int]]:
-    """Return the items of each rater: each item has ``design.judges`` raters, whose loads differ by one at most."""
+    """Return the items of each rater; the loads of raters differ by one at most."""
     loads = np.zeros(design.raters, dtype=int)
     shares: list[list[int]] = [[] for _ in range(design.raters)]
     draw = generator(seed, "judgement", "raters")
     for item in items:
         # The least loaded first, ties as drawn: all pairs of raters come to share items.
-        order = np.lexsort((draw.random(design.raters), loads))[:design.judges]
+        order = np.lexsort((draw.random(design.raters), loads))[:design.per_item]
         loads[order] += 1
         for rater in order:
             shares[rater].append(item)
     return shares
 
 
-def _sheet(rater: str, items: Sequence[int], outputs: Outputs, design: Design, seed: int) -> Sheet:
-    names = sorted(outputs.systems)
-    order = generator(seed, "judgement", rater, "items").permutation(np.array(items, dtype=int))
-    key, rows = [], []
-    for place, example in enumerate((int(number) for number in order), 1):
-        mixed = generator(seed, "judgement", rater, "systems", example).permutation(len(names))
-        for position, index in enumerate(mixed, 1):
-            run = names[int(index)]
-            source, output = outputs.sources[example], outputs.systems[run][example]
-            output = output if output.strip() else NO_OUTPUT
-            key.append(KeyRow(place, position, example, run, text_digest(harmless(source), harmless(output))))
-            rows.append([place, position, source, output, *[""] * len(design.criteria)])
-    return Sheet(rater, as_csv([*COLUMNS, *design.criteria], rows), tuple(key))
+def as_csv(sheet: pd.DataFrame, criteria: Sequence[str]) -> bytes:
+    """Return a sheet with empty cells for ``criteria``, in UTF-8 with the byte-order mark that spreadsheets need."""
+    table = sheet[COLUMNS].assign(**dict.fromkeys(criteria, ""))
+    table[["source", "output"]] = table[["source", "output"]].map(harmless)
+    text: str = table.to_csv(index=False, lineterminator="\r\n")
+    return text.encode("utf-8-sig", errors="replace")
+
+
+def harmless(text: str) -> str:
+    """Return ``text`` on one line, with an apostrophe before what a spreadsheet would compute."""
+    plain = "".join(" " if unicodedata.category(letter) in ("Cc", "Zl", "Zp") else letter for letter in text)
+    return f"'{plain}" if plain.strip()[:1] in _FORMULA and plain.strip() else plain
 
 
 def text_digest(source: str, output: str) -> str:
-    """Return what tells whether a row still has its texts: of their letters and digits, as spreadsheets alter the rest.
-
-    >>> text_digest("Why?", "How so") == text_digest("Why ?", "'how so")
-    True
-    """
+    """Return a digest of the letters and digits of a row's texts; spreadsheets alter the rest."""
     plain = ["".join(letter for letter in text.casefold() if letter.isalnum()) for text in (source, output)]
-    return hashlib.sha256("\n".join(plain).encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Key:
-    """Everything that turns filled sheets back into judgements.
-
-    Attributes:
-        design: of the evaluation.
-        seed: that everything was drawn from.
-        runs: for each system, where its outputs come from: file and sha256 (empty for references).
-        rows: rows of each rater's sheet.
-        written: sha256 of each sheet as it was made, empty of scores.
-    """
-
-    design: Design
-    seed: int
-    runs: dict[str, dict[str, str]]
-    rows: dict[str, tuple[KeyRow, ...]]
-    written: dict[str, str]
-
-    def as_values(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {"version": VERSION, "seed": self.seed, "design": asdict(self.design), "runs": self.runs,
-                "sheets": {rater: {"sha256": self.written[rater], "rows": [asdict(row) for row in rows]}
-                           for rater, rows in self.rows.items()}}
-
-
-def key_of(sheets: Sequence[Sheet], design: Design, seed: int, runs: Mapping[str, dict[str, str]]) -> Key:
-    """Return the key of ``sheets``."""
-    return Key(design, seed, dict(runs), {sheet.rater: sheet.rows for sheet in sheets},
-               {sheet.rater: hashlib.sha256(sheet.content).hexdigest() for sheet in sheets})
-
-
-def read_key(path: Path) -> Key:
-    """Read a key.
-
-    Raises:
-        InputError: it is missing, or no key that this version reads.
-    """
-    if not path.is_file():
-        raise InputError(f"{path}: not found. Name the folder that `keycontrast judge sheets --out` wrote; filled "
-                         f"sheets mean nothing without their key.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
-            raise InputError(f"{path}: version {content['version']} is not {VERSION}; read it with the version of "
-                             f"Keycontrast that wrote it.")
-        design = content["design"]
-        return Key(Design(**{**design, "criteria": tuple(design["criteria"])}), content["seed"], content["runs"],
-                   {rater: tuple(KeyRow(**row) for row in sheet["rows"]) for rater, sheet in content["sheets"].items()},
-                   {rater: sheet["sha256"] for rater, sheet in content["sheets"].items()})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: not a key ({type(error).__name__}: {error}). Put the file back as it was "
-                         f"written.") from error
+    return hashlib.sha256("\n".join(plain).encode(errors="replace")).hexdigest()[:16]

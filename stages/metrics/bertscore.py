@@ -1,9 +1,8 @@
 """BERTScore (Zhang et al. 2020): greedy cosine over the contextual word pieces of an encoder (METHODS E.4).
 
 Precision is the mean, over the word pieces of the output, of the best cosine among those of the reference; recall
-the same the other way round; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight in
-either mean but may be the best match of a piece; an empty text scores 0. Values depend on encoder and layer and are
-comparable only under the same.
+the reverse; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight in either mean but may
+be the best match of a piece; an empty text scores 0. Values are comparable only under the same encoder and layer.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,47 +42,26 @@ class BertScores:
     recall: np.ndarray
     f1: np.ndarray
 
-    def named(self) -> dict[str, float]:
-        """Return the means, F1 under the name ``bertscore``."""
-        return {"bertscore_precision": float(self.precision.mean()), "bertscore_recall": float(self.recall.mean()),
-                "bertscore": float(self.f1.mean())}
-
-
 
 @dataclass(frozen=True)
 class Pieces:
-    """The word pieces of a text: directions (L, d) float32 of length 1, and their weights (L,)."""
+    """The word pieces of a text."""
 
-    directions: np.ndarray
-    weights: np.ndarray
-
-
-def bert_score(hypotheses: Sequence[str], references: Sequence[str | Sequence[str]], encoder: "PreTrainedModel",
-               tokenizer: "PreTrainedTokenizerBase", layer: int | None = None, idf: bool = False) -> BertScores:
-    """Return the BERTScore of every item: ``bert_score(["a cat"], [["the cat", "a dog"]], model, tokenizer).f1``.
-
-    Args:
-        hypotheses: one text per item.
-        references: per item a string or a sequence of references.
-        encoder: from :func:`models.common.encoders.load_encoder`, in float32.
-        tokenizer: of the encoder.
-        layer: index of the hidden states: 0 embeddings, n the n-th layer; None the last.
-        idf: weigh word pieces by log((M + 1) / (df + 1)) over the M references, instead of alike.
-
-    Raises:
-        ValueError: no items, different numbers of items, an item without reference, or no such layer.
-    """
-    return BertScorer(encoder, tokenizer, layer, idf).score({"": hypotheses}, references)[""]
+    directions: np.ndarray      # (L, d) float32, of length 1
+    weights: np.ndarray         # (L,)
 
 
 class BertScorer:
-    """BERTScore of several systems on the same items; see :func:`bert_score`.
+    """BERTScore of several systems: ``BertScorer(model, tokenizer).score({"run": ["a cat"]}, ["the cat"])``.
 
     Every distinct text among the outputs and references of 1,024 items is encoded once, so that what systems share
     costs nothing, and memory does not grow with the number of items.
 
     Args:
-        encoder, tokenizer, layer, idf: as there.
+        encoder: from :func:`models.common.encoders.load_encoder`, in float32.
+        tokenizer: of the encoder.
+        layer: index of the hidden states: 0 embeddings, n the n-th layer; None the last.
+        idf: weigh word pieces by log((M + 1) / (df + 1)) over the M references, instead of alike.
         baseline: F1 of random pairs under this encoder and layer, for :func:`rescaled`; None where it is not known.
     """
 
@@ -104,36 +82,29 @@ class BertScorer:
 
     def score(self, systems: Mapping[str, Sequence[str]], references: Sequence[str | Sequence[str]],
               track: Callable[[list[range]], Iterable[range]] = iter) -> dict[str, BertScores]:
-        """Return the scores of each system's outputs.
-
-        Args:
-            systems: outputs by name of the system, one per item.
-            references: per item a string or a sequence of references.
-            track: wraps the list of blocks of items, to show progress.
-        """
+        """Return the scores of each system's outputs, one per item; ``track`` shows progress by blocks of items."""
         for outputs in systems.values():
             check_items(outputs, references)
         targets = [[item] if isinstance(item, str) else list(item) for item in references]
         weights = self._weights([text for item in targets for text in item])
         spans = [range(start, min(start + _ITEMS, len(targets))) for start in range(0, len(targets), _ITEMS)]
-        rows = [self._score_block({name: list(outputs[span.start:span.stop]) for name, outputs in systems.items()},
-                                  targets[span.start:span.stop], weights) for span in track(spans)]
-        return {name: BertScores(*np.concatenate([block[name] for block in rows]).T) for name in systems}
-
-    def _score_block(self, systems: Mapping[str, list[str]], targets: list[list[str]],
-                     weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the (n, 3) scores of each system on some items, whose texts are encoded together."""
-        pieces = self._pieces(sorted({text for texts in (*systems.values(), *targets) for text in texts}), weights)
-        return {name: np.array([_best(pieces[output], [pieces[text] for text in target])
-                                for output, target in zip(outputs, targets, strict=True)])
-                for name, outputs in systems.items()}
+        scores = {name: np.empty((3, len(targets))) for name in systems}
+        for span in track(spans):
+            texts = {name: outputs[span.start:span.stop] for name, outputs in systems.items()}
+            others = targets[span.start:span.stop]
+            pieces = self._pieces(sorted({text for part in (*texts.values(), *others) for text in part}), weights)
+            for name, outputs in texts.items():
+                for item, output, target in zip(span, outputs, others, strict=True):
+                    matches = (_match(pieces[output], pieces[text]) for text in target)
+                    scores[name][:, item] = max(matches, key=lambda score: score[2])
+        return {name: BertScores(*rows) for name, rows in scores.items()}
 
     def _encoded(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the ids (L,) of each text, and whether each was added by the tokenizer."""
-        found = self._tokenizer([self._prefix + text.strip() for text in texts], truncation=True,
-                                max_length=self._longest, return_special_tokens_mask=True)
+        encoded = self._tokenizer([self._prefix + text.strip() for text in texts], truncation=True,
+                                  max_length=self._longest, return_special_tokens_mask=True)
         return [(np.array(ids), np.array(special, dtype=bool))
-                for ids, special in zip(found["input_ids"], found["special_tokens_mask"], strict=True)]
+                for ids, special in zip(encoded["input_ids"], encoded["special_tokens_mask"], strict=True)]
 
     def _weights(self, references: Sequence[str]) -> np.ndarray:
         """Return the weight of every word piece of the vocabulary (V,)."""
@@ -151,8 +122,13 @@ class BertScorer:
             states = self._states([encoded[row][0] for row in chunk.rows], chunk)
             for row, item in enumerate(chunk.items):
                 ids, special = encoded[item]
-                shares = _shares(np.where(special, 0.0, weights[ids]), ~special)
-                pieces[texts[item]] = Pieces(_directions(states[row, :len(ids)]), shares)
+                shares = np.where(special, 0.0, weights[ids])
+                if not shares.any():    # all its pieces are in every reference: they weigh alike
+                    shares = (~special).astype(np.float64)
+                shares = shares / max(shares.sum(), np.finfo(np.float64).tiny)
+                vectors = states[row, :len(ids)]
+                norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+                pieces[texts[item]] = Pieces(vectors / norms, shares)
         return pieces
 
     def _states(self, rows: Sequence[np.ndarray], chunk: Chunk) -> np.ndarray:
@@ -166,45 +142,23 @@ class BertScorer:
             mask[place, :len(row)] = 1
         device = self._encoder.device
         with torch.inference_mode():
-            found = self._encoder(input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True)
-        return np.asarray(found.hidden_states[self.layer].float().cpu().numpy())
+            output = self._encoder(input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True)
+        return np.asarray(output.hidden_states[self.layer].float().cpu().numpy())
 
 
 def package_layer(name: str) -> int | None:
     """Return the layer that the package bert_score takes of the encoder ``name``; None if it has no entry here."""
-    return PACKAGE_LAYERS.get(_model(name))
+    return PACKAGE_LAYERS.get(name.rpartition("/")[2])
+
+
+def package_baseline(name: str, layer: int, idf: bool) -> float | None:
+    """Return the package's F1 of random pairs; None where it is not known: another layer, or with IDF weights."""
+    return PACKAGE_BASELINES.get(name.rpartition("/")[2]) if layer == package_layer(name) and not idf else None
 
 
 def rescaled(f1: float, baseline: float) -> float:
     """Return (F1 - baseline) / (1 - baseline): 0 for pairs like those behind ``baseline``, 1 for identical texts."""
     return (f1 - baseline) / (1 - baseline)
-
-
-def package_baseline(name: str, layer: int, idf: bool) -> float | None:
-    """Return the package's F1 of random pairs; None where it is not known: another layer, or with IDF weights."""
-    known = PACKAGE_BASELINES.get(_model(name))
-    return known if layer == package_layer(name) and not idf else None
-
-
-def _model(name: str) -> str:
-    return name.rpartition("/")[2]
-
-
-def _directions(states: np.ndarray) -> np.ndarray:
-    return states / np.maximum(np.linalg.norm(states, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-
-
-def _shares(weights: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """Return ``weights`` summing to 1; equal ones for a text all of whose pieces stand in every reference.
-
-    A text without a real piece has zeros.
-    """
-    used = weights if weights.sum() > 0 else real.astype(np.float64)
-    return used / max(used.sum(), np.finfo(np.float64).tiny)
-
-
-def _best(output: Pieces, references: Sequence[Pieces]) -> tuple[float, float, float]:
-    return max((_match(output, reference) for reference in references), key=lambda score: score[2])
 
 
 def _match(output: Pieces, reference: Pieces) -> tuple[float, float, float]:

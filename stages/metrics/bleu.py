@@ -1,168 +1,97 @@
-"""BLEU as HCL reports it, and the usual styles beside it (METHODS E.1).
+"""BLEU as HCL reports it, the usual styles, sacreBLEU and chrF, of a corpus also as sums over items (METHODS E.1).
 
 HCL's published BLEU-1..4 fit sentence BLEU of each order *alone* with NLTK's smoothing method 7, averaged over
-items. Method 7 lifts low scores, and identical texts score above 1, so these numbers are never comparable
+items. Method 7 raises low scores, and identical texts score above 1, so these numbers are never comparable
 with ordinary BLEU; :func:`bleu` therefore makes the style an argument without a default.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from keycontrast.errors import nearest
+from stages.metrics.resampling import Statistic
 from stages.metrics.tokens import Text, joined, reference_lists, token_lists
 
 ORDERS = 4
-STYLES = ("individual_m7", "cumulative_m7", "corpus", "sacrebleu")
+STYLES = ("individual_m7", "cumulative_m7", "corpus")
+IBLEU_ALPHA = 0.8
 _COUNTED = ORDERS + 1   # method 5 averages order 4 with order 5
 # Items over which LBOW's code takes a BLEU, before it averages these.
 LBOW_BATCH = 100
-# What PGKPR's and LBOW's code gives NLTK for BLEU-1..4; the thirds of BLEU-3 are rounded there.
+# The weights that PGKPR's and LBOW's code gives NLTK for BLEU-1..4; it rounds the thirds of BLEU-3.
 RELEASED_WEIGHTS = ((1.0,), (0.5, 0.5), (0.33, 0.33, 0.34), (0.25, 0.25, 0.25, 0.25))
+_BETA = 2       # weight of recall in chrF
 
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """Modified n-gram counts of each sentence, from which every style but sacreBLEU follows.
+    """Modified n-gram counts of each sentence."""
 
-    Attributes:
-        matches: clipped n-gram matches, (n_items, 5), orders 1 to 5.
-        totals: n-grams of the hypothesis, at least 1, likewise.
-        lengths: tokens of the hypothesis, (n_items,).
-        reference_lengths: tokens of the reference closest in length (the shorter of two equally close).
-    """
-
-    matches: np.ndarray
-    totals: np.ndarray
-    lengths: np.ndarray
-    reference_lengths: np.ndarray
-
-    @property
-    def precisions(self) -> np.ndarray:
-        """Unsmoothed modified precisions, (n_items, 5)."""
-        return self.matches / self.totals
-
-    @property
-    def brevity(self) -> np.ndarray:
-        """Brevity penalty of each sentence, (n_items,); 0 for an empty hypothesis."""
-        return brevity_penalty(self.lengths, self.reference_lengths)
+    matches: np.ndarray             # clipped n-gram matches, (n_items, 5), orders 1 to 5
+    totals: np.ndarray              # n-grams of the hypothesis, at least 1, likewise
+    lengths: np.ndarray             # tokens of the hypothesis, (n_items,)
+    reference_lengths: np.ndarray   # tokens of the reference closest in length, the shorter of two equally close
 
 
-@dataclass(frozen=True)
-class BleuScores:
-    """BLEU-1..4 of a system; iterates over, and is indexed like, its four corpus values.
+def bleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], style: str) -> np.ndarray:
+    """Return BLEU-1..4, (4,): ``bleu(["a b"], [["a b", "a c"]], "corpus")``.
 
-    Attributes:
-        style: one of ``STYLES``.
-        values: (4,) BLEU-1 to BLEU-4 of the system.
-        sentences: (n_items, 4) values of each item; None where the style has none.
-        signature: sacreBLEU's own description of its settings; empty for other styles.
-    """
-
-    style: str
-    values: np.ndarray
-    sentences: np.ndarray | None = None
-    signature: str = ""
-
-    def __getitem__(self, index: int) -> float:
-        return float(self.values[index])
-
-    def __iter__(self) -> Iterator[float]:
-        return iter(self.values.tolist())
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def named(self, prefix: str = "bleu") -> dict[str, float]:
-        """Return ``{"bleu_1": ..., ..., "bleu_4": ...}``."""
-        return {f"{prefix}_{order}": value for order, value in enumerate(self, 1)}
-
-
-def bleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], style: str) -> BleuScores:
-    """Return BLEU-1..4 of ``hypotheses``: ``bleu(["a b"], [["a b", "a c"]], "corpus").values``.
-
-    Args:
-        hypotheses: one text (or list of tokens) per item; texts become lower-cased BERT basic tokens.
-        references: per item a string or a sequence of references (strings or lists of tokens).
-        style: ``individual_m7``: mean over items of sentence BLEU of order n alone, smoothing method 7 (HCL);
-            ``cumulative_m7``: likewise with uniform weights on orders 1..n; ``corpus``: unsmoothed cumulative
-            corpus BLEU (Papineni et al. 2002), where as in NLTK a hypothesis too short for an order counts as
-            one n-gram without a match; ``sacrebleu``: sacreBLEU, lower-cased, with at most n orders,
-            on its own scale of 0 to 100 (Post 2018).
-
-    Raises:
-        ValueError: unknown style, no items, different numbers of items, or an item without reference.
+    Texts become lower-cased BERT basic tokens, lists of tokens stay as they are; an item has one reference or a
+    sequence of them. A bad style, number of items or an item without reference is a ValueError. Styles are
+    ``individual_m7`` and ``cumulative_m7``, means over items of :func:`sentence_bleu`, and ``corpus``: unsmoothed
+    cumulative corpus BLEU (Papineni et al. 2002), where as in NLTK a hypothesis too short for an order counts as one
+    n-gram without a match.
     """
     if style not in STYLES:
         raise ValueError(f"no BLEU style is called {style!r}; {nearest(style, STYLES)}")
-    if style == "sacrebleu":
-        return _sacrebleu(hypotheses, references)
-    return bleu_from_counts(count_matches(hypotheses, references), style)
+    counts = count_matches(hypotheses, references)
+    if style == "corpus":
+        return corpus_bleu_of_sums(corpus_columns(counts).sum(axis=0))
+    return np.asarray(sentence_bleu(counts, style == "cumulative_m7").mean(axis=0))
 
 
 def count_matches(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> MatchCounts:
-    """Count the modified n-gram matches of every sentence once, for orders 1 to 5.
-
-    Args and errors as in :func:`bleu`.
-    """
+    """Return the modified n-gram matches of every sentence; arguments and errors as of :func:`bleu`."""
     check_items(hypotheses, references)
     counts = np.zeros((2, len(hypotheses), _COUNTED), dtype=np.int64)
     lengths = np.zeros((2, len(hypotheses)), dtype=np.int64)
-    for item, (tokens, others) in enumerate(zip(token_lists(hypotheses), reference_lists(references),
-                                                strict=True)):
+    for item, (tokens, others) in enumerate(zip(token_lists(hypotheses), reference_lists(references), strict=True)):
         for order in range(1, _COUNTED + 1):
-            counts[:, item, order - 1] = _clipped(tokens, others, order)
+            own, grams = ngrams(tokens, order), [ngrams(other, order) for other in others]
+            matches = sum(min(count, max(other[gram] for other in grams)) for gram, count in own.items())
+            counts[:, item, order - 1] = matches, own.total()
         lengths[0, item] = len(tokens)
         lengths[1, item] = min(map(len, others), key=lambda length: (abs(length - len(tokens)), length))
     return MatchCounts(counts[0], np.maximum(counts[1], 1), lengths[0], lengths[1])
 
 
-def bleu_from_counts(counts: MatchCounts, style: str) -> BleuScores:
-    """Return BLEU-1..4 of any style but ``sacrebleu`` from counts made once."""
-    if style == "corpus":
-        return BleuScores(style, _corpus(counts))
+def sentence_bleu(counts: MatchCounts, cumulative: bool) -> np.ndarray:
+    """Return BLEU-1..4 of each item, (n_items, 4), with smoothing method 7: of order n alone, or of orders 1..n."""
     smoothed = _method7(counts)
-    if style == "cumulative_m7":
+    if cumulative:
         smoothed = _cumulative(smoothed)
-    elif style != "individual_m7":
-        raise ValueError(f"BLEU style {style!r} does not follow from counts; {nearest(style, STYLES)}")
     # Without one common word the score is 0, whatever the smoothing would have made of it.
-    sentences = smoothed * (counts.brevity * (counts.matches[:, 0] > 0))[:, None]
-    return BleuScores(style, sentences.mean(axis=0), sentences)
-
-
-def sacrebleu_tokenizer(texts: Sequence[str]) -> str:
-    """Return the sacreBLEU tokenizer for ``texts``: ``zh`` where most letters are Chinese, else ``13a``."""
-    letters = [letter for text in texts for letter in text if letter.isalpha()]
-    chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in letters)
-    return "zh" if 2 * chinese > len(letters) else "13a"
+    penalty = brevity_penalty(counts.lengths, counts.reference_lengths) * (counts.matches[:, 0] > 0)
+    return smoothed * penalty[:, None]
 
 
 def check_items(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> None:
-    """Check that there are items, and a reference for each of them."""
+    """Raise ValueError unless there are items, with a reference each."""
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} items with references")
     if not len(hypotheses):
-        raise ValueError("BLEU of no items is undefined")
+        raise ValueError("scores of no items are undefined")
     empty = [index for index, item in enumerate(references) if not isinstance(item, str) and len(item) == 0]
     if empty:
         raise ValueError(f"item {empty[0]} has no reference")
 
 
-def _clipped(tokens: list[str], references: list[list[str]], order: int) -> tuple[int, int]:
-    """Return (clipped matches, n-grams of the hypothesis) of one order."""
-    own = _ngrams(tokens, order)
-    if not own:
-        return 0, 0
-    others = [_ngrams(reference, order) for reference in references]
-    matches = sum(min(count, max(other[gram] for other in others)) for gram, count in own.items())
-    return matches, sum(own.values())
-
-
-def _ngrams(tokens: list[str], order: int) -> Counter[tuple[str, ...]]:
+def ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    """Return how often each n-gram of ``order`` occurs."""
     return Counter(zip(*(tokens[offset:] for offset in range(order)), strict=False))
 
 
@@ -173,7 +102,7 @@ def brevity_penalty(lengths: np.ndarray, reference_lengths: np.ndarray) -> np.nd
 
 
 def _method7(counts: MatchCounts) -> np.ndarray:
-    """Smoothed precisions of orders 1..4, (n_items, 4): Chen and Cherry (2014), methods 4 then 5.
+    """Return smoothed precisions of orders 1..4, (n_items, 4): Chen and Cherry (2014), methods 4 then 5.
 
     Method 4: the k-th order without a match counts 1 / (2^k * 5 / ln(length)) matches, if length > 1.
     Method 5: p'_n = (p'_{n-1} + p_n + p_{n+1}) / 3 with p'_0 = p_1 + 1; order 5 enters unsmoothed.
@@ -181,7 +110,7 @@ def _method7(counts: MatchCounts) -> np.ndarray:
     zero = counts.matches[:, :ORDERS] == 0
     logs = np.log(np.maximum(counts.lengths, 1))[:, None]   # ln(1) = 0: a single token stays unsmoothed
     smoothing = logs / (5 * 2.0 ** np.cumsum(zero, axis=1))
-    precisions = counts.precisions
+    precisions = counts.matches / counts.totals
     precisions[:, :ORDERS] = np.where(zero, smoothing / counts.totals[:, :ORDERS], precisions[:, :ORDERS])
     smoothed = np.empty((len(precisions), ORDERS))
     before = precisions[:, 0] + 1
@@ -191,15 +120,17 @@ def _method7(counts: MatchCounts) -> np.ndarray:
     return smoothed
 
 
-def _cumulative(precisions: np.ndarray) -> np.ndarray:
-    """Geometric means over orders 1..n along the last axis; 0 from the first zero on."""
+def _cumulative(precisions: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
+    """Return geometric means over orders 1..n along the last axis; 0 from the first zero on."""
     with np.errstate(divide="ignore"):
         logs = np.log(precisions)
-    return np.exp(np.cumsum(logs, axis=-1) / np.arange(1, precisions.shape[-1] + 1))
+    if weights is None:
+        return np.exp(np.cumsum(logs, axis=-1) / np.arange(1, precisions.shape[-1] + 1))
+    return np.stack([np.exp((logs[..., :len(row)] * row).sum(axis=-1)) for row in weights], axis=-1)
 
 
 def corpus_columns(counts: MatchCounts) -> np.ndarray:
-    """Return what each item adds to the sums that corpus BLEU follows from, (n_items, 10).
+    """Return what each item adds to the sums of corpus BLEU, (n_items, 10).
 
     Columns: matches of orders 1 to 4, n-grams of the hypothesis likewise (at least 1), tokens of the hypothesis,
     tokens of the closest reference.
@@ -211,52 +142,117 @@ def corpus_columns(counts: MatchCounts) -> np.ndarray:
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
     """Return unsmoothed cumulative corpus BLEU-1..4, (..., 4), of sums (..., 10) of :func:`corpus_columns`.
 
-    Args:
-        sums: over items.
-        weights: of orders 1 to n, for each n; None for equal ones.
+    ``weights`` are those of orders 1 to n, for each n; None for equal ones.
     """
-    precisions = sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS]
-    means = _cumulative(precisions) if weights is None else _weighted(precisions, weights)
+    means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
 
 
 def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None = None,
                  size: int = LBOW_BATCH) -> np.ndarray:
-    """Return unsmoothed cumulative BLEU-1..4, (4,), each the mean of corpus BLEU over batches (METHODS E.3).
+    """Return the mean over batches of corpus BLEU-1..4, (4,) (METHODS E.3).
 
-    Args:
-        counts: of all items, in an order that stands for itself, such as that of ids; batches are cut by it.
-        weights: as of :func:`corpus_bleu_of_sums`.
-        size: items of a batch; the last one may have fewer, and counts as much as the others.
+    Batches follow the order of items; the last one may have fewer than ``size``, and counts as much as the others.
     """
     columns = corpus_columns(counts)
     sums = np.add.reduceat(columns, np.arange(0, len(columns), size), axis=0)
     return np.asarray(corpus_bleu_of_sums(sums, weights).mean(axis=0))
 
 
-def _weighted(precisions: np.ndarray, weights: Sequence[Sequence[float]]) -> np.ndarray:
-    """Weighted geometric means over orders 1..n, one n per row of weights; 0 from the first zero on."""
-    with np.errstate(divide="ignore"):
-        logs = np.log(precisions)
-    return np.stack([np.exp((logs[..., :len(row)] * row).sum(axis=-1)) for row in weights], axis=-1)
+def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS,
+                          weights: Sequence[Sequence[float]] | None = None) -> Statistic:
+    """Return corpus BLEU of ``order``, with equal weights or such as :data:`RELEASED_WEIGHTS`."""
+    return Statistic(corpus_columns(counts), lambda sums: corpus_bleu_of_sums(sums, weights)[..., order - 1])
 
 
-def _corpus(counts: MatchCounts) -> np.ndarray:
-    return corpus_bleu_of_sums(corpus_columns(counts).sum(axis=0))
+def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float = IBLEU_ALPHA) -> Statistic:
+    """Return iBLEU = alpha * BLEU(output, reference) - (1 - alpha) * BLEU(output, source) (Sun and Zhou 2012).
+
+    Both are unsmoothed corpus BLEU-4. A system that copies its source gets alpha * BLEU(source, reference) -
+    (1 - alpha).
+    """
+    def of_sums(sums: np.ndarray) -> np.ndarray:
+        quality, copied = (corpus_bleu_of_sums(part)[..., ORDERS - 1] for part in np.split(sums, 2, axis=-1))
+        return alpha * quality - (1 - alpha) * copied
+
+    return Statistic(np.concatenate([corpus_columns(references), corpus_columns(sources)], axis=1), of_sums)
 
 
-def _sacrebleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> BleuScores:
+def sacrebleu_tokenizer(texts: Sequence[str]) -> str:
+    """Return the sacreBLEU tokenizer for ``texts``: ``zh`` where most letters are Chinese, else ``13a``."""
+    letters = [letter for text in texts for letter in text if letter.isalpha()]
+    chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in letters)
+    return "zh" if 2 * chinese > len(letters) else "13a"
+
+
+def _streams(references: Sequence[Text | Sequence[Text]], cut: Callable[[Text], str]) -> Any:
+    """Return references as sacreBLEU wants them, in streams of equal length; None fills an item with fewer."""
+    items = [[cut(item)] if isinstance(item, str) else [cut(text) for text in item] for item in references]
+    return [[item[place] if place < len(item) else None for item in items] for place in range(max(map(len, items)))]
+
+
+def sacrebleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> tuple[float, str]:
+    """Return sacreBLEU, lower-cased, on its scale of 0 to 100 (Post 2018), and its description of its settings."""
     from sacrebleu.metrics import BLEU
 
     check_items(hypotheses, references)
-    outputs = [joined(text) for text in hypotheses]
-    per_item = [[item] if isinstance(item, str) else [joined(text) for text in item] for item in references]
-    width = max(map(len, per_item))
-    # sacreBLEU wants streams of equal length; None stands where an item has fewer references.
-    streams: Any = [[item[place] if place < len(item) else None for item in per_item]
-                    for place in range(width)]
-    tokenizer = sacrebleu_tokenizer([text for item in per_item for text in item])
-    metrics = [BLEU(lowercase=True, tokenize=tokenizer, max_ngram_order=order)
-               for order in range(1, ORDERS + 1)]
-    values = np.array([metric.corpus_score(outputs, streams).score for metric in metrics])
-    return BleuScores("sacrebleu", values, signature=str(metrics[-1].get_signature()))
+    streams = _streams(references, joined)
+    metric = BLEU(lowercase=True, tokenize=sacrebleu_tokenizer([text for item in streams for text in item if text]))
+    score = float(metric.corpus_score(list(map(joined, hypotheses)), streams).score)
+    return score, str(metric.get_signature())
+
+
+def sacrebleu_statistic(hypotheses: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
+    """Return :func:`sacrebleu` as a statistic; texts are cut by its tokenizer."""
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU(lowercase=True, tokenize=sacrebleu_tokenizer([joined(text) for item in references for text in item]))
+
+    def words(text: Text) -> list[str]:
+        return metric.tokenizer(joined(text).lower()).split()
+
+    counts = count_matches(list(map(words, hypotheses)), [list(map(words, item)) for item in references])
+    # A sentence too short for an order has none of its n-grams here, where NLTK would count one.
+    totals = np.maximum(counts.lengths[:, None] - np.arange(ORDERS), 0)
+    return Statistic(np.concatenate([counts.matches[:, :ORDERS], totals, counts.lengths[:, None],
+                                     counts.reference_lengths[:, None]], axis=1), _sacrebleu_of_sums)
+
+
+def _sacrebleu_of_sums(sums: np.ndarray) -> np.ndarray:
+    """The k-th order without a match counts 1 / 2^k matches (smoothing ``exp``); 0 without any, or without n-grams."""
+    matches, totals = sums[..., :ORDERS], sums[..., ORDERS:2 * ORDERS]
+    missing = matches == 0
+    smoothed = np.where(missing, 0.5 ** np.cumsum(missing, axis=-1), matches)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.where(totals > 0, smoothed / np.maximum(totals, 1), 0.0))
+    score = np.exp(logs.mean(axis=-1)) * brevity_penalty(sums[..., -2], sums[..., -1])
+    return 100 * np.where(missing.all(axis=-1), 0.0, score)
+
+
+def chrf_statistic(outputs: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
+    """Return chrF2 of the corpus, lower-cased, of runs of 1 to 6 letters, on its scale of 0 to 100 (Popović 2015).
+
+    White space does not count, so that texts cut into words score as those that are not. Of several references that of
+    the best score counts, item by item.
+    """
+    from sacrebleu.metrics import CHRF
+
+    check_items(outputs, references)
+    counted = CHRF(lowercase=True, beta=_BETA)._extract_corpus_statistics(
+        list(map(_letters, outputs)), _streams(references, _letters))
+    return Statistic(np.array(counted, dtype=np.int64), _chrf_of_sums)
+
+
+def _letters(text: Text) -> str:
+    return "".join(joined(text).split())
+
+
+def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
+    """Return F of mean precision and mean recall over the orders of which output and reference have any."""
+    in_output, in_reference, matched = (sums[..., place::3] for place in range(3))      # (..., 6) each
+    counts = (in_output > 0) & (in_reference > 0)
+    orders = np.maximum(counts.sum(-1), 1)
+    precision, recall = (np.where(counts, matched / np.maximum(total, 1), 0).sum(-1) / orders
+                         for total in (in_output, in_reference))
+    weighted = _BETA**2 * precision + recall
+    return 100 * (1 + _BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1)

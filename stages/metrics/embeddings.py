@@ -3,7 +3,7 @@
 Values depend on the word vectors and are comparable only under one and the same table.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from stages.metrics.tokens import Text, reference_lists, token_lists
 
-# Pairs handled at once: bounds memory to a few dozen MiB, and changes no value.
+# Pairs of a chunk: bounds memory to a few dozen MiB, and changes no value.
 _CHUNK = 512
 
 
@@ -26,11 +26,8 @@ class WordVectors(Protocol):
 class EncoderVectors:
     """Static word vectors of an encoder: the mean of the word-piece embeddings of each word.
 
-    A word is known unless its pieces contain the unknown token.
-
-    Args:
-        table: word-piece embedding matrix of the encoder, (V, d).
-        tokenizer: its tokenizer: a ``tokenizers.Tokenizer``, or a transformers tokenizer that wraps one.
+    ``table`` (V, d) is the encoder's embedding matrix, ``tokenizer`` its ``tokenizers.Tokenizer`` or a transformers
+    tokenizer around one. A word is known unless its pieces contain the unknown token.
     """
 
     def __init__(self, table: np.ndarray, tokenizer: Any) -> None:
@@ -41,11 +38,7 @@ class EncoderVectors:
         self._tokenizer.no_truncation()
         self._table = np.asarray(table)
         self._unknown = getattr(self._tokenizer.model, "unk_token", None)
-
-    @property
-    def size(self) -> int:
-        """Width of a vector."""
-        return int(self._table.shape[1])
+        self.size = int(self._table.shape[1])
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return (vectors (n, d) float64, known (n,) bool) of ``words``."""
@@ -55,36 +48,19 @@ class EncoderVectors:
                           for encoding in encodings], dtype=bool)
         counts = np.array([len(ids) for ids in pieces], dtype=np.int64)
         owners = np.repeat(np.arange(len(pieces)), counts)
-        vectors = np.zeros((len(pieces), self._table.shape[1]))
+        vectors = np.zeros((len(pieces), self.size))
         if len(owners):
-            rows = self._table[np.concatenate([ids for ids in pieces if ids])].astype(np.float64)
-            np.add.at(vectors, owners, rows)
+            np.add.at(vectors, owners, self._table[np.concatenate([ids for ids in pieces if ids])].astype(np.float64))
         return vectors / np.maximum(counts, 1)[:, None], known
 
 
 @dataclass(frozen=True)
 class Similarities:
-    """Similarities of outputs to references.
+    """Similarities of each item, (n_items,); an item is skipped if no reference has a known word."""
 
-    Attributes:
-        extrema, average: (n_items,); NaN where no reference has a known word (the item is skipped).
-        greedy: (n_items,); 0 for such an item.
-    """
-
-    extrema: np.ndarray
-    average: np.ndarray
-    greedy: np.ndarray
-
-    @property
-    def skipped(self) -> int:
-        """Number of items left out of the means of Extrema and Average."""
-        return int(np.isnan(self.average).sum())
-
-    def means(self) -> dict[str, float]:
-        """Return the mean of each over the items that count; 0 if none does."""
-        counted = ~np.isnan(self.average)
-        return {"extrema": _mean(self.extrema[counted]), "average": _mean(self.average[counted]),
-                "greedy": _mean(self.greedy)}
+    extrema: np.ndarray     # NaN for a skipped item
+    average: np.ndarray     # NaN for a skipped item
+    greedy: np.ndarray      # 0 for a skipped item
 
 
 def embedding_similarity(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]],
@@ -94,54 +70,45 @@ def embedding_similarity(hypotheses: Sequence[Text], references: Sequence[Text |
     Average is the cosine of the mean vectors; Extrema that of the vectors which keep, per dimension, the
     value of greater magnitude (the positive one in a tie); Greedy the mean, over both directions, of each
     word's best cosine on the other side. Unknown words are dropped, vectors are not normalised. An item with
-    several references takes the best of each measure.
-
-    Args:
-        hypotheses: one text (or list of tokens) per item.
-        references: per item a string or a sequence of references.
-        vectors: word vectors, such as :class:`EncoderVectors`.
-
-    Raises:
-        ValueError: different numbers of items.
+    several references takes the best of each measure. Different numbers of items are a ValueError.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} items with references")
     outputs, targets = token_lists(hypotheses), reference_lists(references)
-    words = sorted({word for tokens in outputs for word in tokens}
-                   | {word for item in targets for tokens in item for word in tokens})
+    words = sorted({word for tokens in (*outputs, *(one for item in targets for one in item)) for word in tokens})
     table, known = vectors.lookup(words) if words else (np.zeros((0, 1)), np.zeros(0, dtype=bool))
     index = {word: row for row, word in enumerate(words) if known[row]}
-    pairs = [(item, _rows(tokens, index), _rows(reference, index))
+
+    def rows(tokens: list[str]) -> np.ndarray:
+        return np.array([index[token] for token in tokens if token in index], dtype=np.int64)
+
+    pairs = [(item, rows(tokens), rows(reference))
              for item, tokens in enumerate(outputs) for reference in targets[item]]
     scores = np.full((len(outputs), 3), np.nan)
     for start in range(0, len(pairs), _CHUNK):
-        chunk = pairs[start:start + _CHUNK]
-        values = _compare([left for _, left, _ in chunk], [right for _, _, right in chunk], table)
-        np.fmax.at(scores, [item for item, _, _ in chunk], values)
+        items, left, right = zip(*pairs[start:start + _CHUNK], strict=True)
+        np.fmax.at(scores, list(items), _compare(left, right, table))
     return Similarities(scores[:, 0], scores[:, 1], np.nan_to_num(scores[:, 2]))
 
 
-def _rows(tokens: Iterable[str], index: dict[str, int]) -> np.ndarray:
-    return np.array([index[token] for token in tokens if token in index], dtype=np.int64)
-
-
-def _compare(left: list[np.ndarray], right: list[np.ndarray], table: np.ndarray) -> np.ndarray:
+def _compare(left: Sequence[np.ndarray], right: Sequence[np.ndarray], table: np.ndarray) -> np.ndarray:
     """Return (n_pairs, 3): Extrema, Average, Greedy; NaN in the first two where ``right`` is empty."""
     scores = np.zeros((len(left), 3))
     present = [pair for pair in range(len(left)) if len(left[pair]) and len(right[pair])]
     if present:
         sides = [_summaries([side[pair] for pair in present], table) for side in (left, right)]
-        scores[present, 0] = _cosine(sides[0][0], sides[1][0])
-        scores[present, 1] = _cosine(sides[0][1], sides[1][1])
-        unit = {pair: (_unit(table[left[pair]]), _unit(table[right[pair]])) for pair in present}
-        scores[present, 2] = [_greedy(*unit[pair]) for pair in present]
+        for column, (own, other) in enumerate(zip(*sides, strict=True)):
+            scores[present, column] = (_unit(own) * _unit(other)).sum(axis=1)
+        for pair in present:
+            cosines = _unit(table[left[pair]]) @ _unit(table[right[pair]]).T    # (n_left, n_right)
+            scores[pair, 2] = (cosines.max(axis=1).mean() + cosines.max(axis=0).mean()) / 2
     scores[[len(rows) == 0 for rows in right], :2] = np.nan
     return scores
 
 
 def _summaries(rows: list[np.ndarray], table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the extreme and the mean vector of each text, both (n, d); no text is empty."""
-    lengths = np.array([len(one) for one in rows])
+    lengths = np.array(list(map(len, rows)))
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     words = table[np.concatenate(rows)]
     highest, lowest = np.maximum.reduceat(words, starts), np.minimum.reduceat(words, starts)
@@ -149,19 +116,6 @@ def _summaries(rows: list[np.ndarray], table: np.ndarray) -> tuple[np.ndarray, n
     return extreme, np.add.reduceat(words, starts) / lengths[:, None]
 
 
-def _greedy(left: np.ndarray, right: np.ndarray) -> float:
-    cosines = left @ right.T    # (n_left, n_right)
-    return float((cosines.max(axis=1).mean() + cosines.max(axis=0).mean()) / 2)
-
-
-def _cosine(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return (_unit(left) * _unit(right)).sum(axis=1)
-
-
 def _unit(vectors: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.where(norms == 0, 1, norms)     # a zero vector is similar to nothing
-
-
-def _mean(values: np.ndarray) -> float:
-    return float(values.mean()) if len(values) else 0.0

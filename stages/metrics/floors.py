@@ -1,7 +1,6 @@
-"""Outputs that need no model: every results table shows them, as what a model has to beat."""
+"""Trivial baselines, which need no model: the nearest training text, and references in other places."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,51 +12,28 @@ _CHUNK = 256
 _DECIMALS = 10
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """The most similar training text of each source.
+def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the training text of greatest TF-IDF cosine for each source, the earlier one in a tie, and the cosine.
 
-    Attributes:
-        indices: (n_sources,) positions among the training texts.
-        similarities: (n_sources,) TF-IDF cosines; 0 where no word is shared.
-    """
-
-    indices: np.ndarray
-    similarities: np.ndarray
-
-
-def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> Neighbours:
-    """Return for each source the training text of greatest TF-IDF cosine; the earlier one in a tie.
-
-    Weights are scikit-learn's (smoothed IDF over ``training``, raw counts) on lower-cased BERT basic tokens,
-    or on the words of lists.
-
-    Raises:
-        ValueError: no training text holds a token.
+    Both are (n_sources,): places in ``training``, and similarities, 0 where no word is shared. Weights are
+    scikit-learn's (smoothed IDF over ``training``, raw counts) on lower-cased BERT basic tokens, or on the words of
+    lists. If no training text has a token, it is a ValueError.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(tokenizer=basic_tokens, token_pattern=None, lowercase=False)
     table = vectorizer.fit_transform(training).T.tocsr()    # (words, n_training)
     queries = vectorizer.transform(sources)
-    indices = np.zeros(len(sources), dtype=np.int64)
-    similarities = np.zeros(len(sources))
+    best, similarities = np.zeros(len(sources), dtype=np.int64), np.zeros(len(sources))
     for start in range(0, len(sources), _CHUNK):
-        cosines = np.round((queries[start:start + _CHUNK] @ table).toarray(), _DECIMALS)
-        best = cosines.argmax(axis=1)
-        indices[start:start + len(best)] = best
-        similarities[start:start + len(best)] = cosines[np.arange(len(best)), best]
-    return Neighbours(indices, similarities)
+        rows = slice(start, start + _CHUNK)
+        cosines = np.round((queries[rows] @ table).toarray(), _DECIMALS)
+        best[rows], similarities[rows] = cosines.argmax(axis=1), cosines.max(axis=1)
+    return best, similarities
 
 
 def derangement(items: int, seed: int) -> np.ndarray:
-    """Return a random permutation (items,) of one cycle, so that none stays in its place (Sattolo 1986).
-
-    Raises:
-        ValueError: fewer than two items.
-    """
-    if items < 2:
-        raise ValueError(f"at least two items can change places, not {items}")
+    """Return a random permutation (items,) of one cycle, so that none of two or more stays in its place (Sattolo)."""
     order = np.arange(items)
     generator = np.random.default_rng(seed)
     for place in range(items - 1, 0, -1):

@@ -1,15 +1,13 @@
 """Every metric once: its name, which way is better, how it is printed, and, where it stands alone, how it is computed.
 
-From here it goes wherever metrics are shown or compared: the report, the results document, the table that ends a run,
-and the comparison of runs. A new metric of texts is a function that returns a :class:`Statistic` and an entry in
-``_ALL``; it stands beside the metrics of its family, or on a page without that family under further metrics.
+Report, results document, terminal and comparison read it from here. A new metric of texts is a function that returns a
+:class:`Statistic` and an entry in ``_ALL``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stages.metrics.chrf import chrf_statistic
-from stages.metrics.corpus_statistics import sacrebleu_statistic
+from stages.metrics.bleu import chrf_statistic, sacrebleu_statistic
 from stages.metrics.resampling import Statistic
 from stages.metrics.tokens import Text
 
@@ -19,34 +17,20 @@ _FINE, _PER_CENT = 4, 2
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric.
+    """A metric."""
 
-    Attributes:
-        key: name in ``metrics.json``; where scores are kept per item, also the column of the table of scores.
-        label: heading below that of its family.
-        family: key of :data:`FAMILIES`: metrics that stand together.
-        meaning: what it measures and in which unit, for people.
-        direction: 1 if more is better, -1 if less is, 0 if neither.
-        digits: decimals.
-        full: name where the heading of its family does not stand above it; empty for the label.
-        short: heading where there is little room, in a terminal; empty where it is left out there.
-        share: it is a share of 1, which papers print in per cent.
-        detail: it only goes with another of its family, and is shown where there is room for all.
-        judged: whether a part of a method helps is judged by it too: one metric of each kind.
-        statistic: returns it from outputs and references; None if it is computed with others of its family.
-    """
-
-    key: str
-    label: str
-    family: str = ""
-    meaning: str = ""
-    direction: int = 1
-    digits: int = 3
-    full: str = ""
-    short: str = ""
-    share: bool = True
-    detail: bool = False
-    judged: bool = False
+    key: str                # name in metrics.json and, where scores are kept per item, in the table of scores
+    label: str              # heading below that of its family
+    family: str = ""        # key of FAMILIES
+    meaning: str = ""       # what it measures and in which unit, for people
+    direction: int = 1      # 1 if more is better, -1 if less is, 0 if neither
+    digits: int = 3         # decimals
+    full: str = ""          # name without the heading of its family; empty for the label
+    short: str = ""         # heading in a terminal; empty where it is left out there
+    share: bool = True      # of 1, which papers print in per cent
+    detail: bool = False    # shown only where there is room for all metrics of its family
+    judged: bool = False    # one of those that decide whether a part of a method helps
+    # From outputs and references; None for a metric that is computed with others.
     statistic: Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic] | None = None
 
     @property

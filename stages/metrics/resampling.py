@@ -1,13 +1,9 @@
 """Bootstrap over items: intervals of metrics, and paired tests of their differences (METHODS E.4).
 
-The unit that is resampled is the item, with everything that was scored on it. A metric takes part as a
-:class:`Statistic`: what each item adds to some sums, and the value that follows from those sums. That holds for means
-of per-item scores and for corpus metrics such as BLEU alike, and a resample then costs a product of matrices and no
-counting of n-grams. Distinct-n and self-BLEU do not follow from sums: a resample holds items twice, and both would
-take the repetition for lack of variety.
-
-    scores = mean_statistic(np.array([0.2, 0.5, 0.9]))
-    low, high = interval(resampled({"bleu": scores}, 1000, seed=13)["bleu"], level=0.95)
+A metric takes part as a :class:`Statistic`: what each item adds to some sums, and the value that follows from those
+sums. That holds for means of per-item scores and for corpus metrics such as BLEU alike, and a resample then costs a
+product of matrices and no counting of n-grams. Distinct-n and self-BLEU do not follow from sums: a resample has items
+twice, and both would take the repetition for lack of variety.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +19,7 @@ _TIE = 1e-12
 
 @dataclass(frozen=True)
 class Statistic:
-    """A metric that follows from sums over items.
-
-    Attributes:
-        items: what each item adds, (n_items, k).
-        of_sums: the metric of sums over items, (..., k) -> (...).
-    """
+    """A metric of sums over items: what each item adds (n_items, k), and the metric of sums (..., k) -> (...)."""
 
     items: np.ndarray
     of_sums: Callable[[np.ndarray], np.ndarray]
@@ -40,13 +31,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of two systems on the same items.
-
-    Attributes:
-        first, second: its values.
-        low, high: percentile interval of first minus second.
-        p_value: two-sided, see :func:`p_value`.
-    """
+    """A metric of two systems on the same items, with percentile interval and p value of first minus second."""
 
     first: float
     second: float
@@ -61,21 +46,17 @@ class Difference:
 
 
 def mean_statistic(values: np.ndarray) -> Statistic:
-    """Return the mean of ``values`` (n_items,) as a statistic; NaN marks items that do not count.
-
-    The mean of no item is 0, as everywhere in this package.
-    """
+    """Return the mean of ``values`` (n_items,); NaN marks items that do not count, the mean of no item is 0."""
     counted = ~np.isnan(values)
-    return Statistic(np.stack([np.where(counted, values, 0.0), counted], axis=1), _mean_of_sums)
+    return Statistic(np.stack([np.where(counted, values, 0.0), counted], axis=1),
+                     lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1))
 
 
 def resampled(statistics: Mapping[str, Statistic], resamples: int, seed: int) -> dict[str, np.ndarray]:
     """Return every statistic on the same ``resamples`` bootstrap resamples of the items, each (resamples,).
 
     Calls with equal seed and number of items draw equal resamples, so that systems may be compared across calls.
-
-    Raises:
-        ValueError: the statistics are of different numbers of items, or of none.
+    Different numbers of items, or none, are a ValueError.
     """
     if not statistics:
         return {}
@@ -109,9 +90,8 @@ def interval(samples: np.ndarray, level: float) -> tuple[float, float]:
 def p_value(differences: np.ndarray) -> float:
     """Return the two-sided p value of the paired bootstrap (Koehn 2004), from the differences on R resamples.
 
-    Twice the share of resamples on which the sign is not that of the majority, ties counting against both, with one
-    added above and below: min(1, 2 (min(#{d <= 0}, #{d >= 0}) + 1) / (R + 1)). It is the level at which the
-    percentile interval of the difference reaches 0, and never below 2 / (R + 1).
+    min(1, 2 (min(#{d <= 0}, #{d >= 0}) + 1) / (R + 1)): the level at which the percentile interval of the difference
+    reaches 0, and never below 2 / (R + 1).
     """
     against = min((differences <= _TIE).sum(), (differences >= -_TIE).sum())
     return float(min(1.0, 2 * (against + 1) / (len(differences) + 1)))
@@ -127,14 +107,6 @@ def difference(first: float, second: float, first_samples: np.ndarray, second_sa
 
 def paired_bootstrap(first: Statistic, second: Statistic, resamples: int = 1000, level: float = 0.95,
                      seed: int = 0) -> Difference:
-    """Return the difference between two systems' ``first`` and ``second`` value of a metric on the same items.
-
-    Raises:
-        ValueError: they are not of the same number of items.
-    """
+    """Return the difference between two systems' ``first`` and ``second`` value of a metric on the same items."""
     samples = resampled({"first": first, "second": second}, resamples, seed)
     return difference(first.value(), second.value(), samples["first"], samples["second"], level)
-
-
-def _mean_of_sums(sums: np.ndarray) -> np.ndarray:
-    return sums[..., 0] / np.maximum(sums[..., 1], 1)

@@ -12,50 +12,34 @@ def shows_keyword(text: str, keyword: str | None) -> bool | None:
     """Return whether ``keyword`` occurs in ``text``: ``shows_keyword("Losing weight", "lose weight") is True``.
 
     The Porter stems of the keyword's words must follow each other in the text. Keywords are lemmas, and so an
-    irregular form (*mice* for *mouse*) is not found. Chinese is compared character by character.
-
-    Returns:
-        None where there is no keyword to look for.
+    irregular form (*mice* for *mouse*) is not found. Chinese is compared character by character. None where there is
+    no keyword.
     """
-    if keyword is None or keyword == NO_KEYWORD:
-        return None
-    wanted = _stems(keyword)
-    if not wanted:
-        return None
-    return _holds(_stems(text), wanted)
+    wanted = _stems(keyword) if keyword is not None and keyword != NO_KEYWORD else []
+    return _contains(_stems(text), wanted) if wanted else None
 
 
 def keyword_retention(texts: Sequence[str], keywords: Sequence[str | None]) -> list[bool | None]:
-    """Return :func:`shows_keyword` of each text and its keyword.
-
-    Raises:
-        ValueError: different numbers of texts and keywords.
-    """
+    """Return :func:`shows_keyword` of each text and its keyword."""
     return [shows_keyword(text, keyword) for text, keyword in zip(texts, keywords, strict=True)]
 
 
 def kept_shares(texts: Sequence[str], keywords: Sequence[Collection[str]]) -> np.ndarray:
     """Return the share of its keywords that each text shows: ``kept_shares(["a dog"], [["dogs", "cat"]]) == [0.5]``.
 
-    Keywords are compared as in :func:`shows_keyword`; equal ones count once.
-
-    Returns:
-        (n,) float64; NaN where a text has no keywords.
-
-    Raises:
-        ValueError: different numbers of texts and of sets of keywords.
+    Shape (n,), NaN where a text has no keywords. Keywords that are equal by stems count once.
     """
     shares = np.full(len(texts), np.nan)
     for place, (text, words) in enumerate(zip(texts, keywords, strict=True)):
         wanted = {tuple(_stems(word)) for word in words} - {()}
         if wanted:
-            found = _stems(text)
-            shares[place] = sum(_holds(found, list(word)) for word in wanted) / len(wanted)
+            stems = _stems(text)
+            shares[place] = sum(_contains(stems, list(word)) for word in wanted) / len(wanted)
     return shares
 
 
-def _holds(found: list[str], wanted: list[str]) -> bool:
-    return any(found[start:start + len(wanted)] == wanted for start in range(len(found) - len(wanted) + 1))
+def _contains(stems: list[str], wanted: list[str]) -> bool:
+    return any(stems[start:start + len(wanted)] == wanted for start in range(len(stems) - len(wanted) + 1))
 
 
 def _stems(text: str) -> list[str]:

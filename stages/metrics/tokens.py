@@ -54,11 +54,5 @@ def token_lists(texts: Iterable[Text]) -> list[list[str]]:
 
 
 def reference_lists(references: Iterable[Text | Sequence[Text]]) -> list[list[list[str]]]:
-    """Return the tokens of every reference of every item.
-
-    Args:
-        references: one entry per item: a string (its only reference), or a sequence of references, each of
-            them a string or a sequence of tokens.
-    """
-    return [[basic_tokens(item)] if isinstance(item, str) else [basic_tokens(text) for text in item]
-            for item in references]
+    """Return the tokens of every reference of every item; a string is the only reference of its item."""
+    return [[basic_tokens(item)] if isinstance(item, str) else token_lists(item) for item in references]

@@ -5,7 +5,6 @@ of lower-cased words; of a Chinese table its characters are used.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,12 @@ from stages.metrics.tokens import Text, basic_tokens, joined
 TRAINING: dict[str, Any] = {"size": 200, "window": 5, "min_count": 2, "epochs": 10}
 
 
-@dataclass(frozen=True)
 class WordTable:
-    """Word vectors in memory.
+    """Word vectors in memory: distinct words (V,), their vectors (V, d), and what they are, for settings."""
 
-    Attributes:
-        words: distinct words (V,).
-        vectors: their vectors (V, d).
-        description: where they come from, for settings and metadata.
-    """
-
-    words: Sequence[str]
-    vectors: np.ndarray
-    description: dict[str, Any]
-    _rows: dict[str, int] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_rows", {word: row for row, word in enumerate(self.words)})
+    def __init__(self, words: Sequence[str], vectors: np.ndarray, description: dict[str, Any]) -> None:
+        self.words, self.vectors, self.description = words, vectors, description
+        self._rows = {word: row for row, word in enumerate(words)}
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return (vectors (n, d) float64, known (n,) bool) of ``words``; zeros for an unknown one."""
@@ -48,15 +36,11 @@ class WordTable:
 
 
 def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
-    """Return the vectors that a file (word2vec text, GloVe text, fastText ``.vec``, also gzipped) has for ``texts``.
-
-    Raises:
-        InputError: no such file, not a file of vectors, or none of the words in it.
-    """
+    """Return the vectors that a file (word2vec text, GloVe text, fastText ``.vec``, also gzipped) has for ``texts``."""
     if not path.is_file():
         raise InputError(f"evaluation.emb: {path}: no such file. Give path:FILE, relative to the project, or "
                          f"encoder, or train.")
-    words = vocabulary(texts)
+    words = sorted({word for text in set(texts) for word in basic_tokens(text)})
     read = read_vectors(path, words)
     if not read.words:
         raise InputError(f"evaluation.emb: {path} has a vector for none of the {len(words)} words of outputs and "
@@ -67,11 +51,7 @@ def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
 
 
 def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
-    """Return skip-gram vectors of the distinct ``texts`` of a training split, whatever their order.
-
-    Raises:
-        InputError: no word occurs twice.
-    """
+    """Return skip-gram vectors of the distinct ``texts`` of a training split, whatever their order."""
     sentences = [basic_tokens(text) for text in sorted(set(texts), key=joined)]
     try:
         words, vectors = train_skip_gram(sentences, **TRAINING, seed=seed)
@@ -81,8 +61,3 @@ def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
     return WordTable(words, vectors, {"name": "skip-gram of the training split", "version": None, "sha256": None,
                                       **training_description(**TRAINING), "texts": len(sentences),
                                       "words": len(words)})
-
-
-def vocabulary(texts: Iterable[Text]) -> list[str]:
-    """Return the distinct basic tokens of ``texts``, sorted."""
-    return sorted({word for text in set(texts) for word in basic_tokens(text)})

@@ -6,8 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS, count_matches
-from stages.metrics.corpus_statistics import corpus_bleu_statistic
+from stages.metrics.bleu import ORDERS, RELEASED_WEIGHTS, corpus_bleu_statistic, count_matches
 from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics

@@ -19,8 +19,7 @@ from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
 from stages.metrics.bertscore import BertScorer
-from stages.metrics.bleu import LBOW_BATCH, ORDERS, RELEASED_WEIGHTS, batched_bleu, count_matches
-from stages.metrics.corpus_statistics import corpus_bleu_statistic
+from stages.metrics.bleu import LBOW_BATCH, ORDERS, RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
 from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text

@@ -62,10 +62,11 @@ def _nearest_targets(given: Given) -> list[Text]:
     if training.empty:
         raise InputError("the floor `nearest` needs training items, and the model has none. Train it again, or take "
                          "`nearest` out of evaluation.floors.")
-    neighbours = nearest_neighbours(given.targets.sources, [given.cut(text) for text in training["source"]])
+    neighbours, similarities = nearest_neighbours(given.targets.sources,
+                                                  [given.cut(text) for text in training["source"]])
     given.counts["training_items"] = len(training)
-    given.counts["nearest_without_shared_word"] = int((neighbours.similarities == 0).sum())
-    return [given.cut(training["references"].iloc[index][0]) for index in neighbours.indices]
+    given.counts["nearest_without_shared_word"] = int((similarities == 0).sum())
+    return [given.cut(training["references"].iloc[index][0]) for index in neighbours]
 
 
 def _shuffled_references(given: Given) -> list[Text]:
