@@ -14,10 +14,10 @@ from whole_steps import whole
 from models.common.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search, project
 from models.common.decoding.scores import largest
 from models.hcl import HclConfig, HclModel
+from models.hcl.latent import ENTERS
 
 END, PAD, START, WORDS = 1, 0, 2, 7
 BOS = tiny_hcl.SPECIAL_IDS["bos"]
-ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "output")
 
 
 def by_generate(model, ids, mask, nodes=None, *, num_beams=4, min_length=5, max_length=20, **options):

@@ -43,7 +43,7 @@ HCL = {"cvae": {"embedding": 12, "encoder": 8, "context": 16, "width": 16, "late
        "group_wise": {**_NARROW, "pretrain_steps": 0, "top": 2, "tail": 2},
        "dialogpt": {**_NARROW, "positions": 40}, "simctg": {**_NARROW, "positions": 40}, "t5": _NARROW,
        "t5_claps": _NARROW}
-OVERRIDES = {"hcl": {}, "hcl paper": {"preset": "paper"}, "hcl prefix": {"latent": {"enters": "prefix"}},
+OVERRIDES = {"hcl": {}, "hcl paper": {"preset": "paper"}, "hcl layers": {"latent": {"enters": "layers"}},
              **{name: {"architecture": name, name: block} for name, block in HCL.items()}}
 
 

@@ -14,7 +14,6 @@ class GraphAttention(Block):
     """Graph attention with edge and node updates (eq. 4-9)."""
 
     iterations: int = Field(2, ge=0, description="T; 0 is the ablation without graph")
-    edge_type: Literal["shared", "signed"] = "shared"
     layer_norm: bool = True
     own_edges: Literal["component", "item", "leaking"] = Field(
         "component", description="what a training item does not see of the graph when its prior is computed: what its "
@@ -29,11 +28,9 @@ class KeywordUse(Block):
     """How keywords take part."""
 
     condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+    imp_weight: Literal["cosine", "linear"] = Field(
         "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
-                              "likeness in a random projection that nothing trains; attention trained by the very "
-                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
-    kw_anchor: Literal["input", "output"] = "input"
+                              "or one learned matrix on their mean")
     unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
                                                "root mean square of 1; false: as long as they are, u by far the longer")
 
@@ -60,12 +57,10 @@ class Latent(Block):
                                                             "from the posterior")
     annealing_steps: int = Field(10_000, ge=0)
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
-    annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
-                                                       "each cycle an equal part of all steps")
-    enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "layers", "output"] = Field(
-        "memory+embed", description="how z enters the decoder (METHODS A.7)")
+    enters: Literal["memory+embed", "layers"] = Field(
+        "memory+embed", description="how z enters the decoder: as a slot of the memory and with every word, or with "
+                                    "the input of each layer (METHODS A.7)")
     bow_loss: bool = False
-    word_dropout: float = Field(0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _prior_is_taught(self) -> "Latent":
@@ -86,16 +81,12 @@ class Mahalanobis(Contrast):
     """The contrast between levels."""
 
     temperature: float = Field(0.5, gt=0)
-    form: Literal["inverse", "printed"] = "inverse"
-    sqrt: bool = False
 
 
 class InstanceContrast(Contrast):
     """The contrast between instances."""
 
     temperature: float = Field(0.1, gt=0)
-    multi_neg: Literal["infonce_negdist", "printed"] = Field(
-        "infonce_negdist", description="with several negatives per item (ingest.negatives); one makes them equal")
 
 
 class Contrasts(Block):
@@ -125,13 +116,11 @@ class Decoder(Block):
 # the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
 # enabled, weights, T = 0) may stand beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
-    "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
-    "keyword": {"imp_weight": "linear", "kw_anchor": "input", "unit_scale": False},
+    "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
+    "keyword": {"imp_weight": "linear", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
-               "word_dropout": 0.0},
-    "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
-                  "added_to": "sentence"},
+               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False},
+    "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
