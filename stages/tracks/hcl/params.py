@@ -141,19 +141,12 @@ class Method(Switches):
     decoder: Decoder = Decoder()
 
 
-class PieceTransformer(Sizes):
-    """Transformer of word pieces (METHODS B3)."""
-
-    norm: Literal["pre", "post"] = Field("pre", description="before each part, or behind its addition as in the paper")
-
-
 class Seq2Seq(Block):
     """LSTMs with attention and a pointer (METHODS B2); the paper gives no sizes."""
 
     embedding: int = Field(256, ge=1, description="of word pieces, which also score the output")
     width: int = Field(256, ge=1, description="of the encoder, per direction, and of the decoder")
     dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings")
-    pointer: bool = Field(True, description="false: words come from the vocabulary alone")
 
 
 class Cvae(Block):
@@ -165,29 +158,22 @@ class Cvae(Block):
     width: int = Field(400, ge=1, description="of the decoder")
     latent: int = Field(200, ge=1)
     bag: int = Field(400, ge=1, description="of the layer that predicts the bag of words")
-    bow_loss: bool = True
-    annealing_steps: int = Field(10_000, ge=0, description="over which the KL's weight rises from 0 to 1")
-    annealing_share: float = Field(1.0, ge=0, le=1, description="of all steps; the smaller of both counts")
+    annealing_share: float = Field(1.0, ge=0, le=1, description="of all steps, 10,000 at most, over which the KL's "
+                                                                "weight rises from 0 to 1")
 
 
 class Seq2SeqDu(Block):
     """Seq2Seq-DU, adapted (METHODS B4); its width is the encoder's."""
 
-    phrases: int = Field(5, ge=1, description="keywords of a source at most: its own, and known ones that it holds")
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
-class GroupWise(PieceTransformer):
+class GroupWise(Sizes):
     """Group-wise contrasts over a Transformer (METHODS B8)."""
 
-    pretrain_steps: int = Field(5_000, ge=0, description="by likelihood alone, before the reference is frozen")
-    pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps; the smaller of both counts")
-    top: int = Field(5, ge=1, description="candidates: items of the most similar inputs by BM25")
-    tail: int = Field(5, ge=0, description="candidates: items of the least similar inputs")
+    pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps, 5,000 at most, by likelihood alone, "
+                                                               "before the reference is frozen")
     sample_k: int = Field(6, ge=1, description="draws beside each observed pair")
-    score: Literal["tfidf", "label"] = Field("tfidf", description="how well a pair matches: cosine of TF-IDF vectors, "
-                                                                  "or whether the data have it as a pair")
-    threshold: float = Field(0.5, ge=0, le=1, description="score of a pair that teaches nothing")
     speed: float | None = Field(1.0, gt=0, description="at which the contrast takes over: half the loss after 3,500 / "
                                                        "speed steps; null: all of it when the training ends")
 
@@ -210,28 +196,10 @@ class DialoGpt(Pretrained):
     positions: int = Field(256, ge=1, description="tokens of x and y together at most")
 
 
-class SimCtg(DialoGpt):
-    """DialoGPT's model with SimCTG's contrast between tokens (METHODS F)."""
-
-    margin: float = Field(0.5, ge=0, le=2, description="cosines above 1 - margin cost something; 0 is DialoGPT")
-
-
 class T5(Pretrained):
     """T5 (METHODS B7)."""
 
     layers: int = Field(2, ge=1, description="of the encoder, and of the decoder")
-    prefix: str | None = Field(None, description="task that stands before x; null: `reply: ` for dialogues, "
-                                                 "`continue: ` for stories, else `paraphrase: `")
-
-
-class T5Claps(T5):
-    """T5 with contrasts against perturbed targets (METHODS B9); items of a micro-batch are each other's negatives."""
-
-    eps_neg: float = Field(1.0, ge=0, description="length of the step that makes a wrong target")
-    eps_pos: float = Field(3.0, ge=0, description="length of the steps away from the source and back")
-    temperature: float = Field(0.1, gt=0)
-    claps_tau_both: bool = Field(True, description="false: the second contrast without temperature, as in the "
-                                                   "released code")
 
 
 class Architectures(Method):
@@ -239,13 +207,13 @@ class Architectures(Method):
 
     cvae: Cvae = Cvae()
     seq2seq: Seq2Seq = Seq2Seq()
-    transformer: PieceTransformer = PieceTransformer()
+    transformer: Sizes = Sizes()
     seq2seq_du: Seq2SeqDu = Seq2SeqDu()
     group_wise: GroupWise = GroupWise()
     dialogpt: DialoGpt = DialoGpt()
     t5: T5 = T5()
-    t5_claps: T5Claps = T5Claps()
-    simctg: SimCtg = SimCtg()
+    t5_claps: T5 = T5()
+    simctg: DialoGpt = DialoGpt()
 
     @field_validator("architecture")
     @classmethod
@@ -267,15 +235,10 @@ class Training(Block):
     learning_rate: float = Field(2e-4, gt=0, description="of everything but the encoder")
     taken_rate: float | None = Field(None, gt=0, description="of what `init` took over, the encoder aside; null: "
                                                              "learning_rate")
-    warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps")
+    warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps; then rates fall linearly to 0")
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
-    schedule: Literal["linear", "constant"] = Field("linear", description="of the rates after warm-up: down to 0, or "
-                                                                          "kept")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")
-    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
-                                             "a GPU Triton")
-    bucket: bool = Field(True, description="batches of texts of similar length, drawn anew each epoch")
     max_source: int = Field(20, ge=1, description="word pieces, special tokens not counted")
     max_target: int = Field(20, ge=1, description="likewise")
     keep: Literal["first", "last"] = Field("first", description="which end of a longer input is read; the last of a "

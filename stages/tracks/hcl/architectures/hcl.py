@@ -94,7 +94,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
     report = _begun(model, start)
     nn.Module.to(model, device)
-    settings = loop_settings(training)
+    settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
     annealing = annealing_steps(latent, total)
     validation = items[items["split"] == "validation"]
