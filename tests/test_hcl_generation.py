@@ -79,9 +79,7 @@ def test_a_beam_as_wide_as_the_search_space_finds_the_best_output():
         for other in words:
             scores[word, other] = float(first[word] + second[other]) / 3  # the end is forced, at no cost
     width = len(words) * (len(words) + 1)
-    found = paraphrase(
-        model, (ids, mask, nodes), num_beams=width, min_length=1, max_length=2, early_stopping="never"
-    )
+    found = paraphrase(model, (ids, mask, nodes), num_beams=width, min_length=1, max_length=2)
     assert tuple(outputs(found)[0]) == max(scores, key=scores.__getitem__)
 
 
