@@ -73,7 +73,8 @@ class HclTask:
 
     def lengths(self) -> list[int]:
         """Return the tokens of each training triple's texts, all together, as far as the model reads them."""
-        return sum(self.tokens.values()).tolist()
+        lengths: list[int] = np.sum(list(self.tokens.values()), axis=0).tolist()
+        return lengths
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
