@@ -330,7 +330,7 @@ def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained)
     assert "second" not in said
 
 
-@pytest.mark.parametrize("changes", [{"precision": "bf16"}, {"bucket": False}, {"freeze_layers": 1}])
+@pytest.mark.parametrize("changes", [{"precision": "bf16"}, {"freeze_layers": 1}])
 def test_a_killed_training_with_other_settings_ends_with_the_same_weights(encoder, tmp_path, changes):
     whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"), **changes)
     with pytest.raises(Killed):
