@@ -10,25 +10,21 @@ from stages.tracks.hcl.architecture import HclRow
 from stages.tracks.hcl.architectures import ARCHITECTURES
 from stages.tracks.hcl.piece_baselines import Making
 
-_TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0, "norm": "pre"}
-_SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0, "pointer": True}
-_CVAE = {"embedding": 48, "encoder": 48, "context": 64, "width": 64, "latent": 6, "bag": 16, "bow_loss": True,
-         "annealing_steps": 40, "annealing_share": 1.0}
-_GROUP = {"pretrain_steps": 40, "pretrain_share": 0.5, "top": 2, "tail": 2, "sample_k": 2, "score": "tfidf",
-          "threshold": 0.5, "speed": 1.0}
+_TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
+_SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0}
+_CVAE = {"embedding": 48, "encoder": 48, "context": 64, "width": 64, "latent": 6, "bag": 16,
+         "annealing_share": 0.04}
+_GROUP = {"pretrain_share": 0.4, "sample_k": 2, "speed": 1.0}
 _PRETRAINED = {"source": None, "layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 # By case: architecture and its block.
 SIZES = {"transformer": ("transformer", _TRANSFORMER),
-         "transformer-post": ("transformer", {**_TRANSFORMER, "norm": "post"}),
-         "cvae": ("cvae", _CVAE), "cvae-no-bow": ("cvae", {**_CVAE, "bow_loss": False}),
+         "cvae": ("cvae", _CVAE),
          "group_wise": ("group_wise", {**_TRANSFORMER, **_GROUP}),
-         "seq2seq_du": ("seq2seq_du", {"phrases": 5, "dropout": 0.0}),
-         "seq2seq": ("seq2seq", _SEQ2SEQ), "seq2seq-no-pointer": ("seq2seq", {**_SEQ2SEQ, "pointer": False}),
+         "seq2seq_du": ("seq2seq_du", {"dropout": 0.0}),
+         "seq2seq": ("seq2seq", _SEQ2SEQ),
          "dialogpt": ("dialogpt", {**_PRETRAINED, "positions": 40}),
-         "simctg": ("simctg", {**_PRETRAINED, "positions": 40, "margin": 0.5}),
-         "t5": ("t5", {**_PRETRAINED, "prefix": None}),
-         "t5_claps": ("t5_claps", {**_PRETRAINED, "prefix": "what is ", "eps_neg": 1.0, "eps_pos": 3.0,
-                                   "temperature": 0.1, "claps_tau_both": True})}
+         "simctg": ("simctg", {**_PRETRAINED, "positions": 40}), "t5": ("t5", _PRETRAINED),
+         "t5_claps": ("t5_claps", _PRETRAINED)}
 
 TRAINING = {"max_source": 12, "max_target": 8, "keep": "first", "freeze_layers": 0}
 SOURCES = ["what is the best way to learn a language", "how do i find a good school", "can you tell me about the dog",

@@ -16,8 +16,7 @@ def case(tmp_path):
 def test_the_weight_of_the_kl_rises_linearly():
     assert [kl_weight(step, 10_000) for step in (0, 5_000, 10_000, 20_000)] == [0.0, 0.5, 1.0, 1.0]
     assert kl_weight(0, 0) == 1.0
-    paper = {"annealing_steps": 10_000, "annealing_share": 1.0}
-    assert (annealing_steps(paper, 50_000), annealing_steps(paper, 600)) == (10_000, 600)
+    assert [annealing_steps({"annealing_share": 1.0}, total) for total in (50_000, 600)] == [10_000, 600]
 
 
 @torch.no_grad()
@@ -35,7 +34,7 @@ def test_the_bag_of_words_does_not_know_the_order(case):
 def test_the_objective_is_reconstruction_weighted_kl_and_bag(case):
     batch, found = case.batch(), case.model.parts(case.batch())
     whole = found["reconstruction"] + found["bow"]
-    steps = case.model.config.sizes["annealing_steps"]
+    steps = 40  # 0.04 of 1,000
     for number, weight in ((0, 0.0), (steps // 2, 0.5), (steps, 1.0)):
         loss = case.model.objective(batch, Step(number, 1000, 0, range(8)))["loss"]
         torch.testing.assert_close(loss, whole + weight * found["kl"])
@@ -48,16 +47,6 @@ def test_neither_negatives_nor_keywords_are_read(case):
     batch = case.batch()
     bare = {name: part for name, part in batch.items() if not name.startswith(("neg", "has", "k"))}
     assert torch.equal(case.model.nll(bare), case.model.nll(batch))
-
-
-def test_without_the_bag_the_rest_is_the_same(tmp_path):
-    whole, without = Case("cvae", tmp_path), Case("cvae-no-bow", tmp_path)
-    found, other = (one.model.objective(one.batch(), Step(0, 100, 0, range(8))) for one in (whole, without))
-    assert torch.equal(found["reconstruction"], other["reconstruction"]) and torch.equal(found["kl"], other["kl"])
-    assert torch.equal(other["loss"], other["reconstruction"]) and "bow" not in other
-    other["loss"].sum().backward()
-    assert {name for name, parameter in without.model.named_parameters() if parameter.grad is None} == {
-        f"bag.{layer}.{part}" for layer in (0, 2) for part in ("weight", "bias")}
 
 
 @torch.no_grad()

@@ -10,13 +10,12 @@ from torch.nn import functional as F
 from transformers.modeling_outputs import BaseModelOutput
 from whole_steps import whole
 
-from models.common.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search, project
-from models.common.decoding.scores import largest
+from models.common.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search
 from models.hcl import HclModel
+from models.hcl.latent import ENTERS
 
 END, PAD, START, WORDS = 1, 0, 2, 7
 BOS = tiny_hcl.SPECIAL_IDS["bos"]
-ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "output")
 
 
 def by_generate(model, ids, mask, nodes=None, *, num_beams=4, min_length=5, max_length=20, **options):
@@ -108,8 +107,7 @@ def test_a_beam_as_wide_as_the_search_space_finds_the_best_of_all_outputs(penalt
     every = [output for length in (1, 2, 3) for output in itertools.product(words, repeat=length)]
     oracle = Oracle(3)
     best = [max(every, key=lambda output: final_score(oracle, item, output, limits, penalty)) for item in range(3)]
-    found = beam_search(Oracle(3), start(3), limits, num_beams=len(every), length_penalty=penalty,
-                        early_stopping="never")
+    found = beam_search(Oracle(3), start(3), limits, num_beams=len(every), length_penalty=penalty)
     assert outputs(found) == best
 
 
@@ -139,7 +137,7 @@ def test_the_best_of_several_outputs_is_that_of_the_search(width):
         best_outputs(Oracle(1), start(1), limits, 4, num_beams=3)
 
 
-def slow_beam(oracle, item, limits, width, penalty, early_stopping):
+def slow_beam(oracle, item, limits, width, penalty):
     """The search of one item, a hypothesis at a time, on lists."""
     running, finished = [(0.0, (START,))], []
     for length in range(limits.max_length):
@@ -155,23 +153,19 @@ def slow_beam(oracle, item, limits, width, penalty, early_stopping):
         running = [one for one in found if one[1][-1] != END][:width]
         if not running:
             break
-        longest = limits.max_length + 1 if early_stopping == "never" and penalty > 0 else length + 1
-        full = len(finished) == width
-        if full and (early_stopping is True or running[0][0] / longest ** penalty <= finished[-1][0]):
+        if len(finished) == width and running[0][0] / (length + 1) ** penalty <= finished[-1][0]:
             break
     else:
         finished += [(total / (limits.max_length + 1) ** penalty, prefix[1:]) for total, prefix in running]
     return max(finished)[1]
 
 
-@pytest.mark.parametrize("early_stopping", [False, True, "never"])
 @pytest.mark.parametrize("penalty", [-1.0, 0.0, 1.0, 1.7])
-def test_beam_search_is_that_of_a_slow_loop(early_stopping, penalty):
+def test_beam_search_is_that_of_a_slow_loop(penalty):
     for width, seed in itertools.product((2, 3, 5), range(3)):
         limits = rules(shortest=seed, longest=5)
-        expected = [slow_beam(Oracle(4, seed), item, limits, width, penalty, early_stopping) for item in range(4)]
-        found = beam_search(Oracle(4, seed), start(4), limits, num_beams=width, length_penalty=penalty,
-                            early_stopping=early_stopping)
+        expected = [slow_beam(Oracle(4, seed), item, limits, width, penalty) for item in range(4)]
+        found = beam_search(Oracle(4, seed), start(4), limits, num_beams=width, length_penalty=penalty)
         assert outputs(found) == expected
 
 
@@ -317,28 +311,6 @@ def test_scores_are_float32_under_autocast(search, monkeypatch):
 
 
 # Parts
-
-
-@pytest.mark.parametrize("length", [3, 64, 1000, 1029])
-def test_the_largest_in_two_rounds_are_the_largest(length):
-    source = torch.Generator().manual_seed(length)
-    values = torch.randn(3, 2, length, generator=source)
-    ties = torch.randint(4, (3, 2, length), generator=source).float()
-    for table in (values, ties, values.index_fill(-1, torch.tensor([0, length - 1]), -torch.inf)):
-        for count in (1, 2, 7):
-            found, places = largest(table, count)
-            assert torch.equal(found, table.sort(-1, descending=True).values[..., :count])
-            assert torch.equal(table.gather(-1, places), found)
-            assert all(len(set(row)) == len(row) for row in places.flatten(0, -2).tolist())
-
-
-@pytest.mark.parametrize("shape", [(1,), (2, 1), (1, 4), (3, 3), (16, 2)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_scores_over_the_vocabulary(shape, dtype):
-    source = torch.Generator().manual_seed(0)
-    states, weight, bias = (torch.randn(*size, generator=source, dtype=dtype) for size in ((*shape, 8), (50, 8), (50,)))
-    expected = torch.einsum("...d,vd->...v", states, weight) + bias
-    torch.testing.assert_close(project(states, weight, bias), expected)
 
 
 @pytest.mark.parametrize(("make", "message"), [

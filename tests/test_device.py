@@ -38,10 +38,10 @@ AUTO = {"device": "auto"}
 _NARROW = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32}
 HCL = {"cvae": {"embedding": 12, "encoder": 8, "context": 16, "width": 16, "latent": 6, "bag": 12},
        "seq2seq": {"embedding": 12, "width": 16}, "seq2seq_du": {}, "transformer": _NARROW,
-       "group_wise": {**_NARROW, "pretrain_steps": 0, "top": 2, "tail": 2},
+       "group_wise": {**_NARROW, "pretrain_share": 0.0},
        "dialogpt": {**_NARROW, "positions": 40}, "simctg": {**_NARROW, "positions": 40}, "t5": _NARROW,
        "t5_claps": _NARROW}
-OVERRIDES = {"hcl": {}, "hcl paper": {"preset": "paper"}, "hcl prefix": {"latent": {"enters": "prefix"}},
+OVERRIDES = {"hcl": {}, "hcl paper": {"preset": "paper"}, "hcl layers": {"latent": {"enters": "layers"}},
              **{name: {"architecture": name, name: block} for name, block in HCL.items()}}
 
 

@@ -165,8 +165,7 @@ def test_the_keyword_conditions_the_output(paraphraser):
 
 
 def test_a_model_without_keyword_writes_none(encoder, items, tmp_path):
-    model = Paraphraser(save_model(tmp_path, encoder, keyword={"condition": False, "imp_weight": "attn",
-                                                               "kw_anchor": "input"}))
+    model = Paraphraser(save_model(tmp_path, encoder, keyword={"condition": False, "imp_weight": "linear"}))
     assert run(items, model, decode(), seed=1)["keyword"].isna().all()
     with pytest.raises(InputError, match="keyword is 'random', but this model has no keyword"):
         run(items, model, decode(keyword="random"), seed=1)

@@ -31,8 +31,8 @@ def graph_of(edges=EDGES, vectors=None):
     return KeywordGraph.from_edges(vectors, target, source, sign)
 
 
-def attention_of(iterations=2, edge_type="shared", layer_norm=True):
-    attention = GraphAttention(WIDTH, iterations, edge_type, layer_norm)
+def attention_of(iterations=2, layer_norm=True):
+    attention = GraphAttention(WIDTH, iterations, layer_norm)
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return attention
@@ -47,20 +47,16 @@ def zero(layer):
 def loop(attention, graph):
     """Eq. 4-9, edge by edge."""
     h = list(graph.h0)
-    edges = list(zip(graph.target.tolist(), graph.source.tolist(), graph.sign.tolist(), strict=True))
-
-    def network(networks, sign):
-        return networks[0 if len(networks) == 1 or sign > 0 else 1]
-
-    r = {(i, j): network(attention.ffn0, sign)(torch.cat([h[i], h[j]])) for i, j, sign in edges}
+    edges = list(zip(graph.target.tolist(), graph.source.tolist(), strict=True))
+    r = {(i, j): attention.ffn0[0](torch.cat([h[i], h[j]])) for i, j in edges}
     for _ in range(attention.iterations):
-        for i, j, sign in edges:
+        for i, j in edges:
             scores = torch.stack([attention.Wp(r[i, j]) @ attention.Wh(h[node]) for node in (i, j)])
             b_i, b_j = torch.softmax(scores / math.sqrt(WIDTH), dim=0)
-            r[i, j] = network(attention.ffn1, sign)(r[i, j] + b_i * h[i] + b_j * h[j])
+            r[i, j] = attention.ffn1[0](r[i, j] + b_i * h[i] + b_j * h[j])
         updated = []
         for i in range(len(h)):
-            sources = [source for target, source, _ in edges if target == i]
+            sources = [source for target, source in edges if target == i]
             scores = torch.stack([attention.Wq(h[i]) @ (attention.Wk(h[j]) + attention.Wr(r[i, j])) for j in sources])
             a = torch.softmax(scores / math.sqrt(WIDTH), dim=0)
             m = sum(a_ij * (attention.Wv(h[j]) + r[i, j]) for a_ij, j in zip(a, sources, strict=True))
@@ -80,18 +76,6 @@ def test_every_node_has_one_positive_self_loop():
     assert graph.num_edges == len(EDGES) + NODES
 
 
-def test_edges_into_nodes_equal_a_search():
-    graph = graph_of()
-    found = graph.edges_into(torch.tensor([0, 4, 5]))
-    expected = sorted([edge for edge in EDGES if edge[0] in (0, 4)] + [(n, n, 1) for n in (0, 4, 5)])
-    assert list(zip(found.target.tolist(), found.source.tolist(), found.sign.tolist(), strict=True)) == expected
-
-
-def test_levels_are_the_neighbourhoods_of_growing_radius():
-    levels = graph_of().levels(torch.tensor([3, 1, 3]), hops=2)
-    assert [level.tolist() for level in levels] == [[0, 1, 2, 3, 4, 6], [0, 1, 3, 4, 6], [1, 3]]
-
-
 @pytest.mark.parametrize(
     ("edges", "message"),
     [
@@ -109,16 +93,15 @@ def test_bad_edges_are_refused(edges, message):
 # Attention
 
 
-@pytest.mark.parametrize(("iterations", "edge_type", "layer_norm"),
-                         [(1, "shared", False), (2, "signed", True), (3, "signed", False)])
-def test_attention_equals_the_loop(iterations, edge_type, layer_norm):
-    graph, attention = graph_of(), attention_of(iterations, edge_type, layer_norm)
+@pytest.mark.parametrize(("iterations", "layer_norm"), [(1, False), (2, True), (3, False)])
+def test_attention_equals_the_loop(iterations, layer_norm):
+    graph, attention = graph_of(), attention_of(iterations, layer_norm)
     torch.testing.assert_close(attention(graph, torch.arange(NODES)), loop(attention, graph))
 
 
-@pytest.mark.parametrize(("iterations", "edge_type"), [(0, "shared"), (1, "signed"), (2, "shared"), (3, "signed")])
-def test_neighbourhoods_and_the_whole_graph_agree(iterations, edge_type, monkeypatch):
-    graph, attention = graph_of(), attention_of(iterations, edge_type)
+@pytest.mark.parametrize("iterations", [0, 1, 2, 3])
+def test_neighbourhoods_and_the_whole_graph_agree(iterations, monkeypatch):
+    graph, attention = graph_of(), attention_of(iterations)
     whole = attention.all_vectors(graph)
     torch.testing.assert_close(whole, loop(attention, graph))
     seeds = torch.tensor([3, 0, 3, 5])  # repeated and unsorted
@@ -128,12 +111,11 @@ def test_neighbourhoods_and_the_whole_graph_agree(iterations, edge_type, monkeyp
     torch.testing.assert_close(attention.all_vectors(graph), whole)
 
 
-@pytest.mark.parametrize(("iterations", "edges", "edge_type"),
-                         [(1, 3, "signed"), (2, 1, "shared"), (3, 5, "signed")])
-def test_blocks_of_edges_change_neither_vectors_nor_gradients(edges, iterations, edge_type):
+@pytest.mark.parametrize(("iterations", "edges"), [(1, 3), (2, 1), (3, 5)])
+def test_blocks_of_edges_change_neither_vectors_nor_gradients(edges, iterations):
     def trained(largest):
         torch.manual_seed(4)
-        attention = attention_of(iterations, edge_type)
+        attention = attention_of(iterations)
         attention.largest = largest
         vectors = attention(graph_of(), torch.tensor([0, 3, 4]))
         (vectors * torch.linspace(-1, 2, WIDTH)).sum().backward()
@@ -206,7 +188,7 @@ def test_no_iteration_returns_the_initial_vectors():
 
 def test_nodes_out_of_reach_do_not_matter():
     graph, attention = graph_of(), attention_of(iterations=2)
-    reachable = set(graph.levels(torch.tensor([3]), 2)[0].tolist())
+    reachable = {3, 6}  # the chain's end receives from nobody
     before = attention(graph, torch.tensor([3]))
     for node in range(NODES):
         changed = graph.h0.clone()
@@ -216,7 +198,7 @@ def test_nodes_out_of_reach_do_not_matter():
 
 
 def test_gradients_reach_every_parameter_and_not_the_initial_vectors():
-    graph, attention = graph_of(), attention_of(edge_type="signed")
+    graph, attention = graph_of(), attention_of()
     attention(graph, torch.tensor([0, 3])).square().sum().backward()
     for name, parameter in attention.named_parameters():
         assert parameter.grad is not None, name
@@ -226,7 +208,7 @@ def test_gradients_reach_every_parameter_and_not_the_initial_vectors():
 
 
 def test_a_new_node_is_a_node_with_its_self_loop_alone():
-    graph, attention = graph_of(), attention_of(edge_type="signed")
+    graph, attention = graph_of(), attention_of()
     torch.testing.assert_close(attention.isolated(graph.h0[[5]]), attention(graph, torch.tensor([5])))
     several = attention.isolated(graph.h0[[5, 0, 5]])
     torch.testing.assert_close(several[1], attention.isolated(graph.h0[[0]])[0])
@@ -267,42 +249,31 @@ def test_impostors_equal_a_loop(weight):
     result = impostor(u_out, candidates, Rows.of(sample, len(u_out), ascending=True))
     for b, rows in ((0, [0, 1, 2]), (2, [3])):
         own = candidates[rows]
-        if weight in ("attn", "detached"):
-            other = impostor.Wb if weight == "attn" else impostor.Wa
-            scores = torch.stack([impostor.Wa(u_out[b]) @ other(u) for u in own]) / math.sqrt(WIDTH)
-            expected = torch.softmax(scores, 0) @ own
-        elif weight == "cosine":
+        if weight == "cosine":
             scores = torch.stack([torch.cosine_similarity(u_out[b], u, dim=0) for u in own]) / 0.1
             expected = torch.softmax(scores, 0) @ own
         else:
-            expected = own.mean(0) if weight == "mean" else impostor.W(own.mean(0))
+            expected = impostor.W(own.mean(0))
         torch.testing.assert_close(result[b], expected)
     assert (result[1] == 0).all()
 
 
 def test_an_unknown_weighting_is_refused():
-    with pytest.raises(ValueError, match="weight is 'max', expected one of cosine, detached, attn, mean, linear"):
+    with pytest.raises(ValueError, match="weight is 'max', expected one of cosine, linear"):
         Impostor(WIDTH, "max")
 
 
-@pytest.mark.parametrize("weight", ["cosine", "detached", "attn"])
-def test_contrasts_move_candidates_by_their_shares_and_train_weights_under_attention_alone(weight):
-    impostor, samples = Impostor(WIDTH, weight), Rows.of(torch.tensor([0, 0, 0]), 1, ascending=True)
+def test_contrasts_move_candidates_by_their_shares():
+    impostor, samples = Impostor(WIDTH), Rows.of(torch.tensor([0, 0, 0]), 1, ascending=True)
     u_out, candidates = torch.randn(1, WIDTH, requires_grad=True), torch.randn(3, WIDTH, requires_grad=True)
     away = torch.randn(WIDTH)
     impostor(u_out, candidates, samples)[0].mul(away).sum().backward()
-    trained = [parameter.grad is not None and bool(parameter.grad.any()) for parameter in impostor.parameters()]
-    assert any(trained) == (weight == "attn")
-    if weight == "attn":
-        assert u_out.grad.any()
-        return
     assert u_out.grad is None
     shares = candidates.grad @ away / (away @ away)  # each candidate's is its share of the impostor's
     torch.testing.assert_close(candidates.grad, shares[:, None] * away)
     assert shares.sum().item() == pytest.approx(1.0) and (shares > 0).all()
     cosines = torch.cosine_similarity(u_out, candidates, dim=-1)
-    if weight == "cosine":
-        assert torch.equal(shares.argsort(), cosines.argsort())  # the hardest weighs most
+    assert torch.equal(shares.argsort(), cosines.argsort())  # the hardest weighs most
 
 
 def test_likeness_shows_the_impostor_beside_its_hardest_and_easiest_candidate():

@@ -62,7 +62,7 @@ def test_collapse_of_the_posterior(columns, epoch):
     alarm = named(rows(**columns))["posterior_collapse"]
     assert alarm.epoch == epoch
     assert "nats per item" in alarm.message and "50 units active" in alarm.message
-    assert "latent.annealing_cycles" in alarm.advice and "bow_loss" not in alarm.advice
+    assert "latent.annealing_share" in alarm.advice and "bow_loss" not in alarm.advice
 
 
 def test_a_latent_variable_that_the_decoder_reads_may_live_on_free_bits():
@@ -188,7 +188,7 @@ def test_a_spread_that_shrinks_under_the_mahalanobis_contrast():
 
 @pytest.mark.parametrize(("cosine", "epoch"), [([0.57, 0.5, 0.44, 0.35], 3), ([0.57, 0.44, 0.5, 0.46], None)])
 def test_an_impostor_that_drifts_to_its_easiest_candidate(cosine, epoch):
-    alarm = named(rows(train_impostor_cosine=cosine)).get("impostor_easy")
+    alarm = named(rows(train_impostor_cosine=cosine), config(keyword={"imp_weight": "linear"})).get("impostor_easy")
     assert (alarm and alarm.epoch) == epoch
     if alarm:
         assert "0.35, nearer to the easiest candidate's (0.3) than to the hardest's (0.6)" in alarm.message

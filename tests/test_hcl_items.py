@@ -21,6 +21,21 @@ def test_items_join_texts_and_keywords(items):
     assert items.loc[0, "references"] == [tiny_items.TARGETS[0]]
 
 
+def test_items_list_all_negatives_best_first_and_batches_read_the_first(tmp_path):
+    tables = tiny_items.tables()
+    tables["examples"]["further_negative_ids"] = [[5, 8], *([] for _ in tiny_items.SOURCES[1:])]  # text ids
+    items, texts = joined_items(**tables), tables["texts"].set_index("text_id")["text"]
+    assert items.loc[0, "negatives"] == [tiny_items.NEGATIVES[0], texts[5], texts[8]]
+    assert items.loc[1, "negatives"] == [tiny_items.NEGATIVES[1]]
+    assert items["negative"].isna().tolist() == [not negatives for negatives in items["negatives"]]
+    tokenizer = tiny_bert.tokenizer(tmp_path)
+    batches = TripleBatches(items, tokenizer, 8, 8)
+    batch, words = batches.batch([0, 5]), tokenizer(tiny_items.NEGATIVES[0])["input_ids"]
+    assert batch["neg_ids"][0][batch["neg_mask"][0]].tolist() == words
+    assert batch["neg_ids"][1][batch["neg_mask"][1]].tolist() == [words[0], words[-1]]  # there is none
+    assert batches.has_negative.tolist() == [text is not None for text in tiny_items.NEGATIVES]
+
+
 def test_keywords_outside_the_training_graph_have_no_node():
     tables = tiny_items.tables()
     tables["nodes"] = tables["nodes"][tables["nodes"]["keyword"] != "dog"].reset_index(drop=True)

@@ -4,13 +4,11 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.common.attention import DecoderStep, Heads
 from models.common.encoders import load_encoder
 from models.hcl import HclModel
 from models.hcl.latent import ENTERS
 
-MAPS = {"memory": {"slot"}, "embed": {"embedding"}, "memory+embed": {"slot", "embedding"}, "bos": {"start"},
-        "prefix": {"prefix"}, "layers": {"inputs"}, "output": {"state"}}
+MAPS = {"memory+embed": {"slot", "embedding"}, "layers": {"inputs"}}
 
 
 def model_of(enters, **groups):
@@ -42,41 +40,13 @@ def test_gradients_reach_the_maps_in_use_and_the_posterior(enters):
     assert model.posterior.output.weight.grad.any()
 
 
-def test_the_start_is_replaced_and_nothing_else():
-    model, batch = model_of("bos"), tiny_hcl.batch()
-    z, words = torch.randn(4, tiny_hcl.LATENT), model.get_input_embeddings()
-    embedded = words(batch["y_in"])
-    changed = model.latent_entry.embedded(embedded, z, past=0)
-    torch.testing.assert_close(changed[:, 0], model.latent_entry.start(z))
-    assert torch.equal(changed[:, 1:], embedded[:, 1:])
-    assert torch.equal(model.latent_entry.embedded(embedded, z, past=3), embedded)
-    other = batch["y_in"].clone()
-    other[:, 0] = 9  # whatever token begins, z stands in its place
-    assert torch.equal(states(model, batch, z)[0], states(model, {**batch, "y_in": other}, z)[0])
-
-
-def test_a_prefix_is_one_more_key_and_value_in_every_layer():
-    model, z = model_of("prefix"), torch.randn(4, tiny_hcl.LATENT)
-    prefixes = model.latent_entry.prefixes(z)
-    assert len(prefixes) == 2
-    layer = model.decoder.layers[0]
-    hidden = torch.randn(4, 3, tiny_hcl.WIDTH)
-    mask = torch.ones(3, 4, dtype=torch.bool).tril(1)  # each token sees the prefix, itself and those before
-    step = DecoderStep(Heads(2), [None, None], mask, [], [], model.decoder.dropout, prefixes=prefixes)
-    found = step.own(0, layer.self_attention, hidden)
-    heads, width = 2, tiny_hcl.WIDTH // 2
-    for b in range(4):
-        all_keys = torch.cat([prefixes[0][0][[b]], layer.self_attention.key(hidden[b])])
-        all_values = torch.cat([prefixes[0][1][[b]], layer.self_attention.value(hidden[b])])
-        for t in range(3):
-            query = layer.self_attention.query(hidden[b, t])
-            parts = []
-            for head in range(heads):
-                chosen = slice(head * width, (head + 1) * width)
-                scores = all_keys[: t + 2, chosen] @ query[chosen] / width**0.5
-                parts.append(torch.softmax(scores, 0) @ all_values[: t + 2, chosen])
-            expected = layer.self_attention.output(torch.cat(parts))
-            torch.testing.assert_close(found[b, t], expected, atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("enters", ENTERS)
+def test_only_the_memory_has_a_slot(enters):
+    model, batch = model_of(enters), tiny_hcl.batch()
+    _, memory, mask = states(model, batch, torch.ones(4, tiny_hcl.LATENT))
+    slots = 1 if "memory" in enters else 0
+    assert memory.shape[1] == mask.shape[1] == batch["x_ids"].shape[1] + slots
+    assert mask[:, :slots].all()
 
 
 def test_each_layer_has_a_map_of_its_own():
@@ -92,16 +62,6 @@ def test_each_layer_has_a_map_of_its_own():
     seen.clear()
     states(model, batch, 0.0 * z)
     torch.testing.assert_close(first, seen[0] + (z @ weights[0].T).unsqueeze(1))
-
-
-def test_at_the_output_z_is_concatenated_to_the_state():
-    model, batch = model_of("output"), tiny_hcl.batch()
-    z = torch.randn(4, tiny_hcl.LATENT)
-    with_z, memory, mask = states(model, batch, z)
-    plain = model.decoder(model.get_input_embeddings()(batch["y_in"]), memory, mask)
-    joined = torch.cat([plain, z.unsqueeze(1).expand(-1, plain.shape[1], -1)], -1)
-    weight = torch.cat([torch.eye(tiny_hcl.WIDTH), model.latent_entry.state.weight], 1)
-    torch.testing.assert_close(with_z, joined @ weight.T, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("enters", ENTERS)
@@ -125,31 +85,22 @@ def test_rows_that_differ_in_this_alone_start_from_the_same_weights(enters):
 
 def test_other_switches_leave_the_weights_that_rows_share_alone():
     rows = {}
-    for name, groups in {"full": {}, "signed": {"graph": {"edge_type": "signed"}}, "deep": {"decoder": {"layers": 3}},
-                         "mean": {"keyword": {"imp_weight": "mean"}}, "other": {}}.items():
+    for name, groups in {"full": {}, "deep": {"decoder": {"layers": 3}},
+                         "linear": {"keyword": {"imp_weight": "linear"}}, "other": {}}.items():
         torch.manual_seed(4 if name == "other" else 3)
         rows[name] = HclModel(tiny_hcl.config(**groups)).state_dict()
     learned = [name for name, value in rows["full"].items() if value.dim() > 1 and not name.startswith("graph.")]
-    for row in ("signed", "deep", "mean"):
+    for row in ("deep", "linear"):
         assert all(torch.equal(rows["full"][name], rows[row][name]) for name in learned if name in rows[row])
     assert not any(torch.equal(rows["full"][name], rows["other"][name]) for name in learned)
 
 
-@pytest.mark.parametrize("enters", ["embed", "bos", "layers", "output"])
-def test_at_the_start_noise_is_short_beside_what_it_joins(enters):
+@pytest.mark.parametrize(("enters", "place"), [("memory+embed", "embedding"), ("layers", "inputs")])
+def test_at_the_start_noise_is_short_beside_what_it_joins(enters, place):
     encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
     torch.manual_seed(0)
     model = HclModel.from_parts(tiny_hcl.config(latent={"enters": enters, "size": 64}), encoder,
                                 tiny_hcl.keyword_graph())
-    noise = torch.randn(4000, 64)
-    place = next(iter(MAPS[enters]))
-    spread = getattr(model.latent_entry, place)(noise).std()
-    words = model.get_input_embeddings().weight.std()
-    expected = {"embed": 0.15 * words, "bos": words, "layers": torch.tensor(0.15),
-                "output": torch.tensor(0.15)}[enters]
-    assert spread.item() == pytest.approx(expected.item(), rel=0.1)
-
-
-def test_an_unknown_way_is_refused():
-    with pytest.raises(ValueError, match="latent.enters is 'everywhere', expected one of memory.embed, memory"):
-        tiny_hcl.config(latent={"enters": "everywhere"})
+    spread = getattr(model.latent_entry, place)(torch.randn(4000, 64)).std()
+    joined = 1.0 if enters == "layers" else float(model.get_input_embeddings().weight.detach().std())
+    assert spread.item() == pytest.approx(0.15 * joined, rel=0.1)

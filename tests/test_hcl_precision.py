@@ -33,10 +33,7 @@ LOSSES = {
     "kl": lambda x: gaussian_kl(*x[:4]),
     "free bits": lambda x: free_bits_kl(x[0].abs(), 0.5),
     "mahalanobis": lambda x: mahalanobis(*x[:3]),
-    "mahalanobis root": lambda x: mahalanobis(*x[:3], sqrt=True, per_dim=True),
     "instance": lambda x: instance_contrast(x[0][:, 0], x[1][:, 0], 0.01),
-    "several": lambda x: instance_contrast(x[0][:, 0], x[1], 0.01),
-    "printed": lambda x: instance_contrast(x[0][:, 0], x[1], 0.01, multi_neg="printed"),
     "keyword": lambda x: keyword_contrast(x[0][:, 0], x[1][:, 0], 0.01),
     "level": lambda x: mahalanobis_contrast(x[0][:, 0], x[1][:, 0], 0.01),
     "bag of words": lambda x: bow_loss(x[0] * 16, torch.tensor([[0, 1]] * 5), torch.ones(5, 2).bool()),
@@ -59,8 +56,8 @@ def test_a_contrast_survives_distances_that_half_precision_cannot_tell_apart(hal
     assert instance_contrast(d_pos, d_pos + 1.0, 0.1) < 1e-4
 
 
-@pytest.mark.parametrize("groups", [{}, {"graph": {"edge_type": "signed"}}, {"keyword": {"imp_weight": "linear"}},
-                                    {"latent": {"enters": "prefix"}}, {"latent": {"enters": "bos"}}], ids=str)
+@pytest.mark.parametrize("groups", [{}, {"keyword": {"imp_weight": "linear"}}, {"latent": {"enters": "layers"}}],
+                         ids=str)
 def test_every_part_of_a_training_pass_is_float32_and_near_the_full_pass(groups):
     # Differences of KLs of some hundred nats: a temperature of 0.1 would show their rounding ten times as large.
     contrasts = {"instance": {"temperature": 1.0}}

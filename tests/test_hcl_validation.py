@@ -5,7 +5,6 @@ import math
 import pytest
 import tiny_hcl
 import torch
-from test_hcl_negatives import several
 
 from models.common.losses import gaussian_kl
 from models.hcl import BatchTotals, Monitor, Validation, objective, training_monitors, validation_loss
@@ -40,7 +39,7 @@ def selecting(batch):
 
 @torch.no_grad()
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"keyword": {"condition": False}},
-                                    {"graph": {"iterations": 0}}, {"latent": {"enters": "prefix"}}], ids=str)
+                                    {"graph": {"iterations": 0}}, {"latent": {"enters": "layers"}}], ids=str)
 def test_the_selecting_loss_is_that_of_a_pass_without_negatives_and_output_keywords_to_the_bit(groups, batches):
     model = tiny_hcl.model(**groups)
     outputs = [model(selecting(batch)) for batch in batches]
@@ -111,11 +110,6 @@ def test_monitors_equal_a_loop_over_items(batches):
     assert values["active_units"] == sum(float(mu[:, k].var(correction=0)) > 0.01 for k in range(tiny_hcl.LATENT))
     assert values["mean_log_sigma"] == pytest.approx(float((logvar / 2).mean()), rel=1e-4)
     assert values["sigma"] == pytest.approx(float((logvar / 2).exp().mean()), rel=1e-4)
-    means = torch.cat([gaussian.mu for gaussian in p])
-    assert values["prior_norm"] == pytest.approx(float(means.norm(dim=-1).mean()), rel=1e-4)
-    draws = [gaussian.sample(torch.randn(4000, *gaussian.mu.shape)) for gaussian in p]
-    lengths = torch.cat([drawn.square().sum(-1).mean(0).sqrt() for drawn in draws])
-    assert values["sample_norm"] == pytest.approx(float(lengths.mean()), rel=0.02)
     dims = torch.cat([output.latent.kl_dims for output in outputs]).mean(0)
     for free, by in ((4 * float(dims.sort().values[1:3].mean()), "dimension"), (float(dims.sum()) + 0.1, "total"),
                      (float(dims.sum()) - 0.1, "total")):
@@ -188,18 +182,6 @@ def test_kl_of_training_items_is_that_of_their_pass(batches):
     values = validation.values()
     seen = torch.cat([model(batch).latent.kl for batch in batches[1:]]).mean()
     assert values["kl_train"] == pytest.approx(float(seen), rel=1e-4)
-    assert values["kl_gap"] == pytest.approx(values["kl_train"] - values["kl"])
-    assert "kl_gap" not in validated(model, batches)
-
-
-@torch.no_grad()
-def test_several_negatives_are_monitored_too(batches):
-    model = tiny_hcl.model()
-    one = validated(model, batches)
-    many = validated(model, [several(batch, 3) for batch in batches])
-    assert many["loss"] == one["loss"]
-    assert many["instance_masked"] == one["instance_masked"]
-    assert many["instance_loss"] > one["instance_loss"]  # more negatives, one of them nearer
 
 
 @torch.no_grad()
@@ -246,7 +228,7 @@ def test_training_monitors_of_a_batch_without_contrasts_are_finite():
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
     batch["has_negative"] = torch.zeros(4, dtype=torch.bool)
     batch["ky"] = batch["kneg"] = torch.full((4,), -1)
-    output = model(several(batch, 2))
+    output = model(batch)
     values = training_monitors(output, BatchTotals.of(output))
     assert all(math.isfinite(value) for value in values.values())
     assert values["instance_masked"] == values["keyword_masked"] == 1.0

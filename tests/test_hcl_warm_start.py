@@ -18,8 +18,6 @@ ROWS = {
     "no mahalanobis": {"contrasts": {"mahalanobis": {"weight": 0.0}}},
     "no keyword contrasts": {"contrasts": {"mahalanobis": {"weight": 0.0}, "keyword": {"weight": 0.0}}},
     "no bag of words": {"latent": {"bow_loss": False}},
-    "prefix": {"latent": {"enters": "prefix"}},
-    "memory": {"latent": {"enters": "memory"}},
     "layers": {"latent": {"enters": "layers"}},
     # spreads of prior and posterior multiply: far from the usual temperature, where the contrast's gradient is 0
     "relative": {"latent": {"posterior": "relative"}, "contrasts": {"mahalanobis": {"temperature": 1e4}}},
@@ -48,7 +46,7 @@ def test_untrained_modules_are_exactly_those_without_gradient(name):
 
 
 @pytest.mark.parametrize(("row", "start"), [
-    ("full", "backbone"), ("full", "no graph"), ("no keyword", "full"), ("prefix", "backbone with keyword"),
+    ("full", "backbone"), ("full", "no graph"), ("no keyword", "full"), ("layers", "backbone with keyword"),
     ("relative", "normalised"), ("full", "relative")])
 def test_what_was_trained_is_copied_and_nothing_else(row, start):
     model, other = fresh(1, **ROWS[row]), fresh(2, **ROWS[start])
@@ -64,10 +62,10 @@ def test_what_was_trained_is_copied_and_nothing_else(row, start):
 
 
 def test_a_deterministic_backbone_leaves_the_latent_modules_as_they_were_drawn_and_scaled():
-    attention = {"keyword": {"imp_weight": "attn"}}
-    model = fresh(1, **attention)
+    linear = {"keyword": {"imp_weight": "linear"}}
+    model = fresh(1, **linear)
     scaled = model.latent_entry.embedding.weight.clone()
-    report = init_from(model, fresh(2, **{**attention, **BACKBONE}))
+    report = init_from(model, fresh(2, **{**linear, **BACKBONE}))
     assert torch.equal(model.latent_entry.embedding.weight, scaled)
     left = {name.partition(".")[0] for name in report.untrained}
     assert left == {"prior", "posterior", "latent_entry", "keyword_points", "keyword_slot", "bow_hidden", "bow_scores",
@@ -104,12 +102,11 @@ def test_statistics_of_a_batch_normalisation_are_taken_over_with_its_parameters(
 
 
 def test_shapes_and_names_that_do_not_fit_are_reported():
-    model = fresh(1, latent={"size": 7, "enters": "output"}, graph={"edge_type": "signed"}, decoder={"layers": 3})
+    model = fresh(1, latent={"size": 7, "enters": "layers"}, decoder={"layers": 3})
     report = init_from(model, fresh(2))
     assert {"prior.output.weight", "posterior.output.bias"} <= set(report.reshaped)
-    assert "attention.ffn0.1.first.weight" in report.absent and "latent_entry.state.weight" in report.absent
+    assert "latent_entry.inputs.weight" in report.absent
     assert "decoder.layers.2.widen.weight" in report.absent and "decoder.layers.1.widen.weight" in report.copied
-    assert "attention.ffn0.0.first.weight" in report.copied
 
 
 def test_kept_keyword_vectors_are_renewed():

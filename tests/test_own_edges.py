@@ -159,24 +159,23 @@ def alone(encoder, graph, model, node, source):
     return u_in, model.prior(h_x, u_in)
 
 
-@pytest.mark.parametrize(("own_edges", "link_inputs", "iterations", "edge_type"), [
-    ("component", True, 0, "shared"), ("component", False, 1, "shared"), ("component", True, 2, "signed"),
-    ("item", True, 1, "shared"), ("item", False, 2, "signed"), ("item", True, 3, "shared")])
+@pytest.mark.parametrize(("own_edges", "link_inputs", "iterations"), [
+    ("component", True, 0), ("component", False, 1), ("component", True, 2), ("item", True, 1), ("item", False, 2),
+    ("item", True, 3)])
 def test_a_prior_in_training_is_that_on_a_graph_rebuilt_without_what_is_hidden(encoder, own_edges, link_inputs,
-                                                                               iterations, edge_type):
-    as_rebuilt(encoder, own_edges, link_inputs, iterations, edge_type)
+                                                                               iterations):
+    as_rebuilt(encoder, own_edges, link_inputs, iterations)
 
 
 @pytest.mark.parametrize(("own_edges", "iterations"), [("component", 1), ("item", 2)])
 def test_so_it_is_where_an_item_is_in_several_clusters(encoder, own_edges, iterations):
     assert len(whole(encoder, True, cluster_by="contains").clusters) > 1.5 * len(whole(encoder, True).clusters)
-    as_rebuilt(encoder, own_edges, True, iterations, "shared", cluster_by="contains")
+    as_rebuilt(encoder, own_edges, True, iterations, cluster_by="contains")
 
 
-def as_rebuilt(encoder, own_edges, link_inputs, iterations, edge_type, **params):
+def as_rebuilt(encoder, own_edges, link_inputs, iterations, **params):
     built = whole(encoder, link_inputs, **params)
-    settings = {"iterations": iterations, "edge_type": edge_type}
-    model, keyword_of = built.model(**settings), tables()[2].set_index("text_id")["keyword"]
+    model, keyword_of = built.model(iterations=iterations), tables()[2].set_index("text_id")["keyword"]
     found, prior = keywords_of(built, model, sight(built, own_edges, link_inputs))
     sources = tables()[0].query("split == 'train'")["source_id"].tolist()
     gone = 0
@@ -235,7 +234,7 @@ def test_what_the_graph_tells_is_counted_as_on_rebuilt_graphs(encoder):
     for hidden, kx, ky in zip(hidden_from("component"), items["keyword"], items["target_keyword"], strict=True):
         other = rebuilt(encoder, True, hidden)
         ids = other.nodes.set_index("keyword")["node_id"]
-        senders = other.graph.edges_into(torch.tensor([ids[kx]])).source.tolist() if kx in ids else []
+        senders = other.graph.source[other.graph.target == ids[kx]].tolist() if kx in ids else []
         near = {int(node) for node in senders} - {ids.get(kx)}
         told.append(ids.get(ky) in near)
         only.append(near == {ids.get(ky)})

@@ -188,7 +188,7 @@ def test_what_models_lay_over_a_preset_is_written_out_so_that_dvc_sees_it(sample
     sample["models"]["hcl"]["literal"] = {"dataset": "sample", "overrides": {"preset": "paper"}}
     spelt = parse_params(sample, "recipe").models.hcl["literal"].overrides
     assert spelt["latent"]["bow_loss"] is False and spelt["graph"] == {
-        "edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0}
+        "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0}
     assert "training" not in spelt
 
 

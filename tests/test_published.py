@@ -84,7 +84,7 @@ NO_CONTRAST = {"contrasts": {name: {"weight": 0} for name in ("instance", "keywo
 
 @pytest.mark.parametrize(("overrides", "name"), [
     ({}, "Ours"),
-    ({"training": {"epochs": 1}, "keyword": {"kw_anchor": "output"}}, "Ours"),
+    ({"training": {"epochs": 1}, "keyword": {"unit_scale": False}}, "Ours"),
     ({"graph": {"iterations": 0}}, "w/o graph"),
     ({"graph": {"iterations": 0}, "contrasts": {"keyword": {"weight": 0}}}, "w/o graph"),
     (NO_KEYWORD, "w/o keyword"),
@@ -125,8 +125,9 @@ def test_an_unknown_architecture_is_called_by_its_own_name_and_matches_no_publis
 
 
 @pytest.mark.parametrize(("settings", "label"), [
-    ({"keyword": {"imp_weight": "attn"}}, "HCL, impostors by attn"), ({"keyword": KeywordUse().model_dump()}, "HCL"),
-    ({"keyword": {"imp_weight": "mean"}, "graph": {"iterations": 0}}, "HCL without the graph"),
+    ({"keyword": {"imp_weight": "linear"}}, "HCL, impostors by linear"),
+    ({"keyword": KeywordUse().model_dump()}, "HCL"),
+    ({"keyword": {"imp_weight": "linear"}, "graph": {"iterations": 0}}, "HCL without the graph"),
     ({}, "HCL"), ({"graph": {"iterations": 0}}, "HCL without the graph"),
     ({"contrasts": {"instance": {"weight": 0}, "mahalanobis": {"weight": 0}}},
      "HCL without the instance contrast and the Mahalanobis contrast"),

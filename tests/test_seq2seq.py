@@ -51,17 +51,6 @@ def test_attention_is_over_real_slots_alone_and_one_slot_is_drawn_whole():
     torch.testing.assert_close(contexts[1], memory[1, :1].expand(2, -1))
 
 
-def test_without_the_pointer_nothing_is_copied_and_the_rest_is_the_same(tmp_path):
-    case, plain = Case("seq2seq", tmp_path), Case("seq2seq-no-pointer", tmp_path)
-    plain.model.nll(plain.batch()).sum().backward()
-    assert {name for name, parameter in plain.model.named_parameters() if parameter.grad is None} == {
-        "words.gate.weight", "words.gate.bias"}
-    with torch.no_grad():
-        case.model.words.gate.weight.zero_()
-        case.model.words.gate.bias.fill_(40.0)  # sigmoid(40) is 1 in float32
-        torch.testing.assert_close(case.model.nll(case.batch()), plain.model.nll(case.batch()), rtol=1e-5, atol=1e-5)
-
-
 def test_states_of_beams_move_with_them(tmp_path):
     case = Case("seq2seq", tmp_path, wide=0.4)
     steps, start = case.model.begin(case.sources(), 9)

@@ -10,7 +10,6 @@ from models.hcl.baselines.simctg import SimCtg
 from models.hcl.baselines.t5 import T5
 
 VOCABULARY, PAD, END, MEAN = 30, 0, 3, 5.0
-CLAPS = {"eps_neg": 1.0, "eps_pos": 3.0, "temperature": 0.1, "claps_tau_both": True}
 CLASSES = {"dialogpt": DialoGpt, "simctg": SimCtg, "t5": T5, "t5_claps": T5Claps}
 PROMPTED = ("dialogpt", "simctg")
 
@@ -19,12 +18,12 @@ def config(name, **changes):
     """Configuration of a model without dropout."""
     ends = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "eos_token_id": END, "mean_target_length": MEAN}
     if name in PROMPTED:
-        still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "margin": 0.5}
+        still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
         return GPT2Config(n_positions=40, n_embd=16, n_layer=2, n_head=2, bos_token_id=END,
                           **{**ends, **still, **changes})
     kind = MT5Config if name == "mt5" else T5Config
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2, "dropout_rate": 0.0}
-    return kind(decoder_start_token_id=PAD, claps=CLAPS, **{**ends, **sizes, **changes})
+    return kind(decoder_start_token_id=PAD, **{**ends, **sizes, **changes})
 
 
 def model(name, seed=0, **changes):

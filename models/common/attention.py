@@ -129,16 +129,14 @@ class DecoderStep:
         biases: hides padding of each memory.
         noise: of every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
         cache: keys and values of earlier tokens, extended in place.
-        prefixes: of each layer a key and a value (B, d), which every token may see; never cached.
     """
 
     def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
                  memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor],
-                 noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None,
-                 prefixes: Sequence[Pair] | None = None) -> None:
+                 noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None) -> None:
         self.places, self.projections, self.visible = places, projections, visible
         self.memories, self.biases, self.noise = memories, biases, noise
-        self.cache, self.prefixes = cache, prefixes
+        self.cache = cache
 
     def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
         """Return what self-attention of layer ``number`` adds."""
@@ -149,9 +147,6 @@ class DecoderStep:
             queries, keys, values = split(F.linear(normed, *projection), 3)
         if self.cache is not None:
             keys, values = self.cache.self_attention_cache.update(keys, values, number)
-        if self.prefixes is not None:
-            first = (split(part.to(keys.dtype).unsqueeze(1), 1)[0] for part in self.prefixes[number])
-            keys, values = (torch.cat(pair, dim=2) for pair in zip(first, (keys, values), strict=True))
         return attention(queries, keys, values, self.visible, self.places)
 
     def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:

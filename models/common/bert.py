@@ -23,8 +23,6 @@ def library_pass(encoder: nn.Module) -> str | None:
     """Return why ``encoder`` needs the library's own pass; None if :func:`bert_states` computes the same."""
     if type(encoder) is not BertModel:
         return f"it is a {type(encoder).__name__}, not a BertModel"
-    if any("forward" in vars(layer) for layer in encoder.encoder.layer):
-        return "its layers are compiled, which fuses more"
     config = encoder.config
     wanted = {"hidden_act": "gelu", "is_decoder": False, "add_cross_attention": False, "chunk_size_feed_forward": 0,
               "position_embedding_type": "absolute", "_attn_implementation": "sdpa"}

@@ -4,7 +4,7 @@ from models.hcl.alarms import Alarm, find_alarms
 from models.hcl.config import HclConfig
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.model import HclModel
-from models.hcl.objective import annealing_end, kl_weight, objective, validation_loss
+from models.hcl.objective import kl_weight, objective, validation_loss
 from models.hcl.output import BatchTotals, HclOutput
 from models.hcl.validation import Monitor, Validation, training_monitors
 from models.hcl.warm_start import InitReport, init_from
@@ -19,7 +19,6 @@ __all__ = [
     "KeywordGraph",
     "Monitor",
     "Validation",
-    "annealing_end",
     "find_alarms",
     "init_from",
     "kl_weight",

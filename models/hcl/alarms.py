@@ -137,8 +137,7 @@ def _collapse(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
         "posterior_collapse", epoch,
         f"KL(q || p) is {last['validation_kl']:.3g} nats per item (free bits: {config.latent['free_bits']:g}) with "
         f"{last['validation_active_units']:.0f} of {config.latent_size} units active: z says little of the target",
-        _advice("lengthen latent.annealing_share or set latent.annealing_cycles",
-                "raise latent.free_bits or latent.word_dropout",
+        _advice("lengthen latent.annealing_share", "raise latent.free_bits or decoder.source_dropout",
                 "set latent.batch_norm" if not config.latent["batch_norm"] else ""),
     )
 
@@ -185,8 +184,8 @@ def _ignored(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
         "latent_ignored", epoch,
         f"reconstruction is {prior:+.2f} % with z from the prior{known} and {zero:+.2f} % with z = 0, against z from "
         f"the posterior: {what}",
-        f"let z enter in another place (latent.enters: {entries}), raise latent.word_dropout, "
-        "decoder.source_dropout or latent.free_bits" + ("" if relative else "; so that the prior learns what the "
+        f"let z enter in another place (latent.enters: {entries}), raise decoder.source_dropout "
+        "or latent.free_bits" + ("" if relative else "; so that the prior learns what the "
         "posterior tells the decoder, set latent.posterior relative, with latent.batch_norm"),
     )
 
@@ -262,12 +261,12 @@ def _easy(rows: Sequence[Row], config: "HclConfig") -> Alarm | None:
     if epoch is None:
         return None
     impostor, hardest, easiest = (rows[-1][column] for column in _LIKENESS)
-    weights = " or ".join(one for one in ("cosine", "mean") if one != config.keyword["imp_weight"])
     return Alarm(
         "impostor_easy", epoch,
         f"the impostor's cosine to the output keyword is {impostor:.3g}, nearer to the easiest candidate's "
         f"({easiest:.3g}) than to the hardest's ({hardest:.3g}): it is made of what is easily told apart",
-        f"set keyword.imp_weight to {weights}: weights that the contrasts train seek the easiest candidate",
+        _advice("set keyword.imp_weight to cosine: a matrix that the contrasts train seeks what is easy"
+                if config.keyword["imp_weight"] != "cosine" else "", "raise graph.max_nbr or read the edges"),
     )
 
 

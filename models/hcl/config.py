@@ -14,8 +14,8 @@ SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 
 # Group by group what a model needs to know of itself; the keys are those of the params block `train_hcl`.
 _GROUPS: dict[str, dict[str, Any]] = {
-    "graph": {"iterations": 2, "edge_type": "shared", "layer_norm": True},
-    "keyword": {"condition": True, "imp_weight": "cosine", "kw_anchor": "input", "unit_scale": True},
+    "graph": {"iterations": 2, "layer_norm": True},
+    "keyword": {"condition": True, "imp_weight": "cosine", "unit_scale": True},
     "latent": {
         "enabled": True,
         "size": 200,
@@ -27,22 +27,23 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "prior_share": 0.0,
         "enters": "memory+embed",
         "bow_loss": True,
-        "word_dropout": 0.0,
     },
     "contrasts": {"added_to": "token"},  # and a block for each of CONTRASTS
     "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False, "source_dropout": 0.0},
 }
 
 _CHOICES: dict[tuple[str, ...], Sequence[str]] = {
-    ("graph", "edge_type"): ("shared", "signed"),
     ("keyword", "imp_weight"): IMPOSTOR_WEIGHTS,
-    ("keyword", "kw_anchor"): ("input", "output"),
     ("latent", "enters"): ENTERS,
     ("latent", "free_bits_by"): ("dimension", "total"),
     ("latent", "free_bits_for"): ("both", "posterior"),
     ("latent", "posterior"): POSTERIORS,
     ("contrasts", "added_to"): ("token", "sentence"),
 }
+
+# Settings of earlier versions, in each group and in the blocks of the contrasts, with the value that now always holds.
+_REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "word_dropout": 0.0, "form": "inverse",
+            "sqrt": False, "multi_neg": None}
 
 
 class HclConfig(PretrainedConfig):
@@ -194,7 +195,7 @@ class HclConfig(PretrainedConfig):
     def _check(self) -> None:
         problems = [
             f"{'.'.join(path)} is {self._value(path)!r}, expected one of {', '.join(valid)}"
-            for path, valid in _choices().items()
+            for path, valid in _CHOICES.items()
             if self._value(path) not in valid
         ]
         missing = [role for role in SPECIAL_TOKENS if self.special_ids.get(role) is None]
@@ -222,13 +223,22 @@ def _filled(group: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
     defaults, values = _GROUPS[group], dict(given or {})
     if group == "contrasts":
         defaults = {name: dict(contrast.defaults) for name, contrast in CONTRASTS.items()} | defaults
-    filled = {**defaults, **values}
+    filled = {**defaults, **without_removed(values, _REMOVED, group)}
     for key, default in defaults.items():
         if isinstance(default, dict):
-            filled[key] = {**default, **dict(values.get(key) or {})}
+            block = without_removed(values.get(key) or {}, _REMOVED, f"{group}.{key}")
+            filled[key] = {**default, **block}
     return filled
 
 
-def _choices() -> dict[tuple[str, ...], Sequence[str]]:
-    return _CHOICES | {("contrasts", name, setting): words for name, contrast in CONTRASTS.items()
-                       for setting, words in contrast.choices.items()}
+def without_removed(values: Mapping[str, Any], removed: Mapping[str, Any], block: str) -> dict[str, Any]:
+    """Return ``values`` without the settings of earlier versions that are ``removed``.
+
+    Raises:
+        ValueError: one of them has another value than the one that now always holds; None allows any.
+    """
+    for key in values.keys() & removed.keys():
+        if removed[key] not in (None, values[key]):
+            raise ValueError(f"{block}.{key} is {values[key]!r}; this version knows {removed[key]!r} alone. Train the "
+                             f"model again")
+    return {key: value for key, value in values.items() if key not in removed}

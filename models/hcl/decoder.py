@@ -40,7 +40,6 @@ class Decoder(nn.Module):
         memory: Tensor,
         memory_mask: Tensor,
         cache: Cache | None = None,
-        prefixes: Sequence[Pair] | None = None,
         inputs: Sequence[Tensor] | None = None,
     ) -> Tensor:
         """Return the states (B, L, d) from which the next token is predicted.
@@ -51,18 +50,14 @@ class Decoder(nn.Module):
             memory_mask: True for real slots (B, S), or what :func:`additive_mask` makes of that.
             cache: keys and values of earlier tokens, extended in place. With a :class:`BeamCache` the L tokens are
                 the next ones of as many beams, all at one position.
-            prefixes: a key and a value (B, d) for each layer, which every token may attend to; never cached.
             inputs: what is added to the input of each layer (B, 1, d).
         """
         positions, visible = self._places(embedded, cache)
         hidden = self.dropout(self.input_norm(embedded + positions))
         mask = memory_mask if memory_mask.dim() == 4 else additive_mask(memory_mask.bool(), embedded.dtype)
-        if prefixes is not None and visible is not None:
-            visible = visible if isinstance(visible, Tensor) else _earlier(embedded.shape[1], 0, embedded.device)
-            visible = F.pad(visible, (1, 0), value=True)
         heads = Heads(self.heads)
         memories = [memory_keys_values(self._stack, memory, heads, cache)]
-        step = DecoderStep(heads, self._projections(cache), visible, memories, [mask], self.dropout, cache, prefixes)
+        step = DecoderStep(heads, self._projections(cache), visible, memories, [mask], self.dropout, cache)
         for number, layer in enumerate(self.layers):
             hidden = layer(hidden if inputs is None else hidden + inputs[number], step, number)
         # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind

@@ -1,8 +1,8 @@
 """Graph attention with edge vectors over the keyword graph (HCL eq. 4-9)."""
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.neighbourhood import Block, Neighbourhood, Round, Signs, alone, block_of, neighbourhood
+from models.hcl.neighbourhood import Block, Neighbourhood, Round, alone, block_of, neighbourhood
 from models.hcl.segments import taken, weighted_mean
 
 _NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
@@ -64,7 +64,6 @@ class GraphAttention(nn.Module):
     Args:
         width: d.
         iterations: T; 0 returns h^0 unchanged (the ablation without graph).
-        edge_type: ``shared``: one FFN for both signs; ``signed``: one FFN per sign.
         layer_norm: normalise after the residual of eq. 9.
         largest: numbers in a tensor of edge vectors (E, d) above which a round is computed in blocks.
     """
@@ -73,16 +72,14 @@ class GraphAttention(nn.Module):
         self,
         width: int,
         iterations: int = 2,
-        edge_type: str = "shared",
         layer_norm: bool = True,
         largest: int = LARGEST,
     ) -> None:
         super().__init__()
         self.width, self.iterations, self.largest = width, iterations, largest
-        self.signed = edge_type == "signed"
-        networks = 2 if self.signed else 1
-        self.ffn0 = nn.ModuleList(EdgeFeedForward(2 * width, width) for _ in range(networks))
-        self.ffn1 = nn.ModuleList(EdgeFeedForward(width, width) for _ in range(networks))
+        # lists of one: names of parameters, from which their weights are drawn, have a number
+        self.ffn0 = nn.ModuleList([EdgeFeedForward(2 * width, width)])
+        self.ffn1 = nn.ModuleList([EdgeFeedForward(width, width)])
         self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (
             nn.Linear(width, width, bias=False) for _ in range(6)
         )
@@ -101,7 +98,7 @@ class GraphAttention(nn.Module):
         """
         if self.iterations == 0 or len(seeds) == 0:
             return graph.h0[seeds]
-        around, rows = neighbourhood(graph, seeds, self.iterations, self.limit, self.signed)
+        around, rows = neighbourhood(graph, seeds, self.iterations, self.limit)
         return self.vectors(graph.h0, around)[rows]
 
     def vectors(self, h0: Tensor, around: Neighbourhood) -> Tensor:
@@ -125,8 +122,7 @@ class GraphAttention(nn.Module):
                 near = slice(number * _NODES, min((number + 1) * _NODES, graph.num_nodes))
                 edges = slice(start, stop)
                 nodes, senders = torch.unique(graph.source[edges], return_inverse=True)
-                block = block_of(senders, graph.target[edges] - near.start, graph.sign[edges] if self.signed else None,
-                                 len(nodes), near.stop - near.start)
+                block = block_of(senders, graph.target[edges] - near.start, len(nodes), near.stop - near.start)
                 sent, received = self._of_nodes(weights, h[nodes], h[near], first=step == 0)
                 m, of_edges = self._messages(sent, received, block, r[edges] if step else None, stop - start)
                 updated[near], r[edges] = self.norm(h[near] + m).to(h.dtype), of_edges.to(r.dtype)
@@ -140,7 +136,7 @@ class GraphAttention(nn.Module):
         """
         if self.iterations == 0 or len(vectors) == 0:
             return vectors
-        return self._rounds(vectors, alone(len(vectors), self.iterations, self.signed, vectors.device))
+        return self._rounds(vectors, alone(len(vectors), self.iterations, vectors.device))
 
     def _rounds(self, h: Tensor, rounds: tuple[Round, ...]) -> Tensor:
         weights, r = self._weights(), None
@@ -178,14 +174,15 @@ class GraphAttention(nn.Module):
     def _of_nodes(self, weights: _Weights, h: Tensor, near: Tensor, first: bool) -> tuple[Tensor, Tensor]:
         """Return what nodes with h (n, d) send (n, 4 d), and what those ``near`` (m, d) read it by (m, 4 d).
 
-        Before the first round each has its half of FFN_0's hidden layer too, for every network.
+        Before the first round each has its half of FFN_0's hidden layer too.
         """
         sent, received = [h, F.linear(h, weights.sent)], [near, F.linear(near, weights.received)]
-        for network in self._networks(self.ffn0) if first else []:
+        if first:
             # [a ; b] W = a W_a + b W_b: one product per node instead of one per edge
-            of_i, of_j = network.first.weight.split(self.width, dim=1)
+            layer = cast(EdgeFeedForward, self.ffn0[0]).first
+            of_i, of_j = layer.weight.split(self.width, dim=1)
             sent.append(F.linear(h, of_j))
-            received.append(F.linear(near, of_i, network.first.bias))
+            received.append(F.linear(near, of_i, layer.bias))
         return torch.cat(sent, dim=-1), torch.cat(received, dim=-1)
 
     def _messages(
@@ -195,11 +192,10 @@ class GraphAttention(nn.Module):
         h_j, g_j, k, v, *halves_j = taken(sent, block.senders).split(self.width, dim=-1)
         h_i, q, through, g_i, *halves_i = taken(received, block.receivers).split(self.width, dim=-1)
         if r is None:  # r^0_ij = FFN_0([h_i ; h_j])
-            r = _per_sign([network.rest for network in self._networks(self.ffn0)],
-                          [i + j for i, j in zip(halves_i, halves_j, strict=True)], block.signs)
+            r = cast(EdgeFeedForward, self.ffn0[0]).rest(halves_i[0] + halves_j[0])
         b_i = self._edge_weights(r, g_i, g_j)
         total = r + torch.lerp(h_j, h_i, b_i)  # b_i h_i + b_j h_j, eq. 5
-        r = _per_sign(self._networks(self.ffn1), [total], block.signs)  # eq. 6
+        r = self.ffn1[0](total)  # eq. 6
         scores = torch.addcmul(q * k, through, r).sum(-1, dtype=_full(r.dtype))  # eq. 7
         m = weighted_mean(scores, v + r, block.receivers)  # eq. 8-9
         return m, r if kept == len(r) else r[:kept]
@@ -208,26 +204,7 @@ class GraphAttention(nn.Module):
         """Return b_ri (E, 1) of eq. 4; b_rj is the rest to 1: a softmax of two is a sigmoid of their difference."""
         return torch.sigmoid((r * (g_i - g_j)).sum(-1, keepdim=True, dtype=_full(r.dtype)))
 
-    @staticmethod
-    def _networks(modules: nn.ModuleList) -> list[EdgeFeedForward]:
-        return [module for module in modules if isinstance(module, EdgeFeedForward)]
-
 
 def _full(dtype: torch.dtype) -> torch.dtype:
     """Return the type in which sums are taken: float32 where autocast has made products of half precision."""
     return torch.promote_types(dtype, torch.float32)
-
-
-def _per_sign(networks: Sequence[Callable[[Tensor], Tensor]], values: Sequence[Tensor], signs: Signs | None) -> Tensor:
-    """Compute edge vectors (E, d) with the network of each edge's sign; one network serves both signs.
-
-    ``values`` (E, d) for each network, or the same for all.
-    """
-    if signs is None:
-        return networks[0](values[0])
-    count, parts = signs.positive, []
-    ordered = [taken(value, signs.apart) for value in values]
-    for network, value, chosen in zip(networks, (ordered[0], ordered[-1]), (slice(0, count), slice(count, None)),
-                                      strict=True):
-        parts.append(network(value[chosen]))
-    return taken(torch.cat(parts), signs.together)

@@ -1,7 +1,5 @@
 """Impostor keywords: plausible but wrong output keywords, made from negative neighbours (HCL sect. 3.2.2)."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -40,7 +38,7 @@ def impostor_candidates(
     return sample[order], node[order], mask | own
 
 
-IMPOSTOR_WEIGHTS = ("cosine", "detached", "attn", "mean", "linear")
+IMPOSTOR_WEIGHTS = ("cosine", "linear")
 
 # Candidates differ by about 0.3 in cosine (METHODS A.4): the hardest weighs twenty times what the easiest does.
 _TEMPERATURE = 0.1
@@ -50,11 +48,8 @@ class Impostor(nn.Module):
     """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i.
 
     The paper leaves W open. ``cosine`` weighs the candidates by their cosine to the output keyword, without any
-    parameter; ``detached`` by their products with it in a random projection that nothing trains: no term but the
-    contrasts knows what an impostor is, and they want it easy. ``attn`` trains two projections by the contrasts
-    themselves, and drifts to the easiest candidate. ``mean`` weighs them alike; ``linear`` maps their mean by a
-    learned matrix. With all but ``linear`` the result lies in the convex hull of the candidates. No gradient passes
-    through the weights of ``cosine`` and ``detached``: a candidate cannot flee from its weight, only from its place.
+    parameter and without a gradient through the weights: a candidate cannot flee from its weight, only from its
+    place. ``linear`` maps their mean by a learned matrix, and may leave their convex hull.
     """
 
     def __init__(self, width: int, weight: str = "cosine") -> None:
@@ -62,11 +57,6 @@ class Impostor(nn.Module):
         if weight not in IMPOSTOR_WEIGHTS:
             raise ValueError(f"Impostor: weight is {weight!r}, expected one of {', '.join(IMPOSTOR_WEIGHTS)}")
         self.weight = weight
-        self.scale = 1.0 / math.sqrt(width)
-        if weight in ("attn", "detached"):
-            self.Wa = nn.Linear(width, width, bias=False)
-        if weight == "attn":
-            self.Wb = nn.Linear(width, width, bias=False)
         if weight == "linear":
             self.W = nn.Linear(width, width, bias=False)
 
@@ -83,15 +73,9 @@ class Impostor(nn.Module):
 
     def _scores(self, u_out: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
         """Return the logarithms of weights, but for a constant (M,), in full precision under autocast."""
-        if self.weight == "attn":
-            products = taken(self.Wa(u_out), samples) * self.Wb(candidates)
-            return products.sum(-1, dtype=u_out.dtype) * self.scale
         with torch.no_grad():
             if self.weight == "cosine":
                 return cosines(u_out, candidates, samples) / _TEMPERATURE
-            if self.weight == "detached":
-                products = taken(self.Wa(u_out), samples) * self.Wa(candidates)
-                return products.sum(-1, dtype=u_out.dtype) * self.scale
             return candidates.new_zeros(len(candidates))
 
 

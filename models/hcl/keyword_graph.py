@@ -1,18 +1,7 @@
-"""The keyword graph as constant tensors, and the neighbourhoods that a batch needs."""
-
-from dataclasses import dataclass
+"""The keyword graph as constant tensors."""
 
 import torch
 from torch import Tensor, nn
-
-
-@dataclass(frozen=True)
-class Edges:
-    """Directed edges: ``target`` receives from ``source``; all three (E,), sorted by target, then source."""
-
-    target: Tensor
-    source: Tensor
-    sign: Tensor
 
 
 class KeywordGraph(nn.Module):
@@ -89,23 +78,6 @@ class KeywordGraph(nn.Module):
         ends = counts.cumsum(0)
         ranks = torch.arange(int(counts.sum()), device=nodes.device)
         return torch.repeat_interleave(starts - (ends - counts), counts) + ranks
-
-    def edges_into(self, nodes: Tensor) -> Edges:
-        """Return the edges into ``nodes``, self loops included."""
-        numbers = self.edge_numbers(nodes)
-        return Edges(self.target[numbers], self.source[numbers], self.sign[numbers])
-
-    def levels(self, seeds: Tensor, hops: int) -> list[Tensor]:
-        """Return what must be known to compute ``seeds`` after ``hops`` rounds of message passing.
-
-        Returns:
-            ``hops + 1`` sorted tensors of node ids without repetition: those whose h0 is needed, those
-            needed after the first round, ..., the seeds themselves. Each holds the next.
-        """
-        levels = [torch.unique(seeds)]
-        for _ in range(hops):
-            levels.append(torch.unique(self.source[self.edge_numbers(levels[-1])]))  # self loops keep the nodes
-        return levels[::-1]
 
     def negative_neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the negative neighbours of a batch of nodes.

@@ -177,25 +177,19 @@ class Posterior(GaussianNetwork):
         self.get_buffer("variance").copy_(variance)
 
 
-ENTERS = ("memory+embed", "memory", "embed", "bos", "prefix", "layers", "output")
+ENTERS = ("memory+embed", "layers")
 
-# Lengths at the start, where z is noise, in units of what stands around: a small share where W z is added to
-# something, all of it where W z stands alone.
-_ADDED, _ALONE = 0.15, 1.0
+# Length at the start, where z is noise, in units of what W z is added to.
+_ADDED = 0.15
 
 
 class LatentEntry(nn.Module):
     """Learned maps of z (B, dz) to the places where the decoder reads it.
 
-    ``memory``: a slot beside the encoder's states, [Wm z ; H_x]. ``embed``: We z added to every input embedding.
-    ``memory+embed``: both. ``bos``: Ws z takes the place of the start token's embedding. ``prefix``: each layer's
-    self-attention sees one more key and value, made from z, before those of the tokens; they stay out of the cache
-    of keys and values, whose length remains the number of tokens. ``layers``: Wl z added to the input of each layer,
-    with a map of its own. ``output``: Wo z added to the state from which
-    words are scored; since [s ; z] W = s W_s + z W_z, this is the concatenation of the two under one linear map
-    that leaves the state as it is, and keeps the scores tied to the word embeddings.
+    ``memory+embed``: a slot beside the encoder's states, [Wm z ; H_x], and We z added to every input embedding.
+    ``layers``: Wl z added to the input of each layer, with a map of its own.
 
-    Slot and embedding exist always, so that models may start from each other; the other maps where they are used.
+    Slot and embedding exist always, so that models may start from each other; the maps of layers where they are used.
 
     Args:
         config: the model's configuration.
@@ -204,19 +198,11 @@ class LatentEntry(nn.Module):
     def __init__(self, config: "HclConfig") -> None:
         super().__init__()
         size, width = config.latent_size, config.hidden_size
-        enters = config.latent["enters"]
-        self.places = frozenset(enters.split("+"))
-        self.layers = config.num_hidden_layers
+        self.by_layer, self.layers = config.latent["enters"] == "layers", config.num_hidden_layers
         self.slot = nn.Linear(size, width)  # Wm
         self.embedding = nn.Linear(size, width, bias=False)  # We
-        if enters == "bos":
-            self.start = nn.Linear(size, width)  # Ws
-        if enters == "prefix":
-            self.prefix = nn.Linear(size, 2 * self.layers * width)
-        if enters == "layers":
+        if self.by_layer:
             self.inputs = nn.Linear(size, self.layers * width, bias=False)  # Wl of all layers, one below the other
-        if enters == "output":
-            self.state = nn.Linear(size, width, bias=False)  # Wo
 
     @torch.no_grad()
     def hush(self, words: Tensor) -> None:
@@ -225,38 +211,20 @@ class LatentEntry(nn.Module):
         With weights of the usual size, the image of z is several times as long as a word embedding of a sentence
         encoder, and the decoder sees no word.
         """
-        lengths = {"embedding": _ADDED * words.std()}
-        lengths |= {"start": _ALONE * words.std(), "state": torch.tensor(_ADDED),
-                    "inputs": torch.tensor(_ADDED)}  # states are normalised to 1
-        for name, length in lengths.items():
-            if hasattr(self, name):
-                weight = getattr(self, name).weight
-                weight.mul_(length / (weight.std() * weight.shape[1] ** 0.5))
+        maps = [(self.embedding, _ADDED * words.std())]
+        if self.by_layer:
+            maps.append((self.inputs, torch.tensor(_ADDED)))  # states are normalised to 1
+        for layer, length in maps:
+            layer.weight.mul_(length / (layer.weight.std() * layer.weight.shape[1] ** 0.5))
 
     def memory_slots(self, z: Tensor) -> list[Tensor]:
         """Return the slots (B, d) that join the memory."""
-        return [self.slot(z)] if "memory" in self.places else []
+        return [] if self.by_layer else [self.slot(z)]
 
-    def embedded(self, embedded: Tensor, z: Tensor, past: int) -> Tensor:
-        """Return input embeddings (B, L, d), of which the first stands at position ``past``, with z in them."""
-        if "embed" in self.places:
-            return embedded + self.embedding(z).unsqueeze(1)
-        if "bos" in self.places and past == 0:
-            start = self.start(z).to(embedded.dtype).unsqueeze(1)
-            return torch.cat([start, embedded[:, 1:]], dim=1)
-        return embedded
-
-    def prefixes(self, z: Tensor) -> list[tuple[Tensor, Tensor]] | None:
-        """Return a key and a value (B, d) for each layer; None where z enters otherwise."""
-        if "prefix" not in self.places:
-            return None
-        keys_values = self.prefix(z).chunk(2 * self.layers, dim=-1)
-        return list(zip(keys_values[::2], keys_values[1::2], strict=True))
+    def embedded(self, embedded: Tensor, z: Tensor) -> Tensor:
+        """Return input embeddings (B, L, d) with z in them."""
+        return embedded if self.by_layer else embedded + self.embedding(z).unsqueeze(1)
 
     def layer_inputs(self, z: Tensor) -> Sequence[Tensor] | None:
         """Return what is added to the input of each layer (B, 1, d); None where z enters otherwise."""
-        return self.inputs(z).unsqueeze(1).chunk(self.layers, dim=-1) if "layers" in self.places else None
-
-    def states(self, states: Tensor, z: Tensor) -> Tensor:
-        """Return the states (B, L, d) from which words are scored, with z in them."""
-        return states + self.state(z).unsqueeze(1) if "output" in self.places else states
+        return self.inputs(z).unsqueeze(1).chunk(self.layers, dim=-1) if self.by_layer else None

@@ -13,7 +13,6 @@ from models.common.decoding import (
     BeamCache,
     CachedSteps,
     Decodable,
-    EarlyStopping,
     Rules,
     beam_search,
     contrastive_search,
@@ -135,7 +134,6 @@ class HclModel(HclNetwork, GenerationMixin):
         min_length: int = 5,
         max_length: int = 20,
         length_penalty: float = 1.0,
-        early_stopping: EarlyStopping = False,
         top_k: int = 5,
         alpha: float = 0.6,
     ) -> Tensor:
@@ -148,7 +146,6 @@ class HclModel(HclNetwork, GenerationMixin):
             num_beams: beam search: width; 1 is greedy.
             min_length, max_length: bounds on the tokens generated, the end token not counted.
             length_penalty: beam search: scores are divided by length to this power, the end token counted.
-            early_stopping: beam search: when an item is done.
             top_k, alpha: contrastive search: candidates per step, weight of the penalty on likeness.
 
         Returns:
@@ -166,9 +163,7 @@ class HclModel(HclNetwork, GenerationMixin):
         start = torch.full((len(mask),), self.config.special_ids["bos"], device=mask.device)
         if search == "contrastive":
             return contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
-        return beam_search(
-            steps, start, rules, num_beams=num_beams, length_penalty=length_penalty, early_stopping=early_stopping
-        )
+        return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
     def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
         """Return what searches take steps with; memory and z are not repeated for each hypothesis.

@@ -19,19 +19,6 @@ from models.hcl.views import Differences, Views, looked_up
 
 
 @dataclass(frozen=True)
-class Signs:
-    """Edges by their sign: ``apart`` takes the positive ones first, ``together`` brings them back.
-
-    Attributes:
-        positive: how many are.
-    """
-
-    apart: Rows
-    together: Rows
-    positive: int
-
-
-@dataclass(frozen=True)
 class Block:
     """Edges (E,) of a run of receivers.
 
@@ -40,7 +27,6 @@ class Block:
         start, stop: the edges, among those of the round.
         senders: the node that each edge comes from, among all nodes of the round.
         receivers: the one it goes to, among the block's.
-        signs: None where one network serves both signs.
     """
 
     first: int
@@ -49,7 +35,6 @@ class Block:
     stop: int
     senders: Rows
     receivers: Rows
-    signs: Signs | None
 
 
 @dataclass(frozen=True)
@@ -78,8 +63,8 @@ class Neighbourhood:
     vectors: Tensor
 
 
-def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, limit: int, signed: bool,
-                  views: Views | None = None, of: Tensor | None = None) -> tuple[Neighbourhood, Tensor]:
+def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, limit: int, views: Views | None = None,
+                  of: Tensor | None = None) -> tuple[Neighbourhood, Tensor]:
     """Return the neighbourhood of ``seeds`` (S,), and the row of each of them among its nodes (S,).
 
     Nothing here depends on the size of the graph. A node is copied for a view only where the view has another vector
@@ -90,7 +75,6 @@ def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, limit: int, sig
         seeds: ids of nodes, in any order, repeated or not.
         hops: T, at least 1.
         limit: edges of a block; a receiver is never cut, however many edges it has.
-        signed: whether edges are told apart by their sign.
         views: how views differ from the graph; None if all seeds are seen in the whole of it.
         of: the view of each seed (S,); none may be gone in it.
     """
@@ -108,12 +92,11 @@ def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, limit: int, sig
         parts.append(senders[~torch.isin(senders, torch.cat(parts))])
     nodes, levels = torch.cat(parts), torch.tensor([len(part) for part in parts]).cumsum(0).tolist()
     ascending, order = torch.sort(nodes)
-    counts, senders, sign = (torch.cat([getattr(part, name) for part in into])
-                             for name in ("counts", "senders", "sign"))
+    counts, senders = (torch.cat([getattr(part, name) for part in into]) for name in ("counts", "senders"))
     receivers = torch.repeat_interleave(torch.arange(len(counts), device=nodes.device), counts)
     senders = order[torch.searchsorted(ascending, senders)]
     ends = counts.cumsum(0).tolist()  # edges into the receivers up to each
-    rounds = tuple(_round(senders, receivers, sign if signed else None, ends[:near], outer, limit)
+    rounds = tuple(_round(senders, receivers, ends[:near], outer, limit)
                    for near, outer in zip(levels[-2::-1], levels[:0:-1], strict=True))
     changed, vectors = nodes.new_zeros(0), graph.h0.new_zeros(0)
     if views is not None and sight.differences is not None:
@@ -135,11 +118,10 @@ def neighbours(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> 
 
 @dataclass(frozen=True)
 class _Into:
-    """Edges into nodes, node by node: how many each has (n,), the keys of their senders (E,), their signs (E,)."""
+    """Edges into nodes, node by node: how many each has (n,), and the keys of their senders (E,)."""
 
     counts: Tensor
     senders: Tensor
-    sign: Tensor
 
 
 @dataclass(frozen=True)
@@ -154,15 +136,13 @@ class _Sight:
         graph = self.graph
         nodes = keys if self.differences is None else keys % graph.num_nodes
         numbers, counts = graph.edge_numbers(nodes), graph.offsets[nodes + 1] - graph.offsets[nodes]
-        senders, sign = graph.source[numbers], graph.sign[numbers]
+        senders = graph.source[numbers]
         if self.differences is None:
-            return _Into(counts, senders, sign)
+            return _Into(counts, senders)
         receivers = torch.repeat_interleave(torch.arange(len(keys)), counts)
         view = (keys // graph.num_nodes)[receivers]
-        sign = self.differences.sign_of(view * graph.num_edges + numbers, sign)
-        there = sign != 0
-        return _Into(torch.bincount(receivers[there], minlength=len(keys)),
-                     (view * graph.num_nodes + senders)[there], sign[there])
+        there = self.differences.sign_of(view * graph.num_edges + numbers, graph.sign[numbers]) != 0
+        return _Into(torch.bincount(receivers[there], minlength=len(keys)), (view * graph.num_nodes + senders)[there])
 
     def differing(self, keys: Tensor, hops: int) -> list[Tensor]:
         """Return, for 0 to ``hops`` rounds, which nodes have another vector after them than in the whole graph.
@@ -191,17 +171,16 @@ class _Sight:
         return torch.where(looked_up(differing, keys)[1], keys, keys % self.graph.num_nodes)
 
 
-def block_of(senders: Tensor, into: Tensor, sign: Tensor | None, sending: int, receiving: int) -> Block:
+def block_of(senders: Tensor, into: Tensor, sending: int, receiving: int) -> Block:
     """Return the block of edges (E,) from ``sending`` nodes to ``receiving`` ones, sorted by receiver."""
-    return Block(0, receiving, 0, len(into), Rows.of(senders, sending), Rows.of(into, receiving, ascending=True),
-                 None if sign is None else _signs(sign))
+    return Block(0, receiving, 0, len(into), Rows.of(senders, sending), Rows.of(into, receiving, ascending=True))
 
 
-def alone(count: int, iterations: int, signed: bool, device: torch.device) -> tuple[Round, ...]:
+def alone(count: int, iterations: int, device: torch.device) -> tuple[Round, ...]:
     """Return the rounds of ``count`` nodes each of which has its own loop, and no other edge."""
     numbers = torch.arange(count + 1, device=device)
-    rows, signs = Rows(numbers[:-1], numbers), Signs(Rows(numbers[:-1], numbers), Rows(numbers[:-1], numbers), count)
-    block = Block(0, count, 0, count, rows, rows, signs if signed else None)
+    rows = Rows(numbers[:-1], numbers)
+    block = Block(0, count, 0, count, rows, rows)
     return (Round(count, count, (block,)),) * iterations
 
 
@@ -222,17 +201,10 @@ def cut(ends: list[int], limit: int) -> list[tuple[int, int, int, int]]:
     return blocks
 
 
-def _round(senders: Tensor, into: Tensor, sign: Tensor | None, ends: list[int], sending: int, limit: int) -> Round:
+def _round(senders: Tensor, into: Tensor, ends: list[int], sending: int, limit: int) -> Round:
     blocks = []
     for first, last, start, stop in cut(ends, limit):
         part = slice(start, stop)
-        block = block_of(senders[part], into[part] - first, None if sign is None else sign[part], sending,
-                         last - first)
-        blocks.append(Block(first, last, start, stop, block.senders, block.receivers, block.signs))
+        block = block_of(senders[part], into[part] - first, sending, last - first)
+        blocks.append(replace(block, first=first, last=last, start=start, stop=stop))
     return Round(len(ends), ends[-1], tuple(blocks))
-
-
-def _signs(sign: Tensor) -> Signs:
-    apart = torch.argsort((sign < 0).to(torch.int8), stable=True)
-    together, numbers = torch.argsort(apart), torch.arange(len(apart) + 1, device=sign.device)
-    return Signs(Rows(apart, numbers, together), Rows(together, numbers, apart), int((sign > 0).sum()))

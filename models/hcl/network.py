@@ -18,13 +18,13 @@ from models.common.encoders import FrozenStates, mean_pool
 from models.common.losses import at_least_float32, bow_loss
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
-from models.hcl.decoder import Decoder, past_length
+from models.hcl.decoder import Decoder
 from models.hcl.graph_attention import GraphAttention
 from models.hcl.impostor import Impostor, impostor_candidates, likeness
 from models.hcl.keyword_graph import KeywordGraph
 from models.hcl.latent import Gaussian, LatentEntry, Posterior, Prior, unit_scale
 from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
-from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, flat, joined_texts
+from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, joined_texts
 from models.hcl.segments import segment_sum, taken
 from models.hcl.views import Views
 from models.hcl.word_scores import TiedOutput, padded_words
@@ -44,14 +44,14 @@ class HclNetwork(PreTrainedModel):
     no gradient. Each module draws its weights from a seed of its own name, so that every row of an ablation
     table starts from the same weights under one seed, whatever else a row has or lacks.
 
-    A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx); ``y_ids``, ``y_mask`` (B, Ly) with [CLS] and
-    [SEP]; ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln),
-    ``has_negative`` (B,), or with K negatives per item (B, K, Ln) and (B, K); ``kx``, ``ky``, ``kneg`` (B,) node
-    ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and ``unseen_vectors`` (B, d), initial
-    vectors where ``kx`` is -1. Training may add ``view`` (B,), what an item sees of the graph (:class:`Views`), and
-    ``dropped`` (B,), where its input keyword is to be a new node; both read ``unseen_vectors`` too. Every mask has a
-    real token in each row; a row without a negative holds, say, [CLS] [SEP]. ``plan``, from :meth:`planner`, spares
-    the device the search for what the batch reads, and :func:`joined_texts` the joining of its texts.
+    A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx); ``y_ids``, ``y_mask`` (B, Ly) with [CLS] and [SEP];
+    ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln),
+    ``has_negative`` (B,); ``kx``, ``ky``, ``kneg`` (B,) node ids, -1 for none. Optional: ``eps`` (B, dz), noise for
+    z (else drawn), and ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view``
+    (B,), what an item sees of the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a
+    new node; both read ``unseen_vectors`` too. Every mask has a real token in each row; a row without a negative
+    holds, say, [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch reads,
+    and :func:`joined_texts` the joining of its texts.
     """
 
     config: HclConfig
@@ -68,9 +68,7 @@ class HclNetwork(PreTrainedModel):
         self.decoder = Decoder(config)
         self.word_scores = TiedOutput(config.vocab_size)
         self.graph = KeywordGraph(config.num_nodes, config.num_edges, width)
-        self.attention = GraphAttention(
-            width, config.graph["iterations"], config.graph["edge_type"], config.graph["layer_norm"]
-        )
+        self.attention = GraphAttention(width, config.graph["iterations"], config.graph["layer_norm"])
         self.impostor = Impostor(width, config.keyword["imp_weight"])
         self.prior = Prior(width, size, config.keyword["unit_scale"])
         self.posterior = Posterior(width, size, config.latent["posterior"] == "relative", config.latent["batch_norm"])
@@ -210,7 +208,7 @@ class HclNetwork(PreTrainedModel):
         return torch.where(chosen, prior.mu, z)
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
-        """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true output and K negatives (B, 1 + K, dz).
+        """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if there is one, negative output (B, 1 or 2, dz).
 
         See :meth:`latent` for the arguments.
         """
@@ -218,11 +216,8 @@ class HclNetwork(PreTrainedModel):
         return prior, self._posteriors(texts, prior)
 
     def _posteriors(self, texts: Mapping[str, Encoded], prior: Gaussian) -> Gaussian:
-        """Return q(z | x, y) of the true output and of the negatives (B, 1 + K, dz)."""
-        h_x, found = texts["x"].vector, [texts["y"].vector.unsqueeze(1)]
-        if "neg" in texts:
-            h_neg = texts["neg"].vector
-            found.append(h_neg if h_neg.dim() == 3 else h_neg.unsqueeze(1))
+        h_x = texts["x"].vector
+        found = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
         if self.training:
             return self.posterior.given(h_x, torch.cat(found, dim=1), prior)
         # Apart: what selects a checkpoint may not depend on whether there are negatives, not even by rounding.
@@ -254,7 +249,7 @@ class HclNetwork(PreTrainedModel):
         names = [name for name in names if f"{name}_ids" in batch]
         if not names:
             return {}
-        rows = [flat(batch[f"{name}_ids"]).shape[0] for name in names]
+        rows = [len(batch[f"{name}_ids"]) for name in names]
         whole = {key: batch[key] for key in KEYS if key in batch and len(batch[key]) == sum(rows)}
         whole = whole or joined_texts(batch, names, self.config.special_ids["pad"])
         if not whole:
@@ -263,11 +258,8 @@ class HclNetwork(PreTrainedModel):
         hidden = self.encode(ids, mask)
         (full,) = at_least_float32(hidden)
         vectors = mean_pool(full, mask).split(rows)
-        found = {}
-        for name, states, vector in zip(names, hidden.split(rows), vectors, strict=True):
-            shape = batch[f"{name}_ids"].shape
-            found[name] = Encoded(states[:, : shape[-1]], vector.view(*shape[:-1], -1))
-        return found
+        return {name: Encoded(states[:, : batch[f"{name}_ids"].shape[1]], vector)
+                for name, states, vector in zip(names, hidden.split(rows), vectors, strict=True)}
 
     # Keywords
 
@@ -353,10 +345,8 @@ class HclNetwork(PreTrainedModel):
         embedded = self.get_input_embeddings()(ids)
         if z is None:
             return self.decoder(embedded, memory, mask, cache)
-        embedded = self.latent_entry.embedded(embedded, z, past_length(cache))
         entry = self.latent_entry
-        states = self.decoder(embedded, memory, mask, cache, entry.prefixes(z), entry.layer_inputs(z))
-        return entry.states(states, z)
+        return self.decoder(entry.embedded(embedded, z), memory, mask, cache, entry.layer_inputs(z))
 
     def score(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V), in training perhaps padded, for states (..., d)."""
@@ -379,17 +369,8 @@ class HclNetwork(PreTrainedModel):
         """Return the scores (N, V), at least, of all targets' tokens, as :meth:`reconstruct` has them."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
-        states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
+        states = self.decode(batch["y_in"], memory, memory_mask, z)
         return self.score(taken(states.flatten(0, 1), targets.places)).float()  # padding never meets the vocabulary
-
-    def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""
-        ids, rate = batch["y_in"], self.config.latent["word_dropout"]
-        if not self.training or rate == 0.0:
-            return ids
-        dropped = torch.rand(ids.shape, device=ids.device) < rate
-        dropped[:, 0] = False
-        return ids.masked_fill(dropped, self.config.special_ids["mask"])
 
     def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
         """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, at random.

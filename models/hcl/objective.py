@@ -1,7 +1,5 @@
 """From the parts of a batch to the number that training lowers, and to the one that selects a checkpoint."""
 
-from math import ceil
-
 from torch import Tensor
 
 from models.common.losses import free_bits_kl, gaussian_kl, gaussian_kl_dims, masked_mean
@@ -9,36 +7,14 @@ from models.hcl.config import HclConfig
 from models.hcl.output import BatchTotals, HclOutput, LatentOutput
 
 
-def kl_weight(step: int, annealing_steps: int, cycles: int = 1, total_steps: int = 0) -> float:
-    """Return beta of the KL term, which rises from 0 to 1 and stays there, once or several times.
-
-    All steps are cut into ``cycles`` equal parts. In each, beta begins at 0, rises straight to 1 over the same
-    share of the part that ``annealing_steps`` is of all steps, and is 1 for the rest of it. One cycle is the
-    linear annealing of Bowman et al. 2016; with several it is the cyclical one of Fu et al. 2019, whose proportion
-    R is ``annealing_steps / total_steps``.
+def kl_weight(step: int, annealing_steps: int) -> float:
+    """Return beta of the KL term, which rises from 0 to 1 and stays there (linear annealing, Bowman et al. 2016).
 
     Args:
         step: optimiser steps made so far.
-        annealing_steps: steps of all cycles together over which beta rises; 0 gives 1 from the start.
-        cycles: number of rises.
-        total_steps: steps of all epochs; needed for more than one cycle.
-
-    Raises:
-        ValueError: several cycles of an unknown number of steps.
+        annealing_steps: steps over which beta rises; 0 gives 1 from the start.
     """
-    if cycles > 1 and total_steps < 1:
-        raise ValueError(f"kl_weight: {cycles} cycles need total_steps")
-    if annealing_steps <= 0:
-        return 1.0
-    place = step if cycles == 1 else step * cycles % total_steps  # in whole numbers, however the parts fall
-    return min(1.0, place / annealing_steps)
-
-
-def annealing_end(annealing_steps: int, cycles: int = 1, total_steps: int = 0) -> int:
-    """Return the first step at which beta has reached 1 for good; see :func:`kl_weight`."""
-    if cycles == 1 or annealing_steps <= 0:
-        return max(0, annealing_steps)
-    return ceil(((cycles - 1) * total_steps + annealing_steps) / cycles)
+    return 1.0 if annealing_steps <= 0 else min(1.0, step / annealing_steps)
 
 
 def objective(

@@ -36,9 +36,8 @@ class LatentOutput:
     Attributes:
         prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
         kl_dims: KL(q+ || p) by dimension (B, dz).
-        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them, per dimension (B,); with K negatives
-            per item, ``d_neg`` is (B, K) and ``negative`` (B, K, dz).
-        has_negative: which negatives are real, (B,) or (B, K).
+        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them, per dimension (B,).
+        has_negative: which negatives are real (B,).
         bow: bag-of-words loss, summed over tokens (B,).
     """
 
@@ -54,25 +53,21 @@ class LatentOutput:
     @classmethod
     def of(cls, config: "HclConfig", prior: Gaussian, texts: Gaussian, has_negative: Tensor | None,
            bow: Tensor | None) -> "LatentOutput":
-        """Return the output of prior and posteriors.
+        """Return the output of the prior and the posteriors of true and, if there are any, negative outputs.
 
-        ``texts`` holds the posteriors of the true output, first, and of K negatives (B, 1 + K, dz). There are none
-        (K = 0), one per sample, or several with ``has_negative`` (B, K).
+        ``texts`` holds these posteriors (B, 1 or 2, dz).
 
         Raises:
             ValueError: negatives are given without ``has_negative``.
         """
         all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
-        distances, posterior = all_dims.sum(-1) / config.latent_size, texts.of_text(0)  # (B, 1 + K), (B, dz)
+        distances, posterior = all_dims.sum(-1) / config.latent_size, texts.of_text(0)  # (B, 1 or 2), (B, dz)
         kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
         if texts.mu.shape[1] == 1:
             return cls(prior, posterior, None, kl_dims, d_pos, None, None, bow)
         if has_negative is None:
-            raise ValueError("HclModel: a batch with neg_ids needs has_negative, (B,) or (B, K) as neg_ids")
-        several = has_negative.dim() == 2
-        d_neg = distances[:, 1:] if several else distances[:, 1]
-        negative = Gaussian(texts.mu[:, 1:], texts.logvar[:, 1:]) if several else texts.of_text(1)
-        return cls(prior, posterior, negative, kl_dims, d_pos, d_neg, has_negative.bool(), bow)
+            raise ValueError("HclModel: a batch with neg_ids needs has_negative (B,)")
+        return cls(prior, posterior, texts.of_text(1), kl_dims, d_pos, distances[:, 1], has_negative.bool(), bow)
 
     @property
     def kl(self) -> Tensor:
@@ -81,13 +76,10 @@ class LatentOutput:
 
     @property
     def kl_negative(self) -> Tensor | None:
-        """KL(q- || p), summed over dimensions, (B,) or (B, K)."""
+        """KL(q- || p), summed over dimensions (B,)."""
         if self.negative is None:
             return None
-        mu, logvar = self.prior.mu, self.prior.logvar
-        if self.negative.mu.dim() == 3:
-            mu, logvar = mu.unsqueeze(1), logvar.unsqueeze(1)
-        return gaussian_kl(self.negative.mu, self.negative.logvar, mu, logvar)
+        return gaussian_kl(self.negative.mu, self.negative.logvar, self.prior.mu, self.prior.logvar)
 
 
 @dataclass(frozen=True)
@@ -95,10 +87,9 @@ class Contrasted:
     """What a contrast makes of a batch.
 
     Attributes:
-        right, wrong: distance or similarity of each sample's right candidate (B,), and of the wrong one, (B,) or, of
-            several, (B, K).
+        right, wrong: distance or similarity of each sample's right and wrong candidate (B,).
         loss: of each sample (B,).
-        gap: how far the right candidate is ahead of the (nearest) wrong one, in units of the temperature (B,).
+        gap: how far the right candidate is ahead of the wrong one, in units of the temperature (B,).
         mask: samples that take part (B,); all else holds for these alone.
         points: the right and the wrong candidate, if they are points of the latent space (B, 2, dz).
     """
@@ -154,6 +145,6 @@ class BatchTotals:
         negatives = None if latent is None else latent.has_negative
         return cls(
             items=len(output.reconstruction),
-            negatives=0 if negatives is None else int(negatives.view(len(negatives), -1).any(-1).sum()),
+            negatives=0 if negatives is None else int(negatives.sum()),
             impostors=0 if keyword is None else int(keyword.mask.sum()),
         )

@@ -160,8 +160,7 @@ class Planner:
         rows = torch.where(real, nodes, torch.zeros_like(nodes))
         if training and iterations > 0 and real.any():
             of = F.pad(batch["view"], (0, len(nodes) - len(kx)))[real] if "view" in batch else None
-            around, found = neighbourhood(self.graph, nodes[real], iterations, self.limit,
-                                          self.config.graph["edge_type"] == "signed", self.views, of)
+            around, found = neighbourhood(self.graph, nodes[real], iterations, self.limit, self.views, of)
             rows = torch.zeros_like(nodes).index_put((real,), found)
         count = around.rounds[-1].receivers if around is not None else self.graph.num_nodes
         return KeywordPlan(around, Rows.of(rows, count), known.long(), all_known,
@@ -202,15 +201,10 @@ _WASTE = 1.25  # texts share one pass if padding them to one length costs at mos
 
 @dataclass(frozen=True)
 class Encoded:
-    """A kind of text: states (B, L, d), or (B K, L, d) of K negatives; vectors (B, d), or (B, K, d)."""
+    """A kind of text: states (B, L, d) and vectors (B, d)."""
 
     states: Tensor
     vector: Tensor
-
-
-def flat(values: Tensor) -> Tensor:
-    """Return ids or mask with one text a row: (B, L) as it is, (B, K, L) as (B K, L)."""
-    return values.flatten(0, -2)
 
 
 def joined_texts(batch: Mapping[str, Tensor], names: Sequence[str], pad: int) -> dict[str, Tensor]:
@@ -218,7 +212,7 @@ def joined_texts(batch: Mapping[str, Tensor], names: Sequence[str], pad: int) ->
 
     Nothing where there are several kinds and their lengths are not alike.
     """
-    ids, masks = ([flat(batch[f"{name}_{part}"]) for name in names] for part in ("ids", "mask"))
+    ids, masks = ([batch[f"{name}_{part}"] for name in names] for part in ("ids", "mask"))
     longest, rows = max(part.shape[1] for part in ids), sum(map(len, ids))
     if rows * longest > _WASTE * sum(part.numel() for part in ids):
         return {}

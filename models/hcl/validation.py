@@ -44,8 +44,6 @@ class Monitor:
                 mu = (mu - latent.prior.mu) * torch.exp(-0.5 * latent.prior.logvar)
             self._keep(kl=latent.kl, kl_dims=latent.kl_dims, mu=mu,
                        sigma=torch.exp(0.5 * logvar).mean(-1), log_sigma=0.5 * logvar.mean(-1))
-            squares = latent.prior.mu.square().sum(-1)
-            self._keep(prior_norm=squares.sqrt(), sample_norm=(squares + latent.prior.logvar.exp().sum(-1)).sqrt())
         if latent is not None and latent.kl_negative is not None and latent.has_negative is not None:
             self._keep(kl_negative=latent.kl_negative[latent.has_negative])
         if output.keyword is not None:
@@ -56,24 +54,21 @@ class Monitor:
     def values(self) -> dict[str, float]:
         """Return the monitors by name; those without any sample are left out.
 
-        ``kl``, ``kl_negative`` mean KL(q+ || p) and KL(q- || p) in nats; ``active_units`` number of dimensions of
-        z whose posterior mean varies over inputs (that of a relative posterior around the prior's, in its spread);
+        ``kl``, ``kl_negative`` mean KL(q+ || p) and KL(q- || p) in nats; ``active_units`` number of dimensions of z
+        whose posterior mean varies over inputs (that of a relative posterior around the prior's, in its spread);
         ``under_floor`` share of dimensions whose mean KL the free bits cover, so that it has no gradient, all or none
-        where the floor is one of the total; ``prior_norm`` mean length of the prior's mean, and ``sample_norm`` of
-        what is drawn from the prior, root mean square over draws; ``sigma``, ``mean_log_sigma`` mean spread of the
-        posterior, and mean of its logarithm. For each contrast: ``_masked`` share of samples that take no
-        part; of the others ``_loss`` mean loss, ``_vanished`` share with a loss below 0.01 (above 0.9: raise the
-        temperature), ``_ahead`` share in which the right candidate is ahead, ``_gap`` mean difference, without
-        sign, of the two candidates in units of the temperature. ``impostor_cosine``, ``impostor_hardest`` and
-        ``impostor_easiest`` mean cosine to the output keyword of the impostor, and of the hardest and the easiest
-        that it is made of.
+        where the floor is one of the total; ``sigma``, ``mean_log_sigma`` mean spread of the posterior, and mean of its
+        logarithm. For each contrast: ``_masked`` share of samples that take no part; of the others ``_loss`` mean loss,
+        ``_vanished`` share with a loss below 0.01 (above 0.9: raise the temperature), ``_ahead`` share in which the
+        right candidate is ahead, ``_gap`` mean difference, without sign, of the two candidates in units of the
+        temperature. ``impostor_cosine``, ``impostor_hardest`` and ``impostor_easiest`` mean cosine to the output
+        keyword of the impostor, and of the hardest and the easiest that it is made of.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found: dict[str, float] = {}
         if "mu" in rows:
             found["kl"], found["sigma"] = float(rows["kl"].mean()), float(rows["sigma"].mean())
             found["mean_log_sigma"] = float(rows["log_sigma"].mean())
-            found["prior_norm"], found["sample_norm"] = (float(rows[f"{of}_norm"].mean()) for of in ("prior", "sample"))
             found["under_floor"] = self._under_floor(rows["kl_dims"].mean(0))
             found["active_units"] = float((rows["mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
         if len(rows.get("kl_negative", ())):
@@ -207,16 +202,15 @@ class Validation:
         prior's mean moves when the item is given the keyword of another one of its batch, root mean square over
         dimensions in units of the prior's spread; ``swap_outputs``, how far the distribution of each next token of the
         target moves with z at the prior's mean, total variation, mean over tokens. ``kl_train``, the KL of training
-        items, as the training pass has it but in evaluation mode; ``kl_gap``, by how much it is above that of
-        validation items: far below, the prior is told in training what it is not told here. The rest is
-        :meth:`Monitor.values`; keyword contrasts are those of items whose keywords are all nodes.
+        items, as the training pass has it but in evaluation mode: far below that of validation items, the prior is
+        told in training what it is not told here. The rest is :meth:`Monitor.values`; keyword contrasts are those of
+        items whose keywords are all nodes.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found = {name: float(values.mean()) for name, values in rows.items() if len(values)}
         found |= {name: found["reconstruction"] + worse for name, worse in found.items()
                   if name.startswith("reconstruction_")}
-        found |= self._monitor.values()
-        return found | ({"kl_gap": found["kl_train"] - found["kl"]} if "kl_train" in found else {})
+        return found | self._monitor.values()
 
     def _probe(self, output: HclOutput, batch: Mapping[str, Tensor]) -> None:
         """Keep how much worse some items are reconstructed without the posterior, and what another keyword changes."""

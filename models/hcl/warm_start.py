@@ -81,9 +81,6 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
 def untrained_modules(config: HclConfig) -> tuple[str, ...]:
     """Return the names of modules and parameters that a model of this configuration has, and never trains."""
     impostors = any(contrast.needs_keyword for contrast in config.contrasts_used)
-    # Without a graph each impostor has one candidate, and a share of one does not depend on any weight.
-    weight = config.keyword["imp_weight"]
-    weighs = weight == "linear" or (weight == "attn" and config.graph["iterations"] > 0)
     keyword_prior = config.uses_keyword and config.latent["enabled"]
     trained = {
         "prior.of_condition": keyword_prior,
@@ -91,11 +88,11 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
         **{module: config.uses_contrast(name) for name, contrast in CONTRASTS.items() for module in contrast.modules},
         "bow_hidden": config.uses_bow,
         "bow_scores": config.uses_bow,
-        "impostor": impostors and weighs,
+        "impostor": impostors and config.keyword["imp_weight"] == "linear",
         **dict.fromkeys(_LATENT, config.latent["enabled"]),
         "attention": config.uses_keyword and config.graph["iterations"] > 0,
-        "latent_entry.slot": "memory" in config.latent["enters"],
-        "latent_entry.embedding": "embed" in config.latent["enters"],
+        "latent_entry.slot": config.latent["enters"] == "memory+embed",
+        "latent_entry.embedding": config.latent["enters"] == "memory+embed",
     }
     return tuple(sorted(name for name, used in trained.items() if not used))
 

@@ -4,11 +4,8 @@ A training says its precision in its own block; everything that trains nothing (
 node vectors, probes, predictions) obeys ``runtime.precision``. TF32 is switched for all alike by ``seed_everything``.
 """
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 from keycontrast.errors import InputError
@@ -61,38 +58,16 @@ def settled_precision(device: str, runtime: Any, training: Mapping[str, Any], bl
     Args:
         device: of the training.
         runtime: the block of that name.
-        training: plain values with ``precision`` and perhaps ``compile``.
+        training: plain values with ``precision``.
         block: dotted name of the block that they are.
 
     Raises:
-        InputError: as of :func:`check_precision`, or nothing compiles here.
+        InputError: as of :func:`check_precision`.
     """
-    compiled = bool(training.get("compile", False))
     check_precision(device, training["precision"], runtime.tf32, f"{block}.precision")
-    if compiled:
-        check_compiler(device, f"{block}.compile")
-    return computed_in(training["precision"], runtime.tf32, compiled)
+    return computed_in(training["precision"], runtime.tf32)
 
 
-def check_compiler(device: str, place: str) -> None:
-    """Check that this machine has what ``torch.compile`` calls.
-
-    Args:
-        device: ``cpu``, ``cuda`` or ``cuda:0``.
-        place: dotted name of the param that asks for it.
-
-    Raises:
-        InputError: there is no C++ compiler, or no Triton for a GPU.
-    """
-    compiler = os.environ.get("CXX", "g++")
-    if shutil.which(compiler) is None:
-        raise InputError(f"{place} is true, and this machine has no C++ compiler ({compiler}; CXX may name another). "
-                         f"Install one, or set it to false.")
-    if device.startswith("cuda") and find_spec("triton") is None:
-        raise InputError(f"{place} is true, and Triton, which compiles for GPUs, is missing. Install the package "
-                         f"triton, or set it to false.")
-
-
-def computed_in(precision: str, tf32: bool, compiled: bool = False) -> dict[str, Any]:
-    """Return what metadata and records say of how products were computed, and by what kernels."""
-    return {"products": precision, "tf32": tf32, "compiled": compiled}
+def computed_in(precision: str, tf32: bool) -> dict[str, Any]:
+    """Return what metadata and records say of how products were computed; layers are never compiled."""
+    return {"products": precision, "tf32": tf32, "compiled": False}

@@ -1,14 +1,10 @@
 """Greedy and beam search, batched; equal to ``transformers`` with the same options, ties aside."""
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from models.common.decoding.scores import Candidates, best_continuations, full_precision
 from models.common.decoding.steps import Decodable, Rules
-
-EarlyStopping = bool | Literal["never"]
 
 
 @torch.no_grad()
@@ -19,7 +15,6 @@ def beam_search(
     *,
     num_beams: int = 4,
     length_penalty: float = 1.0,
-    early_stopping: EarlyStopping = False,
 ) -> Tensor:
     """Return the best output that a beam of ``num_beams`` hypotheses finds for each item.
 
@@ -36,8 +31,6 @@ def beam_search(
         rules: lengths and banned tokens.
         num_beams: K.
         length_penalty: above 0 favours long outputs, below 0 short ones.
-        early_stopping: False as above; True: done with K finished outputs; ``never``: the running hypothesis counts
-            as if it became as long as may be (for a positive penalty), so that nothing better is missed.
 
     Returns:
         Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
@@ -49,7 +42,7 @@ def beam_search(
         raise ValueError(f"beam_search: num_beams is {num_beams}, expected 1 or more")
     if num_beams == 1:
         return _greedy(model, start, rules)
-    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, early_stopping))[:, 0]
+    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty))[:, 0]
 
 
 @torch.no_grad()
@@ -68,7 +61,7 @@ def best_outputs(
         raise ValueError(f"best_outputs: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
     if num_beams == 1:
         return _greedy(model, start, rules).unsqueeze(1)
-    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, False, count))
+    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, count))
 
 
 def _search(model: Decodable, start: Tensor, rules: Rules, beams: "_Beams") -> Tensor:
@@ -96,17 +89,8 @@ class _Beams:
         scores: of the running hypotheses, best first (n, W).
     """
 
-    def __init__(
-        self,
-        start: Tensor,
-        rules: Rules,
-        width: int,
-        length_penalty: float,
-        early_stopping: EarlyStopping,
-        count: int = 1,
-    ) -> None:
-        self.rules, self.width = rules, width
-        self.length_penalty, self.early_stopping = length_penalty, early_stopping
+    def __init__(self, start: Tensor, rules: Rules, width: int, length_penalty: float, count: int = 1) -> None:
+        self.rules, self.width, self.length_penalty = rules, width, length_penalty
         items = len(start)
         self._items = torch.arange(items, device=start.device)  # rows of the outputs that are not done
         self._outputs = start.new_full((items, count, rules.max_length + 1), rules.pad)
@@ -183,11 +167,7 @@ class _Beams:
         """Return which items (n,) need no further step."""
         best, worst = self.scores[:, 0], self._finished[:, -1]
         full = worst > -torch.inf
-        if self.early_stopping is True:
-            return full | (best == -torch.inf)
-        longest = self.early_stopping == "never" and self.length_penalty > 0
-        possible = best / self._divisor(self.rules.max_length + 1 if longest else self._length)
-        return (full & (possible <= worst)) | (best == -torch.inf)
+        return (full & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)
 
 
 def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.common.decoding.scores import full_precision, largest
+from models.common.decoding.scores import full_precision
 from models.common.decoding.steps import Decodable, Rules
 
 
@@ -41,7 +41,7 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     for length in range(rules.max_length):
         logits = full_precision(model.logits(state)).squeeze(1)
         logits.index_fill_(-1, before if length < rules.min_length else after, -torch.inf)
-        values, words = largest(logits, top_k)  # (n, k)
+        values, words = logits.topk(min(top_k, logits.shape[-1]), dim=-1)  # (n, k)
         model.reorder(torch.zeros_like(words))  # k hypotheses with one prefix
         states = model.step(words)  # (n, k, d)
         directions = _directions(states)

@@ -12,14 +12,13 @@ from models.common.losses.batches import (
     token_similarity,
     twin_contrast,
 )
-from models.common.losses.candidates import MULTI_NEG, instance_contrast, keyword_contrast, mahalanobis_contrast
+from models.common.losses.candidates import instance_contrast, keyword_contrast, mahalanobis_contrast
 from models.common.losses.gaussian import free_bits_kl, gaussian_kl, gaussian_kl_dims, mahalanobis
 from models.common.losses.reduction import at_least_float32, masked_mean
 from models.common.losses.words import bag_of_words, bow_loss
 
 __all__ = [
     "FORMS",
-    "MULTI_NEG",
     "at_least_float32",
     "bag_of_words",
     "bow_loss",

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
 
 from models.common.precision import products
 from models.common.training.accumulation import CachedContrast, PartSums, add_gradients
@@ -67,7 +66,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         open_bar: given the number of steps and of those done, returns a progress bar.
 
     Raises:
-        ValueError: nothing to train on or to compile, buckets without lengths, or a checkpoint of another model.
+        ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
         FloatingPointError: a loss, gradient or validation value is not finite.
 
     Example:
@@ -75,7 +74,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         >>> history.best_epoch  # doctest: +SKIP
         2
     """
-    with _memory_as_it_comes(), compiled(task.module, settings.compile):
+    with _memory_as_it_comes():
         loop = _Loop(task, settings, store, seed_of)
         loop.resume()
         bar = open_bar(loop.total, loop.state.step) if open_bar else None
@@ -348,47 +347,3 @@ def _seed_all(seed: int, device: torch.device) -> None:
 def _finite(what: str, value: float) -> None:
     if not isfinite(value):
         raise FloatingPointError(f"{what} is {value}; lower the learning rate, or look at the data of that step")
-
-
-@contextmanager
-def compiled(module: nn.Module, wanted: bool) -> Iterator[None]:
-    """Have the layers of ``module`` compiled by ``torch.compile`` while the block lasts, if ``wanted``.
-
-    The kernels differ and sum in another order, so results agree with those of the layers as written up to rounding.
-    So do those of a training that was killed and went on: what torch compiles depends on the sizes that it sees first.
-    Layers of a kind share their code, and sizes are symbols in it: batches of any length, as of buckets, run through
-    the same kernels once two of them have been seen; torch compiles anew for a size of 1 and between training and
-    evaluation, and says so on its log if it gives up (``recompile_limit``). What stands between layers, and recurrent
-    layers, stay as they are.
-
-    Raises:
-        ValueError: there is no layer to compile.
-    """
-    if not wanted:
-        yield
-        return
-    layers = layers_of(module)
-    if not layers:
-        raise ValueError(f"compile: {type(module).__name__} has no layers that torch.compile could make faster; set it "
-                         f"to false for this model")
-    torch.compiler.reset()      # of what a training before in this process has compiled
-    for layer in layers:
-        # fallback_random: dropout draws what it draws without compiling
-        found = torch.compile(layer.forward, dynamic=True, options={"fallback_random": True})
-        layer.forward = found  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward  # of the instance; that of its class is left
-
-
-def layers_of(module: nn.Module) -> list[nn.Module]:
-    """Return the outermost members of the lists of ``module`` that are made of several modules, none recurrent."""
-    if isinstance(module, nn.ModuleList):
-        return [part for part in module if list(part.children()) and not _recurrent(part)]
-    return [layer for part in module.children() for layer in layers_of(part)]
-
-
-def _recurrent(module: nn.Module) -> bool:
-    return any(isinstance(part, nn.RNNBase) for part in module.modules())

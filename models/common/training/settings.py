@@ -33,7 +33,6 @@ class Settings:
         schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
         precision: ``fp32``, or ``bf16`` for the matrix products of forward and backward passes (autocast);
             weights, gradients and optimiser are fp32 either way, and the task sees to it that losses are.
-        compile: see :func:`models.common.training.loop.compiled`.
         bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
         prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
         clip: largest norm of the accumulated gradient, over all groups together; None clips nothing.
@@ -53,7 +52,6 @@ class Settings:
     warmup: float = 0.0
     schedule: Literal["linear", "constant"] = "linear"
     precision: Literal["fp32", "bf16"] = "fp32"
-    compile: bool = False
     bucket: bool = False
     prefetch: int = 2
     clip: float | None = 1.0

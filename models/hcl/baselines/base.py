@@ -14,6 +14,7 @@ from models.common.decoding import Decodable, Rules, beam_search
 from models.common.losses import at_least_float32
 from models.common.rows import RealTokens
 from models.common.training import Step
+from models.hcl.config import without_removed
 
 Batch = Mapping[str, Tensor]
 
@@ -118,7 +119,8 @@ class PieceConfig(PretrainedConfig):
     def __init__(self, architecture: str = "transformer", vocab_size: int = 30522,
                  sizes: Mapping[str, Any] | None = None, mean_target_length: float = 1.0, **kwargs: Any) -> None:
         self.architecture, self.vocab_size = architecture, vocab_size
-        self.sizes, self.mean_target_length = dict(sizes or {}), mean_target_length
+        self.sizes = without_removed(sizes or {}, {"norm": "pre", "pointer": True, "phrases": 5}, architecture)
+        self.mean_target_length = mean_target_length
         super().__init__(**{**kwargs, "tie_word_embeddings": False})
 
 

@@ -1,6 +1,6 @@
 """T5-CLAPS (Lee et al. 2021; METHODS B9): T5 with two adversarial views of the decoder's states as contrast."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,12 +15,12 @@ from models.hcl.baselines.t5 import T5
 
 
 class T5Claps(T5):
-    """A T5 that is trained as :class:`Claps` says; its configuration holds ``claps`` and ``mean_target_length``."""
+    """A T5 that is trained as :class:`Claps` says; its configuration holds ``mean_target_length``."""
 
     def trainee(self) -> nn.Module:
         """Return the model with the projection that its contrast compares texts by, freshly drawn."""
         config: Any = self.config
-        return Claps(self, config.claps, config.mean_target_length)
+        return Claps(self, config.mean_target_length)
 
 
 class Claps(nn.Module):
@@ -33,13 +33,18 @@ class Claps(nn.Module):
 
     Args:
         model: whose states are perturbed.
-        settings: ``eps_neg``, ``eps_pos``, ``temperature``, ``claps_tau_both``.
         mean_target_length: of the training targets, end token included.
+
+    Attributes:
+        temperature: of both contrasts; the released code leaves it out of the second.
+        small, large: lengths of the steps to the near and to the far view, as in the released code.
     """
 
-    def __init__(self, model: T5, settings: Mapping[str, Any], mean_target_length: float) -> None:
+    temperature, small, large = 0.1, 1.0, 3.0
+
+    def __init__(self, model: T5, mean_target_length: float) -> None:
         super().__init__()
-        self.model, self.settings, self.mean_target_length = model, dict(settings), mean_target_length
+        self.model, self.mean_target_length = model, mean_target_length
         self.projection = nn.Linear(model.config.d_model, model.config.d_model).to(model.device)
 
     @property
@@ -74,15 +79,13 @@ class Claps(nn.Module):
             far: H of the far view (B, T, d).
             real: True for real tokens (B, T).
         """
-        tau, own = self.settings["temperature"], torch.arange(len(source), device=source.device)
+        own = torch.arange(len(source), device=source.device)
         wrong = F.cosine_similarity(source, self.pooled(near, real)).unsqueeze(1)  # (B, 1)
         between = cosines(source, self.pooled(states, real))  # (B, B)
         beyond = torch.where(torch.eye(len(own), dtype=torch.bool, device=own.device),
                              F.cosine_similarity(source, self.pooled(far, real)).unsqueeze(1), between)
         logits = (torch.cat([scores, wrong], dim=1) for scores in (between, beyond))
-        scales = (tau, tau if self.settings["claps_tau_both"] else 1.0)  # the released code leaves out the second
-        first, second = (F.cross_entropy(found / scale, own, reduction="none")
-                         for found, scale in zip(logits, scales, strict=True))
+        first, second = (F.cross_entropy(found / self.temperature, own, reduction="none") for found in logits)
         return first, second
 
     def views(self, source: Tensor, states: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,10 +95,9 @@ class Claps(nn.Module):
         """
         with torch.enable_grad():
             fixed = states.detach()
-            near = step_of(self.settings["eps_neg"], fixed, lambda h: self.nll(h, targets, real), real)
-            gone = self.settings["eps_pos"]
-            away = step_of(gone, fixed, lambda h: self.unlikeness(source.detach(), h, real), real)
-            back = step_of(gone, fixed + away, lambda h: self.divergence(fixed, h, real), real)
+            near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
+            away = step_of(self.large, fixed, lambda h: self.unlikeness(source.detach(), h, real), real)
+            back = step_of(self.large, fixed + away, lambda h: self.divergence(fixed, h, real), real)
         return states + near, states + away - back
 
     def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
@@ -104,7 +106,7 @@ class Claps(nn.Module):
 
     def unlikeness(self, source: Tensor, states: Tensor, real: Tensor) -> Tensor:
         """Return the cross-entropy of finding each source's target, over all items: L_cont."""
-        scores = cosines(source, self.pooled(states, real)) / self.settings["temperature"]
+        scores = cosines(source, self.pooled(states, real)) / self.temperature
         return F.cross_entropy(scores, torch.arange(len(source), device=source.device), reduction="sum")
 
     def divergence(self, states: Tensor, moved: Tensor, real: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig, item_su
 from models.hcl.baselines.recurrent import Given, RecurrentSteps, State, lengths_of, read
 
 _BOUND = 0.08
+_ANNEALING = 10_000  # steps
 _LOGVAR = (-8.0, 8.0)  # *[ours]*, as of HCL's
 
 
@@ -83,10 +84,8 @@ class Cvae(OwnPieceModel):
         states, _ = recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
         tokens = RealTokens.given(batch, "y")
         cost = piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"]))
-        found = {"reconstruction": item_sums(cost, tokens), "kl": gaussian_kl(mu, logvar, mu_p, logvar_p)}
-        if self.config.sizes["bow_loss"]:
-            found["bow"] = bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())
-        return found
+        return {"reconstruction": item_sums(cost, tokens), "kl": gaussian_kl(mu, logvar, mu_p, logvar_p),
+                "bow": bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())}
 
     def nll(self, batch: Batch) -> Tensor:
         """Return a bound above -log p(y | x) of each item (B,): reconstruction plus the whole KL."""
@@ -101,8 +100,7 @@ class Cvae(OwnPieceModel):
         """Return reconstruction + w KL + bag of words, w rising from 0 to 1 with the steps, and the parts."""
         found = self.parts(batch)
         weight = kl_weight(step.number, annealing_steps(self.config.sizes, step.total))
-        whole = found["reconstruction"] + weight * found["kl"]
-        return {"loss": whole + found["bow"] if "bow" in found else whole, **found}
+        return {"loss": found["reconstruction"] + weight * found["kl"] + found["bow"], **found}
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources, z at the prior's mean; see :meth:`PieceModel.begin`."""
@@ -136,5 +134,5 @@ def kl_weight(step: int, steps: int) -> float:
 
 
 def annealing_steps(sizes: Mapping[str, Any], total: int) -> int:
-    """Return within how many of ``total`` steps w rises: the smaller of a count and a share of all."""
-    return min(int(sizes["annealing_steps"]), round(sizes["annealing_share"] * total))
+    """Return within how many of ``total`` steps w rises: a share of all, but no more than in the released code."""
+    return min(_ANNEALING, round(sizes["annealing_share"] * total))

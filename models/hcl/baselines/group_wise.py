@@ -14,6 +14,8 @@ from models.common.training import Step
 from models.hcl.baselines.base import Batch, OwnPieceModel
 from models.hcl.baselines.transformer import PieceTransformer
 
+_PRETRAINING = 5_000  # steps by likelihood alone, at most
+
 
 def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
     """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, which draws sigmoid(G) to 1 for s of 1, and to 0 for -1.
@@ -26,11 +28,6 @@ def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
     towards = torch.log((1 + match) / 2) + nn.functional.logsigmoid(advantage)
     away = torch.log((1 - match) / 2) + nn.functional.logsigmoid(-advantage)
     return -torch.logaddexp(towards, away)
-
-
-def matching(score: Tensor, threshold: float) -> Tensor:
-    """Return s = clamp(2 (score + 0.5 - threshold) - 1, -1, 1) of scores in 0 .. 1."""
-    return (2 * (score + 0.5 - threshold) - 1).clamp(-1, 1)
 
 
 def contrast_share(step: float, speed: float) -> float:
@@ -47,8 +44,8 @@ class GroupWise(PieceTransformer):
     """
 
     def settled(self, total: int) -> int:
-        """Return the step at which the reference is frozen: a count, or a share of all steps if that is less."""
-        return min(int(self.config.sizes["pretrain_steps"]), round(self.config.sizes["pretrain_share"] * total))
+        """Return the step at which the reference is frozen: after a share of all steps, or 5,000 if that is less."""
+        return min(_PRETRAINING, round(self.config.sizes["pretrain_share"] * total))
 
     def trainee(self) -> nn.Module:
         """Return the model with its reference."""
@@ -90,7 +87,7 @@ class GroupWiseTraining(nn.Module):
         pairs = self.model.planned(found)   # once for both
         own, reference = -self.model.nll(pairs), self.reference(pairs)
         count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
-        match = torch.cat([torch.ones_like(own[:count]), matching(score, self.model.config.sizes["threshold"])])
+        match = torch.cat([torch.ones_like(own[:count]), 2 * score - 1])
         return -own[:count], pair_loss(own - reference, match).view(-1, count).mean(0)
 
     @torch.no_grad()

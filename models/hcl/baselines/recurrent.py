@@ -100,12 +100,11 @@ class PointerGenerator(nn.Module):
         features: width of [s_t; c_t].
         embedding: width of x_t and of E.
         vocabulary: V.
-        copies: False: p_gen is 1.
     """
 
-    def __init__(self, features: int, embedding: int, vocabulary: int, copies: bool = True) -> None:
+    def __init__(self, features: int, embedding: int, vocabulary: int) -> None:
         super().__init__()
-        self.width, self.copies = features, copies
+        self.width = features
         self.reduce = nn.Linear(features, embedding)
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.gate = nn.Linear(features + embedding, 1)
@@ -122,16 +121,12 @@ class PointerGenerator(nn.Module):
         logits = nn.functional.linear(self.reduce(features[:, :self.width]), words, self.bias)
         (logits,) = at_least_float32(logits)
         cost = nn.functional.cross_entropy(logits, targets, reduction="none")
-        if not self.copies:
-            return cost
         generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
         return -torch.log(generate * torch.exp(-cost) + (1 - generate) * matching + _LEAST)
 
     def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
         """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
         logits = project_in_full(self.reduce(features[..., :self.width]), words, self.bias)
-        if not self.copies:
-            return logits
         generate = torch.sigmoid(self.gate(features).float())
         return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)
 

@@ -92,7 +92,7 @@ class PointerSeq2Seq(Pointing):
         self.bridge = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(2))  # to hidden and cell
         self.decoder = nn.LSTM(embedding, width, batch_first=True)
         self.attention = AdditiveAttention(2 * width, width, width)
-        self.words = PointerGenerator(3 * width, embedding, config.vocab_size, sizes["pointer"])
+        self.words = PointerGenerator(3 * width, embedding, config.vocab_size)
         self.post_init()
 
     @property

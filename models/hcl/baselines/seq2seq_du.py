@@ -16,6 +16,8 @@ from models.hcl.baselines.base import Batch, PieceConfig
 from models.hcl.baselines.recurrent import AdditiveAttention, Given, PointerGenerator, State
 from models.hcl.baselines.seq2seq import Pointing
 
+_PHRASES = 5  # keywords of a source at most
+
 
 class Seq2SeqDu(Pointing):
     """Symbols: D = BERT(x), a vector per token (B, m, d); S, the mean of BERT's states of each phrase (B, k, d).
@@ -81,7 +83,7 @@ class Seq2SeqDu(Pointing):
             held = [one for one in self.config.lexicon if one != own and (
                 f" {one} " in words or (not one.isascii() and one in words))]
             held = [*([own] if own else []), *sorted(held, key=lambda one: (-len(one), one))]
-            self._found[source] = held[:self.config.sizes["phrases"]]
+            self._found[source] = held[:_PHRASES]
         return self._found[source]
 
     def encode(self, batch: Batch) -> tuple[State, Given]:

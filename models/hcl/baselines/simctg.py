@@ -15,7 +15,7 @@ from models.hcl.baselines.dialogpt import DialoGpt
 class SimCtg(DialoGpt):
     """DialoGPT's model and sequence, with the contrast between tokens in its objective.
 
-    Its configuration holds ``margin`` and ``mean_target_length``: the paper adds a mean over tokens and the contrast,
+    Its configuration holds ``mean_target_length``: the paper adds a mean over tokens and the contrast,
     so the contrast counts as many times as a target has tokens beside the sum over tokens.
     """
 
@@ -23,7 +23,7 @@ class SimCtg(DialoGpt):
         """Return the loss of each item (B,), and its parts."""
         config: Any = self.config
         states, real = self.states(batch)
-        nll, contrast = self.of_targets(states, batch), token_contrast(states, real, config.margin)
+        nll, contrast = self.of_targets(states, batch), token_contrast(states, real)
         return {"loss": nll + config.mean_target_length * contrast, "reconstruction": nll,
                 "contrast": config.mean_target_length * contrast}
 

@@ -6,38 +6,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.common.attention import DecoderLayer, DecoderStep, Heads, Projection, added, masking
+from models.common.attention import DecoderLayer, Heads, masking
 from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in_full
-from models.common.layers import Decoder, Embedder, Encoder, EncoderLayer, Noise, layer_sizes
+from models.common.layers import Decoder, Embedder, Encoder
 from models.common.rows import RealTokens
 from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
-
-
-class PostNormEncoderLayer(EncoderLayer):
-    """Self-attention and a feed-forward network, each normalised behind its addition, as the paper has it."""
-
-    def forward(self, hidden: Tensor, projection: Projection, bias: Tensor, places: Heads, noise: Noise) -> Tensor:
-        """Transform hidden (M, d); see :class:`EncoderLayer`."""
-        heads = places.split(F.linear(hidden, *projection), 3)
-        hidden = self.norms[0](added(hidden, self.attention(*heads, bias, places), noise[0]))
-        return self.norms[1](added(hidden, self.narrow(self.activation(self.widen(hidden))), noise[1]))
-
-
-class PostNormDecoderLayer(DecoderLayer):
-    """The same with attention to a memory in between."""
-
-    def forward(self, hidden: Tensor, step: DecoderStep, number: int) -> Tensor:
-        """Transform hidden; see :class:`DecoderLayer`."""
-        first = self.additions * number
-        hidden = self.norms[0](step.added(hidden, step.own(number, self.self_attention, hidden), first))
-        hidden = self.norms[1](step.added(hidden, step.drawn(number, 0, self.cross_attention, hidden), first + 1))
-        return self.norms[2](step.added(hidden, self.narrow(self.activation(self.widen(hidden))), first + 2))
 
 
 class PieceTransformer(OwnPieceModel):
     """Encoder and decoder share one table of embeddings, which scores the words too (the paper's 3.4).
 
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.PieceTransformer`. Symbols: d width, V vocabulary.
+    ``sizes`` is a block :class:`stages.tracks.common.params.Sizes`. Symbols: d width, V vocabulary.
     """
 
     _supports_sdpa = True
@@ -46,13 +25,7 @@ class PieceTransformer(OwnPieceModel):
         super().__init__(config)
         sizes = config.sizes
         self.embedder = Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
-        after = sizes["norm"] == "post"
-        self.encoder, self.decoder = Encoder(sizes), Decoder(sizes, PostNormDecoderLayer if after else DecoderLayer)
-        if after:  # what leaves a layer is normalised already
-            layers = (PostNormEncoderLayer(*layer_sizes(sizes)) for _ in range(sizes["layers"]))
-            self.encoder.layers = nn.ModuleList(layers)
-            for stack in (self.encoder, self.decoder):
-                stack.register_module("norm", nn.Identity())
+        self.encoder, self.decoder = Encoder(sizes), Decoder(sizes, DecoderLayer)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.post_init()
 

@@ -21,7 +21,6 @@ class Contrast(ABC):
         name: its block in ``contrasts`` of the configuration, its part of the objective, and the beginning of the
             names of its monitors: ``NAME_loss``, ``NAME_gap`` and so on.
         defaults: of its block, ``weight`` and ``temperature`` among them; weight 0 takes it out of the objective.
-        choices: the words that settings of its block may be.
         needs_latent: it reads distributions over z; a model without them lacks it.
         needs_keyword: it reads keyword vectors, likewise.
         two_sided: each sample has one wrong candidate, so that its loss is log 2 where the two are equal.
@@ -30,7 +29,6 @@ class Contrast(ABC):
 
     name: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]]
-    choices: ClassVar[Mapping[str, Sequence[str]]] = {}
     needs_latent: ClassVar[bool] = False
     needs_keyword: ClassVar[bool] = False
     two_sided: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Contrast between keywords: cos(u_in, u_out) against cos(anchor, u_imp)."""
+"""Contrast between keywords: cos(u_in, u_out) against cos(u_in, u_imp)."""
 
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
 
 
 class KeywordContrast(Contrast):
-    """Input and output keyword should be more alike than anchor and impostor; those without impostor take no part."""
+    """Input and output keyword should be more alike than input and impostor; those without impostor take no part."""
 
     name = "keyword"
     defaults = {"weight": 1.0, "temperature": 0.1}
@@ -29,9 +29,7 @@ class KeywordContrast(Contrast):
         assert keyword is not None
         vectors = torch.stack([keyword.u_in, keyword.u_out, keyword.u_imp])  # (3, B, d)
         unit = F.normalize(vectors, dim=-1, eps=_SHORTEST)
-        of_input = network.config.keyword["kw_anchor"] == "input"
-        pairs = unit[0] * unit[1:] if of_input else unit[1] * unit[::2]
-        s_out, s_imp = pairs.sum(-1).unbind()  # (B,)
+        s_out, s_imp = (unit[0] * unit[1:]).sum(-1).unbind()  # (B,)
         temperature = network.config.contrasts[self.name]["temperature"]
         loss = keyword_contrast(s_out, s_imp, temperature)
         return Contrasted(s_out, s_imp, loss, (s_out - s_imp) / temperature, keyword.mask)

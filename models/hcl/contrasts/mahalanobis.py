@@ -26,8 +26,7 @@ class MahalanobisContrast(Contrast):
     """
 
     name = "mahalanobis"
-    defaults = {"weight": 1.0, "temperature": 0.5, "form": "inverse", "sqrt": False}
-    choices = {"form": ("inverse", "printed")}
+    defaults = {"weight": 1.0, "temperature": 0.5}
     needs_latent = needs_keyword = two_sided = True
     modules = {"keyword_points": lambda config: nn.Linear(config.hidden_size, config.latent_size, bias=False)}  # P
 
@@ -35,14 +34,14 @@ class MahalanobisContrast(Contrast):
            latent: LatentOutput | None) -> Contrasted | None:
         """Return the contrast, with the two keywords in latent space (B, 2, dz)."""
         assert keyword is not None and latent is not None
-        settings = network.config.contrasts[self.name]
+        temperature = network.config.contrasts[self.name]["temperature"]
         points = in_full(cast(nn.Linear, network.keyword_points), torch.stack([keyword.u_out, keyword.u_imp], dim=1))
         mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
         # (B, 2); of a mean over dimensions, since a sum under their number times the temperature is the same
-        distances = mahalanobis(points, mu, logvar, form=settings["form"], sqrt=settings["sqrt"], per_dim=True)
+        distances = mahalanobis(points, mu, logvar)
         d_out, d_imp = distances.unbind(1)
-        loss = mahalanobis_contrast(d_out, d_imp, settings["temperature"])
-        return Contrasted(d_out, d_imp, loss, (d_imp - d_out) / settings["temperature"], keyword.mask, points)
+        loss = mahalanobis_contrast(d_out, d_imp, temperature)
+        return Contrasted(d_out, d_imp, loss, (d_imp - d_out) / temperature, keyword.mask, points)
 
     def count(self, totals: BatchTotals) -> int:
         """Return the number of samples with an impostor."""

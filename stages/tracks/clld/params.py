@@ -93,8 +93,6 @@ class ClldTraining(Block):
     freeze_layers: int = Field(0, ge=0, description="embeddings and so many of the lowest layers are not trained; 0 "
                                                     "trains everything")
     precision: Literal["fp32", "bf16"] = "fp32"
-    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
-                                             "a GPU Triton")
     bucket: bool = Field(False, description="batches of texts of similar length, which are then each other's "
                                             "negatives; less padding")
     sampler: Literal["shuffled", "class_balanced", "at_least_two"] = Field(

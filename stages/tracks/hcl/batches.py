@@ -89,8 +89,7 @@ class TripleBatches:
     """Batches of triples for one split.
 
     Attributes:
-        n_negatives: K, the most negatives that an item has, at least 1.
-        has_negative: items with at least one negative (n,).
+        has_negative: items with a negative (n,).
 
     Args:
         items: rows of ``joined_items``, all of one split.
@@ -107,12 +106,9 @@ class TripleBatches:
         self.marks = marks or Marks.of(tokenizer)
         self.sources = word_pieces(tokenizer, self.marks.read(items["source"].tolist()), max_source, keep)
         self.targets = word_pieces(tokenizer, items["target"].tolist(), max_target)
-        counts = [len(texts) for texts in items["negatives"]]
-        self.n_negatives = max(1, *counts) if counts else 1
-        self.real_negatives = torch.arange(self.n_negatives)[None, :] < torch.tensor(counts)[:, None]  # (n, K)
-        self.has_negative = self.real_negatives[:, 0]
-        slots = [list(texts) + [""] * (self.n_negatives - len(texts)) for texts in items["negatives"]]
-        self.negatives = word_pieces(tokenizer, list(chain.from_iterable(slots)), max_target)  # (n * K) rows
+        self.has_negative = torch.tensor([len(texts) > 0 for texts in items["negatives"]], dtype=torch.bool)
+        negatives = [texts[0] if len(texts) else "" for texts in items["negatives"]]
+        self.negatives = word_pieces(tokenizer, negatives, max_target)
         self.nodes = {name: torch.from_numpy(items[column].to_numpy(dtype=np.int64, copy=True)) for name, column in (
             ("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
 
@@ -125,21 +121,12 @@ class TripleBatches:
         return float(np.mean([len(row) + 1 for row in self.targets.ids]))
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the tensors of ``items``: ``x_*``, ``y_*``, ``neg_*``, ``has_negative``, ``kx``, ``ky``, ``kneg``.
-
-        ``neg_*`` are (B, L) and ``has_negative`` (B,) with one negative per item, else (B, K, L) and (B, K).
-        """
-        chosen = torch.tensor(list(items), dtype=torch.int64)
-        targets, slots = self.targets[items], self.n_negatives
-        negatives = self.negatives[[item * slots + slot for item in items for slot in range(slots)]]
+        """Return the tensors of ``items``: ``x_*``, ``y_*``, ``neg_*``, ``has_negative``, ``kx``, ``ky``, ``kneg``."""
+        chosen, targets = torch.tensor(list(items), dtype=torch.int64), self.targets[items]
         tensors: dict[str, Tensor] = {}
-        for name, rows in (("x", self.sources[items]), ("y", targets), ("neg", negatives)):
+        for name, rows in (("x", self.sources[items]), ("y", targets), ("neg", self.negatives[items])):
             tensors[f"{name}_ids"], tensors[f"{name}_mask"] = self.marks.around(rows)
         tensors["y_in"], tensors["y_in_mask"] = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
         tensors["y_out"], _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
-        tensors["has_negative"] = self.real_negatives[chosen]
-        if slots == 1:
-            tensors["has_negative"] = tensors["has_negative"][:, 0]
-        else:
-            tensors |= {f"neg_{part}": tensors[f"neg_{part}"].unflatten(0, (-1, slots)) for part in ("ids", "mask")}
+        tensors["has_negative"] = self.has_negative[chosen]
         return tensors | {name: nodes[chosen] for name, nodes in self.nodes.items()}

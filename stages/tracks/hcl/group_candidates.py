@@ -18,10 +18,10 @@ _ROWS = 256  # items that are compared with all others at once
 class CandidateBatches(TripleBatches):
     """Triples with candidates beside them; see :class:`models.hcl.baselines.group_wise.GroupWise` for their tensors.
 
-    An item's candidates are the ``top`` items whose inputs are most similar to its own by BM25 over word pieces, and
-    ``tail`` of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand
-    beside its own target, on side 1 their targets beside its own input. ``score`` of such a pair is the cosine of
-    TF-IDF vectors of its two texts (``tfidf``), or whether the data have it as a pair (``label``).
+    An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
+    of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand beside
+    its own target, on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF
+    vectors of its two texts.
 
     Attributes:
         chosen: items that are candidates (n, C).
@@ -37,9 +37,7 @@ class CandidateBatches(TripleBatches):
         """Return the batches of training items; arguments as of :func:`triples`."""
         found = triples(items, start, training, sizes, cls)
         assert isinstance(found, cls)
-        found.chosen, found.scores = candidates(found.sources.ids, found.targets.ids, sizes["top"], sizes["tail"])
-        if sizes["score"] == "label":
-            found.scores = _labels(items, found.chosen)
+        found.chosen, found.scores = candidates(found.sources.ids, found.targets.ids)
         return found
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
@@ -56,8 +54,8 @@ class CandidateBatches(TripleBatches):
                 **{f"cand_{name}": part.unflatten(0, inputs.shape) for name, part in parts.items()}}
 
 
-def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int,
-               tail: int) -> tuple[Tensor, Tensor]:
+def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int = 5,
+               tail: int = 5) -> tuple[Tensor, Tensor]:
     """Return candidates (n, C) of items, by their word pieces, C = min(top + tail, n - 1), and cosines (n, 2, C)."""
     n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
     x, y = (_counts(rows, size) for rows in (sources, targets))
@@ -98,12 +96,3 @@ def _unit(counts: Tensor, idf: Tensor) -> Tensor:
 def _with_values(like: Tensor, values: Tensor) -> Tensor:
     return torch.sparse_coo_tensor(like.indices(), values.float(), like.shape, is_coalesced=True,
                                    check_invariants=False)
-
-
-def _labels(items: pd.DataFrame, chosen: Tensor) -> Tensor:
-    """Return 1 for candidates that the data have as pairs with an item's other half, in either direction, else 0."""
-    x, y = items["source"].tolist(), items["target"].tolist()
-    known = {*zip(x, y, strict=True), *zip(y, x, strict=True)}
-    return torch.tensor([[[(x[other], y[item]) in known for other in row], [(x[item], y[other]) in known
-                                                                            for other in row]]
-                         for item, row in enumerate(chosen.tolist())], dtype=torch.float32)

@@ -14,7 +14,6 @@ class GraphAttention(Block):
     """Graph attention with edge and node updates (eq. 4-9)."""
 
     iterations: int = Field(2, ge=0, description="T; 0 is the ablation without graph")
-    edge_type: Literal["shared", "signed"] = "shared"
     layer_norm: bool = True
     own_edges: Literal["component", "item", "leaking"] = Field(
         "component", description="what a training item does not see of the graph when its prior is computed: what its "
@@ -29,11 +28,9 @@ class KeywordUse(Block):
     """How keywords take part."""
 
     condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["cosine", "detached", "attn", "mean", "linear"] = Field(
+    imp_weight: Literal["cosine", "linear"] = Field(
         "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
-                              "likeness in a random projection that nothing trains; attention trained by the very "
-                              "contrasts, which drifts to the easiest; none; one learned matrix on their mean")
-    kw_anchor: Literal["input", "output"] = "input"
+                              "or one learned matrix on their mean")
     unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
                                                "root mean square of 1; false: as long as they are, u by far the longer")
 
@@ -60,12 +57,10 @@ class Latent(Block):
                                                             "from the posterior")
     annealing_steps: int = Field(10_000, ge=0)
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
-    annealing_cycles: int = Field(1, ge=1, description="rises of beta from 0 to 1; more than one is cyclical, "
-                                                       "each cycle an equal part of all steps")
-    enters: Literal["memory+embed", "memory", "embed", "bos", "prefix", "layers", "output"] = Field(
-        "memory+embed", description="how z enters the decoder (METHODS A.7)")
+    enters: Literal["memory+embed", "layers"] = Field(
+        "memory+embed", description="how z enters the decoder: as a slot of the memory and with every word, or with "
+                                    "the input of each layer (METHODS A.7)")
     bow_loss: bool = False
-    word_dropout: float = Field(0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _prior_is_taught(self) -> "Latent":
@@ -86,16 +81,12 @@ class Mahalanobis(Contrast):
     """The contrast between levels."""
 
     temperature: float = Field(0.5, gt=0)
-    form: Literal["inverse", "printed"] = "inverse"
-    sqrt: bool = False
 
 
 class InstanceContrast(Contrast):
     """The contrast between instances."""
 
     temperature: float = Field(0.1, gt=0)
-    multi_neg: Literal["infonce_negdist", "printed"] = Field(
-        "infonce_negdist", description="with several negatives per item (ingest.negatives); one makes them equal")
 
 
 class Contrasts(Block):
@@ -125,13 +116,11 @@ class Decoder(Block):
 # the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
 # enabled, weights, T = 0) may stand beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
-    "graph": {"edge_type": "shared", "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
-    "keyword": {"imp_weight": "linear", "kw_anchor": "input", "unit_scale": False},
+    "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
+    "keyword": {"imp_weight": "linear", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "annealing_cycles": 1, "bow_loss": False,
-               "word_dropout": 0.0},
-    "contrasts": {"instance": {"multi_neg": "printed"}, "mahalanobis": {"form": "inverse", "sqrt": False},
-                  "added_to": "sentence"},
+               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False},
+    "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
@@ -152,19 +141,12 @@ class Method(Switches):
     decoder: Decoder = Decoder()
 
 
-class PieceTransformer(Sizes):
-    """Transformer of word pieces (METHODS B3)."""
-
-    norm: Literal["pre", "post"] = Field("pre", description="before each part, or behind its addition as in the paper")
-
-
 class Seq2Seq(Block):
     """LSTMs with attention and a pointer (METHODS B2); the paper gives no sizes."""
 
     embedding: int = Field(256, ge=1, description="of word pieces, which also score the output")
     width: int = Field(256, ge=1, description="of the encoder, per direction, and of the decoder")
     dropout: float = Field(0.1, ge=0, lt=1, description="of embeddings")
-    pointer: bool = Field(True, description="false: words come from the vocabulary alone")
 
 
 class Cvae(Block):
@@ -176,29 +158,22 @@ class Cvae(Block):
     width: int = Field(400, ge=1, description="of the decoder")
     latent: int = Field(200, ge=1)
     bag: int = Field(400, ge=1, description="of the layer that predicts the bag of words")
-    bow_loss: bool = True
-    annealing_steps: int = Field(10_000, ge=0, description="over which the KL's weight rises from 0 to 1")
-    annealing_share: float = Field(1.0, ge=0, le=1, description="of all steps; the smaller of both counts")
+    annealing_share: float = Field(1.0, ge=0, le=1, description="of all steps, 10,000 at most, over which the KL's "
+                                                                "weight rises from 0 to 1")
 
 
 class Seq2SeqDu(Block):
     """Seq2Seq-DU, adapted (METHODS B4); its width is the encoder's."""
 
-    phrases: int = Field(5, ge=1, description="keywords of a source at most: its own, and known ones that it holds")
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
-class GroupWise(PieceTransformer):
+class GroupWise(Sizes):
     """Group-wise contrasts over a Transformer (METHODS B8)."""
 
-    pretrain_steps: int = Field(5_000, ge=0, description="by likelihood alone, before the reference is frozen")
-    pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps; the smaller of both counts")
-    top: int = Field(5, ge=1, description="candidates: items of the most similar inputs by BM25")
-    tail: int = Field(5, ge=0, description="candidates: items of the least similar inputs")
+    pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps, 5,000 at most, by likelihood alone, "
+                                                               "before the reference is frozen")
     sample_k: int = Field(6, ge=1, description="draws beside each observed pair")
-    score: Literal["tfidf", "label"] = Field("tfidf", description="how well a pair matches: cosine of TF-IDF vectors, "
-                                                                  "or whether the data have it as a pair")
-    threshold: float = Field(0.5, ge=0, le=1, description="score of a pair that teaches nothing")
     speed: float | None = Field(1.0, gt=0, description="at which the contrast takes over: half the loss after 3,500 / "
                                                        "speed steps; null: all of it when the training ends")
 
@@ -221,28 +196,10 @@ class DialoGpt(Pretrained):
     positions: int = Field(256, ge=1, description="tokens of x and y together at most")
 
 
-class SimCtg(DialoGpt):
-    """DialoGPT's model with SimCTG's contrast between tokens (METHODS F)."""
-
-    margin: float = Field(0.5, ge=0, le=2, description="cosines above 1 - margin cost something; 0 is DialoGPT")
-
-
 class T5(Pretrained):
     """T5 (METHODS B7)."""
 
     layers: int = Field(2, ge=1, description="of the encoder, and of the decoder")
-    prefix: str | None = Field(None, description="task that stands before x; null: `reply: ` for dialogues, "
-                                                 "`continue: ` for stories, else `paraphrase: `")
-
-
-class T5Claps(T5):
-    """T5 with contrasts against perturbed targets (METHODS B9); items of a micro-batch are each other's negatives."""
-
-    eps_neg: float = Field(1.0, ge=0, description="length of the step that makes a wrong target")
-    eps_pos: float = Field(3.0, ge=0, description="length of the steps away from the source and back")
-    temperature: float = Field(0.1, gt=0)
-    claps_tau_both: bool = Field(True, description="false: the second contrast without temperature, as in the "
-                                                   "released code")
 
 
 class Architectures(Method):
@@ -250,13 +207,13 @@ class Architectures(Method):
 
     cvae: Cvae = Cvae()
     seq2seq: Seq2Seq = Seq2Seq()
-    transformer: PieceTransformer = PieceTransformer()
+    transformer: Sizes = Sizes()
     seq2seq_du: Seq2SeqDu = Seq2SeqDu()
     group_wise: GroupWise = GroupWise()
     dialogpt: DialoGpt = DialoGpt()
     t5: T5 = T5()
-    t5_claps: T5Claps = T5Claps()
-    simctg: SimCtg = SimCtg()
+    t5_claps: T5 = T5()
+    simctg: DialoGpt = DialoGpt()
 
     @field_validator("architecture")
     @classmethod
@@ -278,15 +235,10 @@ class Training(Block):
     learning_rate: float = Field(2e-4, gt=0, description="of everything but the encoder")
     taken_rate: float | None = Field(None, gt=0, description="of what `init` took over, the encoder aside; null: "
                                                              "learning_rate")
-    warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps")
+    warmup: float = Field(0.1, ge=0, lt=1, description="share of all steps; then rates fall linearly to 0")
     clip: float = Field(1.0, gt=0)
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
-    schedule: Literal["linear", "constant"] = Field("linear", description="of the rates after warm-up: down to 0, or "
-                                                                          "kept")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="of the matrix products; losses are always fp32")
-    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
-                                             "a GPU Triton")
-    bucket: bool = Field(True, description="batches of texts of similar length, drawn anew each epoch")
     max_source: int = Field(20, ge=1, description="word pieces, special tokens not counted")
     max_target: int = Field(20, ge=1, description="likewise")
     keep: Literal["first", "last"] = Field("first", description="which end of a longer input is read; the last of a "

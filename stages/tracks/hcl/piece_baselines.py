@@ -275,7 +275,7 @@ def run(baseline: Baseline, start: Start, items: pd.DataFrame, values: Mapping[s
     """
     training = values["training"]
     train, validation = (_split(items, split) for split in ("train", "validation"))
-    sizes, settings = values[baseline.name], loop_settings(training)
+    sizes, settings = values[baseline.name], loop_settings({**training, "bucket": True})
     batches = baseline.batches(train, start, training, sizes), triples(validation, start, training, sizes)
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = baseline.built(Making(baseline.name, sizes, start, batches[0].mean_target_length, train, training))

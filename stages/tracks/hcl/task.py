@@ -44,17 +44,16 @@ class HclTask:
         noise: for validation.
         settings: plain values of ``train_hcl.training``.
         annealing_steps: optimiser steps over which beta rises to 1.
-        cycles: number of such rises, which share these steps.
         taken: parameters that come from another trained model, and may go on at a rate of their own.
         sight: what the training triples see of the graph; None for the whole.
     """
 
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
-                 settings: Mapping[str, Any], annealing_steps: int, cycles: int = 1,
+                 settings: Mapping[str, Any], annealing_steps: int,
                  taken: Collection[str] = (), sight: Sight | None = None) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
-        self.settings, self.annealing_steps, self.cycles = settings, annealing_steps, cycles
+        self.settings, self.annealing_steps = settings, annealing_steps
         self.n_train, self.taken = len(train), frozenset(taken)
         self.sight = sight if model.config.uses_keyword else None
         self.planner = model.planner(sight.views if sight is not None else None)
@@ -74,7 +73,8 @@ class HclTask:
 
     def lengths(self) -> list[int]:
         """Return the tokens of each training triple's texts, all together, as far as the model reads them."""
-        return sum(tokens.sum(axis=1) for tokens in self.tokens.values()).tolist()
+        lengths: list[int] = np.sum(list(self.tokens.values()), axis=0).tolist()
+        return lengths
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
@@ -90,7 +90,7 @@ class HclTask:
             batch = {**batch, "dropped": self.sight.dropped(batch["draw"], step.epoch)}
         output = self.model(batch)
         totals = self._totals(step.batch)
-        beta = kl_weight(step.number, self.annealing_steps, self.cycles, step.total)
+        beta = kl_weight(step.number, self.annealing_steps)
         loss, parts = objective(output, self.model.config, beta, totals)
         parts.pop("loss")
         share = len(batch["x_ids"]) / totals.items
@@ -136,15 +136,14 @@ class HclTask:
 
 
 def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
-    """Return the tokens of ``x`` and ``y`` (n, 1) and of the negatives ``neg`` (n, K), [CLS] and [SEP] included.
+    """Return the tokens of ``x``, ``y`` and the negatives ``neg`` (n,), [CLS] and [SEP] included.
 
     The deterministic backbone reads no negatives.
     """
     texts = {"x": train.sources, "y": train.targets}
     if model.config.latent["enabled"]:
         texts["neg"] = train.negatives
-    return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64).reshape(len(train), -1)
-            for name, pieces in texts.items()}
+    return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64) for name, pieces in texts.items()}
 
 
 def _has_impostor(planner: Planner, train: TripleBatches) -> Tensor:

@@ -129,8 +129,6 @@ class PgkprTraining(Block):
     clip: float | None = Field(1.0, gt=0, description="largest norm of a step's gradient; null: any, as in the "
                                                       "released code")
     precision: Literal["fp32", "bf16"] = "fp32"
-    compile: bool = Field(False, description="layers by torch.compile: other rounding; needs a C++ compiler, on "
-                                             "a GPU Triton")
     bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
 
 

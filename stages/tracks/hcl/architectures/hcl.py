@@ -17,7 +17,6 @@ from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.training import CheckpointStore, fit
 from models.hcl import HclConfig, HclModel, KeywordGraph
-from models.hcl.objective import annealing_end
 from models.hcl.warm_start import InitReport, init_from
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
@@ -95,15 +94,15 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
     report = _begun(model, start)
     nn.Module.to(model, device)
-    settings = loop_settings(training)
+    settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
-    annealing, cycles = annealing_steps(latent, total), latent["annealing_cycles"]
+    annealing = annealing_steps(latent, total)
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
-    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing, cycles,
+    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
                    report.copied if report is not None else (), sight)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
-    settings = replace(settings, patience_from=annealing_end(annealing, cycles, total))
+    settings = replace(settings, patience_from=annealing)
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedHcl(model, items, history, report, sight)
 

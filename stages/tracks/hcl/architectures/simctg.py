@@ -9,9 +9,7 @@ from stages.tracks.hcl.pretrained import start_of, weighted
 
 
 def _built(making: Making) -> SimCtg:
-    config = sequence_config(making)
-    config.margin = making.sizes["margin"]
-    model: SimCtg = weighted(SimCtg, making, config)
+    model: SimCtg = weighted(SimCtg, making, sequence_config(making))
     return model
 
 

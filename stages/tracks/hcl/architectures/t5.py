@@ -20,8 +20,7 @@ _TASKS = {"dialogue": "reply: ", "stories": "continue: "}
 def start_t5(architecture: str, row: HclRow, sizes: Mapping[str, Any]) -> Start:
     """Return :func:`start_of` with the task before x; the decoder reads first what the model says, or padding."""
     start = start_of(architecture, FAMILIES, row, sizes)
-    task = _TASKS.get(row.structure, "paraphrase: ") if sizes["prefix"] is None else sizes["prefix"]
-    before = start.tokenizer(task, add_special_tokens=False)["input_ids"]
+    before = start.tokenizer(_TASKS.get(row.structure, "paraphrase: "), add_special_tokens=False)["input_ids"]
     first = None if start.location is None else AutoConfig.from_pretrained(start.location).decoder_start_token_id
     marks = replace(start.marks, before=before, start=start.marks.pad if first is None else first)
     return replace(start, marks=marks)

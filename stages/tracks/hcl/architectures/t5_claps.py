@@ -9,9 +9,7 @@ from stages.tracks.hcl.pretrained import weighted
 
 
 def _built(making: Making) -> T5Claps:
-    config = t5_sized(making)
-    config.claps = {name: making.sizes[name] for name in ("eps_neg", "eps_pos", "temperature", "claps_tau_both")}
-    model: T5Claps = weighted(T5Claps, making, config)
+    model: T5Claps = weighted(T5Claps, making, t5_sized(making))
     return model
 
 

@@ -120,7 +120,7 @@ def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
     everyone = torch.ones(len(latent.prior.mu), dtype=torch.bool, device=latent.prior.mu.device)
     found = {"input": (latent.prior.mu, everyone), "positive": (latent.posterior.mu, everyone)}
     if latent.negative is not None:
-        found["negative"] = (_single(latent.negative.mu, 2), contrasts["instance"].mask)
+        found["negative"] = (latent.negative.mu, contrasts["instance"].mask)
     if keyword is not None and (points := contrasts["mahalanobis"].points) is not None:
         # Where the output keyword is no node its vector is zero.
         found["output_keyword"] = (points[:, 0], keyword.u_out.abs().sum(-1) > 0)
@@ -134,17 +134,12 @@ def _pairs(chunk: pd.DataFrame, output: HclOutput, missing: set[str]) -> pd.Data
     nothing = torch.full_like(latent.d_pos, torch.nan)
     columns = {"kl_positive": latent.d_pos, "kl_negative": nothing, "level_output": nothing, "level_impostor": nothing}
     if instance is not None:
-        columns["kl_negative"] = torch.where(instance.mask, _single(instance.wrong, 1), nothing)
+        columns["kl_negative"] = torch.where(instance.mask, instance.wrong, nothing)
     if level is not None and "output_keyword" not in missing:
         columns["level_output"] = torch.where(level.mask, level.right, nothing)
         columns["level_impostor"] = torch.where(level.mask, level.wrong, nothing)
     return pd.DataFrame({"example_id": chunk["example_id"].to_numpy(),
                          **{name: values.double().cpu().numpy() for name, values in columns.items()}})
-
-
-def _single(values: Tensor, dimensions: int) -> Tensor:
-    """Return the first negative's part of ``values``, which may have an axis for several."""
-    return values[:, 0] if values.dim() > dimensions else values
 
 
 def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
