@@ -29,7 +29,7 @@ from models.pgkpr.sequences import counterpart, perturbed
 
 BOTH = ("pgkpr", "transformer")
 ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py
-ALL_NEGATIVES = {"neg": "all", "sim": "dot", "order": "sent_pos", "temperature": 2.0}
+ALL_NEGATIVES = {"neg": "all", "sim": "dot", "order": "sent_pos"}
 
 
 def total(parts):
@@ -212,7 +212,7 @@ def test_contrast_is_of_means_over_real_places(settings):
 
     def score(one, other):
         product = F.cosine_similarity(one, other, dim=0) if order == "pos_sent" else one @ other
-        return product / built.config.contrast["temperature"]
+        return product / 0.1
 
     expected = 0.0
     for row in range(5):
@@ -355,11 +355,11 @@ def test_a_cache_changes_no_output(architecture, num_beams):
     outputs = set()
     for seed in range(3):
         built, (batch, mask) = peaked(architecture, seed), tagged_batch(6, seed)
-        cached = built.rewrite(batch, mask, RULES, num_beams, length_penalty=0.7)
+        cached = built.rewrite(batch, mask, RULES, num_beams)
         with torch.no_grad():
             whole = WholeSteps(built.decode, built.scores, built.memory(batch, mask))
             start = torch.full((6,), BOS)
-        assert torch.equal(cached, beam_search(whole, start, RULES, num_beams=num_beams, length_penalty=0.7))
+        assert torch.equal(cached, beam_search(whole, start, RULES, num_beams=num_beams))
         outputs |= {tuple(row) for row in cached.tolist()}
     assert len(outputs) > 6  # or they could be equal by being trivial
 
@@ -423,12 +423,20 @@ def test_configurations_name_every_mistake_at_once():
 
 
 def test_configurations_take_defaults_from_the_params():
-    given = config("pgkpr", contrast={"temperature": 0.5})
-    assert given.contrast == {"weight": 0.1, "temperature": 0.5, "neg": "targets", "sim": "cosine",
-                              "order": "pos_sent"}
+    given = config("pgkpr", contrast={"weight": 0.5})
+    assert given.contrast == {"weight": 0.5, "neg": "targets", "sim": "cosine", "order": "pos_sent"}
     assert given.vocab_size == VOCABULARY and (given.pad_token_id, given.bos_token_id, given.eos_token_id) == (0, 2, 3)
     whole = RewriterConfig.from_params(_default_block(), 8000, 17)
     assert whole.to_dict() == RewriterConfig().to_dict()
+
+
+def test_configurations_of_earlier_versions_are_read_where_nothing_differs():
+    earlier = {"contrast": {"temperature": 0.1},
+               "latent_bow": {"layers": 2, "bags": 3, "weight": 1.0, "temperature": 0.5},
+               "residual_lstm": {"layers": 4, "residual_every": 2, "dropout": 0.1, "attention": True}}
+    assert RewriterConfig(**earlier).to_dict() == RewriterConfig().to_dict()
+    with pytest.raises(ValueError, match="contrast.temperature is 0.2: the model was made by an earlier version"):
+        RewriterConfig(contrast={"temperature": 0.2})
 
 
 def test_a_base_class_is_no_model():
