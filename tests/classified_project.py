@@ -46,7 +46,7 @@ def params(models=None, **changes):
             "confusing_pairs": {"models": [name for name in models if any(
                 model.get("pairs_of", "").endswith(f"/{name}") for model in models.values())]},
             "ingest": {"validation": 0.2, "test": 0.2},
-            "train_clld": {"max_length": 16, "distance": {"evaluations": 3, "per_update": 1}, "training": training,
+            "train_clld": {"max_length": 16, "training": training,
                            "textcnn": {"embedding": 8, "filters": 4, "min_count": 1}},
             "evaluation": {"resamples": 20},
             "models": {"clld": {name: {"dataset": DATASET, **model} for name, model in models.items()}}, **changes}

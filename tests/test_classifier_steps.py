@@ -6,7 +6,7 @@ from stages.results.classifiers import steps
 
 ROWS = {"ct": ("none", "first", {}), "two": ("two_views", "both", {}), "cl": ("uniform", "first", {"t": 1}),
         "sharp": ("uniform", "first", {"t": 0.05}), "both": ("uniform", "both", {"t": 1}),
-        "ald": ("adaptive", "first", {"t": 1}), "fast": ("fastfit", "first", {"t": 0.07})}
+        "ald": ("adaptive", "first", {"t": 1}), "sim": ("simcse", "first", {"t": 0.05})}
 
 
 def test_a_contrast_is_set_against_one_view_and_against_two():
@@ -20,7 +20,7 @@ def test_a_contrast_is_set_against_one_view_and_against_two():
     assert found == {
         "Does the contrast help?": [("cl", "ct"), ("sharp", "ct")],
         "Does the label distance help beyond it?": [("ald", "cl")],
-        "Do both together help?": [("ald", "ct")], "Does another contrast help?": [("fast", "ct")],
+        "Do both together help?": [("ald", "ct")], "Does another contrast help?": [("sim", "ct")],
         "Does a second view help without a contrast?": [("two", "ct")],
         "Does the contrast help beyond a second view?": [("cl", "two"), ("sharp", "two"), ("both", "two")],
         "Do both together help beyond a second view?": [("ald", "two")]}

@@ -66,41 +66,10 @@ def test_values_and_gradients_are_those_of_a_loop(seed, temperature):
     torch.testing.assert_close(*(torch.autograd.grad(loss, h)[0] for loss in (found, expected)))
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_as_a_weight_a_distance_counts_for_so_many_vectors(temperature):
-    """d exp(sim / t) is exp((sim + t log d) / t), so the loop of the product serves with distances of 1."""
-    h, labels, ldm = some(seed=4)
-    losses = []
-    for i in range(len(h)):
-        others = [j for j in range(len(h)) if j != i]
-        parts = {j: ldm[labels[i], labels[j]] * ((cosine_similarity(h[i], h[j], dim=0) + 1) / 2 / temperature).exp()
-                 for j in others}
-        own = [j for j in others if labels[j] == labels[i]]
-        total = sum(parts.values())
-        losses.append(-sum((parts[j] / total).log() for j in own) / len(own) - math.log(len(own)))
-    found = label_distance_contrast(h, labels, ldm, temperature, "weight")
-    torch.testing.assert_close(found, torch.stack(losses).mean())
-    one = torch.ones_like(ldm)
-    torch.testing.assert_close(label_distance_contrast(h, labels, one, temperature, "weight"),
-                               label_distance_contrast(h, labels, one, temperature))
-    assert torch.autograd.gradcheck(lambda h: label_distance_contrast(h, labels, ldm, temperature, "weight"), h)
-
-
-def test_a_weight_does_not_swamp_a_positive_at_a_low_temperature():
-    """Far negatives of similarity 0.7 beside a positive of 1: by the product the positive's share is nothing."""
-    near = torch.tensor([0.2, 1 - 0.2**2]).sqrt()
-    h = torch.stack([torch.tensor([1.0, 0.0]), near]).repeat(2, 1)
-    far = torch.tensor([[1.0, 5.0], [5.0, 1.0]])
-    product, weight = (label_distance_contrast(h, AB, far, 0.1, form).item() for form in ("product", "weight"))
-    assert product > 20 and weight < 0.5
-    with pytest.raises(ValueError, match="form is 'sum', expected one of product, weight"):
-        label_distance_contrast(h, AB, far, 0.1, "sum")
-
-
 def test_gradients_are_those_of_finite_differences():
     h, labels, ldm = some()
     assert torch.autograd.gradcheck(lambda h: label_distance_contrast(h, labels, ldm, 0.5), h)
-    assert torch.autograd.gradcheck(lambda h: supervised_contrast(h, labels, 0.5, 0.7), h)
+    assert torch.autograd.gradcheck(lambda h: supervised_contrast(h, labels, 0.5), h)
     assert torch.autograd.gradcheck(lambda h: twin_contrast(h, 0.5), h)
 
 
@@ -124,10 +93,9 @@ def test_a_constant_matrix_is_supervised_contrast_at_temperature_2_over_c(c):  #
     torch.testing.assert_close(found, supervised_contrast(h, labels, 2 / c) - counts.log().mean())
 
 
-def test_supervised_contrast_is_the_loop_and_a_base_temperature_is_a_factor():
+def test_supervised_contrast_is_the_loop():
     h, labels, _ = some(5)
     torch.testing.assert_close(supervised_contrast(h, labels, 0.3), supcon_out(h, labels, 0.3))
-    torch.testing.assert_close(supervised_contrast(h, labels, 0.05, 0.07), 5 / 7 * supcon_out(h, labels, 0.05))
     three_views, three = torch.cat([h, h[:5] + 0.1]), torch.cat([labels, labels[:5]])
     torch.testing.assert_close(supervised_contrast(three_views, three, 0.3), supcon_out(three_views, three, 0.3))
 

@@ -28,7 +28,7 @@ def paraphrasers(tmp_path_factory):
 
 
 def decode(**changes):
-    return GeneratePgkpr.model_validate({"max_length": 6, "min_length": 2, **changes}).model_dump()
+    return GeneratePgkpr.model_validate({"max_length": 6, **changes}).model_dump()
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
@@ -38,7 +38,7 @@ def test_every_architecture_writes_predictions_of_the_named_split(paraphrasers, 
     assert [row["example_id"] for row in table] == [9, 10]
     assert table[1]["source"] == "who can eat with the zebra ?"
     assert table[1]["references"] == ["who can play with the cat ?", "can i eat with a dog ?"]
-    assert all(2 <= len(row["prediction"].split()) <= 6 for row in table)
+    assert all(1 <= len(row["prediction"].split()) <= 6 for row in table)
     words = set(paraphrasers[name].vocabulary.word_numbers) | {"[unk]"}
     assert all(set(row["prediction"].split()) <= words for row in table)
     assert (table[0]["keyword"] is None) == (name not in ("pgkpr", "ianet"))

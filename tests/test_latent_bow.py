@@ -8,6 +8,7 @@ from recurrent_cases import VOCABULARY, batch, model, peaked
 
 from models.common.losses import bag_of_words
 from models.common.special import PAD
+from models.pgkpr import latent_bow
 from models.pgkpr.latent_bow import Bags
 
 
@@ -56,13 +57,12 @@ def test_loss_keeps_its_bits_in_half_precision():
 # The bags
 
 
-@pytest.mark.parametrize("bags", [1, 3])
 @pytest.mark.parametrize("gumbel", [False, True])
 @pytest.mark.parametrize("training", [False, True])
-def test_a_bag_weighs_bags_times_words(bags, gumbel, training):
-    rewriter, content = peaked("latent_bow", bags=bags, gumbel=gumbel).train(training), batch()
+def test_a_bag_weighs_three_times_words(gumbel, training):
+    rewriter, content = peaked("latent_bow", gumbel=gumbel).train(training), batch()
     _, _, found = read(rewriter, content)
-    expected = bags * content["x_lengths"].float()
+    expected = 3 * content["x_lengths"].float()
     for bag in (found.plain, found.memory):
         assert bag.shape == (5, VOCABULARY) and (bag >= 0).all()
         torch.testing.assert_close(bag.sum(-1), expected)
@@ -92,20 +92,22 @@ def test_gumbel_counts_likeliest_words_when_decoding():
     assert (read(rewriter, content)[2].memory == found.memory).all()
 
 
-def test_gumbel_bags_are_integer_at_temperature_zero_and_drawn_anew():
-    rewriter, content = peaked("latent_bow", gumbel=True, temperature=1e-6, dropout=0.0).train(), batch()
+def test_gumbel_bags_are_integer_at_temperature_zero_and_drawn_anew(monkeypatch):
+    monkeypatch.setattr(latent_bow, "_TEMPERATURE", 1e-6)
+    rewriter, content = peaked("latent_bow", gumbel=True, dropout=0.0).train(), batch()
     first, second = read(rewriter, content)[2], read(rewriter, content)[2]
     torch.testing.assert_close(first.memory, first.memory.round(), atol=1e-4, rtol=0)
     assert not torch.equal(first.memory, second.memory) and torch.equal(first.plain, second.plain)
 
 
-def test_gumbel_noise_names_words_as_often_as_their_softmax_has_them():
-    rewriter = model("latent_bow", gumbel=True, temperature=1e-6, bags=1, dropout=0.0).train()
+def test_gumbel_noise_names_words_as_often_as_their_softmax_has_them(monkeypatch):
+    monkeypatch.setattr(latent_bow, "_TEMPERATURE", 1e-6)
+    rewriter = model("latent_bow", gumbel=True, dropout=0.0).train()
     outputs, real = torch.randn(1, 1, 16).expand(4000, 1, 16), torch.ones(4000, 1, dtype=torch.bool)
     with torch.no_grad():
         rewriter.predict[0].bias.normal_(std=2.0)
         found = rewriter.bags(outputs, real)
-    torch.testing.assert_close(found.memory.mean(0), found.plain[0], atol=0.03, rtol=0)
+    torch.testing.assert_close(found.memory.mean(0), found.plain[0], atol=0.05, rtol=0)
 
 
 def test_the_loss_is_of_the_plain_bag_under_gumbel_too():
@@ -138,7 +140,7 @@ def test_memory_holds_the_largest_words_scaled_by_their_bag(gumbel):
 
 
 def test_equal_counts_are_taken_in_the_order_of_the_plain_bag():
-    rewriter = peaked("latent_bow", gumbel=True, bags=3, memory=2)
+    rewriter = peaked("latent_bow", gumbel=True, memory=2)
     with torch.no_grad():
         for number, predict in enumerate(rewriter.predict):  # each names one word, always: 9, 12 and 20
             predict.weight.zero_()
@@ -161,10 +163,8 @@ def test_gradients_reach_chosen_words_of_the_bag_alone():
 
 @pytest.mark.parametrize("gumbel", [False, True])
 def test_generation_teaches_the_bag_through_the_memory(gumbel):
-    rewriter = model("latent_bow", gumbel=gumbel, weight=0.0).train()
-    parts = rewriter.sums(batch(), None)
-    assert set(parts) == {"generation"}
-    parts["generation"].backward()
+    rewriter = model("latent_bow", gumbel=gumbel).train()
+    rewriter.sums(batch(), None)["generation"].backward()
     assert all(predict.weight.grad.any() for predict in rewriter.predict)
 
 

@@ -308,14 +308,8 @@ def test_the_s_tagger_needs_labels_without_any_such_model(sample):
 @pytest.mark.parametrize(("place", "value", "line"), [
     (("generate_hcl",), {"min_length": 21},
      "generate_hcl: min_length 21 is above max_length 20; lower the one or raise the other"),
-    (("generate_pgkpr", "min_length"), 17, "generate_pgkpr: min_length 17 is above max_length 16; lower the one or "
-                                           "raise the other"),
-    (("generate_pgkpr", "length_penalty"), float("inf"), "generate_pgkpr.length_penalty: Input should be a finite "
-                                                         "number, found inf."),
-    (("runs", "pgkpr", "pgkpr", "decode"), {"min_length": 6, "max_length": 5},
-     "runs.pgkpr.pgkpr.decode: min_length 6 is above max_length 5; lower the one or raise the other"),
-    (("runs", "pgkpr", "pgkpr", "decode"), {"length_penalty": float("nan")},
-     "runs.pgkpr.pgkpr.decode.length_penalty: Input should be a finite number, found nan."),
+    (("runs", "pgkpr", "pgkpr", "decode"), {"max_length": 0},
+     "runs.pgkpr.pgkpr.decode.max_length: Input should be greater than or equal to 1, found 0."),
     (("models", "hcl", "hcl", "overrides"), {"latent": {"posterior": "relative", "free_bits_for": "posterior"}},
      "models.hcl.hcl.overrides.latent: free_bits_for posterior needs posterior absolute, because the prior has no part "
      "in the KL of a relative one; change either"),

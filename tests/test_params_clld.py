@@ -26,9 +26,9 @@ def sample():
 
 def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_named(sample):
     content = with_clld(sample, cnn={"dataset": "questions", "encoder": "textcnn", "seeds": [3],
-                                     "overrides": {"training": {"epochs": 7}, "textcnn": {"widths": [2]}}})
+                                     "overrides": {"training": {"epochs": 7}, "textcnn": {"filters": 2}}})
     params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
-    assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.widths == [2]
+    assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.filters == 2
     assert params.model("ct") == params.train_clld
     assert (source_of(params, "ct"), source_of(params, "cnn")) == ("hub:bert-base-uncased", "textcnn")
     assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
@@ -38,10 +38,7 @@ def test_defaults_are_the_papers():
     block = TrainClld()
     training = block.training
     assert (training.epochs, training.patience, training.batch_size, block.max_length) == (50, 10, 128, 128)
-    assert (training.betas, block.dropout, block.encoder_dropout) == ((0.9, 0.999), 0.5, 0.1)
-    assert (block.contrast.weight, block.distance.tau, block.distance.start) == (0.5, 5.0, 0.2)
-    assert (block.distance.evaluations, block.distance.per_update, block.contrast.projection) == (10, 10, 128)
-    assert (block.textcnn.embedding, block.textcnn.widths, block.textcnn.filters) == (300, [3, 4, 5], 100)
+    assert (block.textcnn.embedding, block.textcnn.filters, block.ce_views) == (300, 100, "first")
 
 
 @pytest.mark.parametrize(("model", "line"), [
@@ -52,10 +49,9 @@ def test_defaults_are_the_papers():
     ({"encoder": "textcn"}, "models.clld.m.encoder: String should match pattern"),
     ({"overrides": {"training": {"epoch": 1}}}, "models.clld.m.overrides.training.epoch: unknown name; did you mean "
                                                 "'epochs'?"),
-    ({"overrides": {"distance": {"ald_count": "logp"}}}, "models.clld.m.overrides.distance.ald_count: no value is "
-                                                         "called 'logp'; did you mean 'log1p'?"),
-    ({"overrides": {"distance": {"tau": 0.5}}}, "models.clld.m.overrides.distance.tau: Input should be greater than or "
-                                                "equal to 1, found 0.5."),
+    ({"overrides": {"pool": "mea"}}, "models.clld.m.overrides.pool: no value is called 'mea'; did you mean 'mean'?"),
+    ({"overrides": {"textcnn": {"filters": 0}}}, "models.clld.m.overrides.textcnn.filters: Input should be "
+                                                 "greater than or equal to 1, found 0."),
     ({"contrast": "static_tau_pairs"}, "models.clld.m: contrast static_tau_pairs needs either pairs, which name the "
                                        "confusable classes, or pairs_of, the CT model whose confusions say which; "
                                        "found none"),
@@ -72,8 +68,6 @@ def test_defaults_are_the_papers():
     ({**STATIC, "pairs_of": OF + "m"}, "models.clld.m.pairs_of: model 'm' has contrast static_tau_pairs, and pairs"),
     ({**STATIC, "pairs_of": OF + "other"}, "models.clld.m.pairs_of: model 'other' is of data set more, and this one of "
                                       "questions; valid names: ct."),
-    ({"overrides": {"distance": {"evaluations": 1}, "training": {"epochs": 9}}},
-     "models.clld.m.overrides: distance.evaluations 1 in each of 9 epochs are fewer than the 10 that an update takes"),
 ])
 def test_wrong_names_and_values_of_a_model_are_named(sample, model, line):
     content = with_clld(sample, m={"dataset": "questions", **model}, other={"dataset": "more"},
@@ -89,16 +83,9 @@ def test_a_contrast_needs_a_second_text(sample):
         return {"dataset": "questions", "contrast": "uniform", "overrides": overrides}
 
     content = with_clld(sample, m=model(training={"batch_size": 1}), plain=model(training={"micro_batch": 1}),
-                        alone=model(training={"batch_size": 1}, contrast={"weight": 1.0}),
                         ct1={**model(training={"batch_size": 1}), "contrast": "none"})
     assert refused(content) == ["models.clld.m: training.batch_size of 1 leaves the contrast nothing but the two views "
                                 "of a text; give at least 2, or set contrast to none"]
-
-
-def test_evaluations_that_make_one_update_are_enough(sample):
-    overrides = {"distance": {"evaluations": 1}, "training": {"epochs": 10}}
-    content = with_clld(sample, m={"dataset": "questions", "contrast": "adaptive", "overrides": overrides})
-    assert parse_params(content, "recipe").model("m").distance.evaluations == 1
 
 
 @pytest.mark.parametrize("earlier", ["hcl", "pgkpr"])
@@ -117,9 +104,9 @@ def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(sample)
 
     of_ngrams = {"datasets": ["questions"], "ngrams": 2}
     assert hashed() == hashed(evaluate_clld={"bins": 3}) == hashed(linear_floor=of_ngrams)
-    assert len({hashed(), hashed(train_clld={"dropout": 0.4}), hashed(encoder={"source": "scratch"}),
+    assert len({hashed(), hashed(train_clld={"pool": "mean"}), hashed(encoder={"source": "scratch"}),
                 hashed(key="sled")}) == 4
     assert hashed("confusing_pairs") != hashed("confusing_pairs", confusing_pairs={"models": ["ct"], "share": 0.5})
-    assert hashed("linear_floor", "questions") == hashed("linear_floor", "questions", train_clld={"dropout": 0.4})
+    assert hashed("linear_floor", "questions") == hashed("linear_floor", "questions", train_clld={"pool": "mean"})
     values = stage_values(parse_params(with_clld(sample), "recipe"), "evaluate_clld", "ct")
     assert values["evaluate_clld"]["split"] == "test" and values["models.clld.ct.seeds"] == [13]

@@ -51,11 +51,10 @@ def test_the_misprint_is_kept_and_marked():
 
 @pytest.mark.parametrize(("contrast", "source", "kind", "names"), [
     ("none", "textcnn", "r8", ["TextCNN"]), ("adaptive", "textcnn", "mr", ["TextCNN+CLLD"]),
-    ("static_tau_pairs", "textcnn", "r52", ["TextCNN+CLLD"]), ("static_tau_all", "textcnn", "r8", ["TextCNN+CLLD"]),
+    ("static_tau_pairs", "textcnn", "r52", ["TextCNN+CLLD"]), 
     ("uniform", "textcnn", "r8", []), ("uniform", "textcnn", "20ng", []), ("simcse", "bundled", "20ng", []),
     ("none", "bundled", "20ng", ["BERT", "CT"]), ("uniform", "bundled", "20ng", ["CT+CL"]),
     ("static_tau_pairs", "hub:bert-base-uncased", "20ng", ["BERT+CLLD", "CT+CLSLED"]),
-    ("static_tau_all", "bundled", "20ng", ["BERT+CLLD", "CT+CLSLED"]),
     ("adaptive", "hub:google-bert/bert-base-uncased", "20ng", ["BERT+CLLD", "CT+CLALD"]),
     ("adaptive", "hub:albert/albert-base-v2", "20ng", ["ALBERT+CLLD"]),
     ("none", "hub:FacebookAI/roberta-base", "r8", []), ("none", "scratch", "r8", []), ("none", "textcnn", None, []),

@@ -166,7 +166,7 @@ def test_differences_have_the_exact_test_on_accuracy_alone(page):
 
 
 def system(name, kind, encoder="textcnn", **settings):
-    own = {"max_length": 128, "contrast": {"weight": 0.5}, "distance": {"tau": 5.0}, **settings}
+    own = {"max_length": 128, "contrast": {"temperature": None}, **settings}
     return System(name, "run", {}, (name,), (13,), settings={"kind": kind, "row": kind, "encoder": encoder, **own})
 
 
@@ -183,16 +183,15 @@ def pairs_of(systems):
 
 def test_steps_compare_like_with_like():
     systems = [system("ct", "none"), system("cl", "uniform"), system("ald", "adaptive"),
-               system("ald-tau3", "adaptive", distance={"tau": 3.0}),
-               system("cl-hot", "uniform", contrast={"weight": 0.9}), system("short-ct", "none", max_length=32),
+               system("cl-hot", "uniform", contrast={"temperature": 0.9}), system("short-ct", "none", max_length=32),
                system("short-ald", "adaptive", max_length=32), system("bert-cl", "uniform", "bundled"),
-               system("simcse", "simcse", contrast={"weight": 0.1}),
-               system("ald-hot", "adaptive", contrast={"weight": 0.9})]
+               system("simcse", "simcse", contrast={"temperature": 0.1}),
+               system("ald-hot", "adaptive", contrast={"temperature": 0.9})]
     found = steps(block_of(systems, pairs_of(systems)))
     assert [(step.question.split()[1], step.name, step.base_name) for step in found] == [
-        ("the", "cl", "ct"), ("the", "cl-hot", "ct"), ("the", "ald", "cl"), ("the", "ald-tau3", "cl"),
-        ("the", "ald-hot", "cl-hot"), ("both", "ald", "ct"), ("both", "ald-tau3", "ct"),
-        ("both", "short-ald", "short-ct"), ("both", "ald-hot", "ct"), ("another", "simcse", "ct")]
+        ("the", "cl", "ct"), ("the", "cl-hot", "ct"), ("the", "ald", "cl"), ("the", "ald-hot", "cl-hot"),
+        ("both", "ald", "ct"), ("both", "short-ald", "short-ct"), ("both", "ald-hot", "ct"),
+        ("another", "simcse", "ct")]
     assert steps(block_of(systems)) == []
 
 
@@ -293,17 +292,13 @@ def test_label_distances_are_told_as_the_matrix_is(page):
     assert "Pairs that are set apart" not in adaptive
 
 
-def test_all_pairs_apart_and_a_matrix_that_never_moved_are_said(project):
+def test_a_matrix_that_never_moved_is_said(project):
     material = material_of(project)
     run = next(run for run in material.results.runs if run.name == "clald")
     first = run.classifier.distances[run.classifier.distances["evaluation"] == 0]
-    far = first.assign(distance=np.where(first["class"] == first["other"], 1.0, 3.0))
-    for contrast, table, said in (("adaptive", first, "Adaptive, but the training ended before the matrix moved"),
-                                  ("static_tau_all", far, "Static: every two classes are 3 apart.")):
-        made = replace(run, classifier=replace(run.classifier, distances=table),
-                       settings={**run.settings, "kind": contrast})
-        view, = classifier_views([made], 10**6)
-        assert view.distances.about.startswith(said) and view.distances.plot is None
+    view, = classifier_views([replace(run, classifier=replace(run.classifier, distances=first))], 10**6)
+    assert view.distances.about.startswith("Adaptive, but the training ended before the matrix moved")
+    assert view.distances.plot is None
 
 
 def test_a_perfect_classifier_confuses_nothing(project):

@@ -154,7 +154,7 @@ def make_task(architecture="pgkpr", micro_batch=3, fixed=True, **blocks):
 NO_CONTRAST = {"contrast": {"weight": 0.0}}
 ADDING = [("pgkpr", {**NO_CONTRAST, "reconstruction": {"reduction": "token_mean"}}),
           ("pgkpr", {**NO_CONTRAST, "reconstruction": {"reduction": "sent_mean", "weight": 0.5}}),
-          ("transformer", {}), ("residual_lstm", {}), ("latent_bow", {"latent_bow": {"weight": 0.7}}), ("ianet", {})]
+          ("transformer", {}), ("residual_lstm", {}), ("latent_bow", {}), ("ianet", {})]
 
 
 @pytest.mark.parametrize(("architecture", "blocks"), ADDING)

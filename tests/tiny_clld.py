@@ -10,9 +10,9 @@ from models.clld import AdaptiveSchedule, ClldConfig, ClldModel, ClldTask, Label
 CLASSES = ["number", "person", "place"]
 
 
-def textcnn(seed=0, classes=CLASSES, sizes=(), **changes):
+def textcnn(seed=0, classes=CLASSES, **changes):
     torch.manual_seed(seed)
-    small = {"vocabulary": 30, "embedding": 12, "filters": 6, "widths": [2, 3], **dict(sizes)}
+    small = {"vocabulary": 30, "embedding": 12, "filters": 6}
     return ClldModel(ClldConfig("textcnn", classes, textcnn=small, **changes)).eval()
 
 
@@ -34,7 +34,6 @@ def texts(count=12, classes=3, vocabulary=30, seed=0):
     return LabelledTexts(ids, labels.astype(np.int64))
 
 
-def task(model, count=12, settings=None, **changes):
-    train, validation = texts(count), texts(9, seed=1)
-    schedule = AdaptiveSchedule.of(settings, count) if settings else None
-    return ClldTask(model, train, validation, 1e-2, 4, schedule=schedule, **changes)
+def task(model, count=12, settings=None):
+    schedule = AdaptiveSchedule(settings.epochs, settings.steps_per_epoch(count)) if settings else None
+    return ClldTask(model, texts(count), texts(9, seed=1), 1e-2, 4, schedule)

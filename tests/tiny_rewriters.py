@@ -84,8 +84,8 @@ def settings(architecture="pgkpr", **blocks):
     """
     values = {"architecture": architecture,
               "sizes": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.1},
-              "residual_lstm": {"layers": 4, "width": 16},
-              "latent_bow": {"layers": 2, "width": 16, "memory": 4, "dropout": 0.1},
+              "residual_lstm": {"width": 16},
+              "latent_bow": {"width": 16, "memory": 4, "dropout": 0.1},
               "ianet": {"encoder_layers": 1, "decoder_layers": 1},
               "training": {"epochs": 2, "batch_size": 4, "micro_batch": 2, "learning_rate": 1e-2}}
     for name, block in blocks.items():

@@ -261,17 +261,20 @@ class Clld(Subject):
     def model(self, dropout: bool = True) -> ClldModel:
         """Return the model; without an encoder, its weights are random."""
         torch.manual_seed(SEED)
-        rate, pool = 0.1 if dropout else 0.0, self.job.settings.get("pool", "cls")
+        pool = self.job.settings.get("pool", "cls")
         encoder: PreTrainedModel
         if self.job.encoder:
-            encoder, _ = load_text_encoder(self.job.encoder, pool, rate)
+            encoder, _ = load_text_encoder(self.job.encoder, pool)
         else:
-            encoder = BertModel(BertConfig(**(self.size.encoder | ({} if dropout else _NO_DROPOUT))),
-                                add_pooling_layer=pool == "pooler")
+            encoder = BertModel(BertConfig(**self.size.encoder), add_pooling_layer=pool == "pooler")
         config = ClldConfig("encoder", [f"class {number}" for number in range(self._classes)],
-                            plain_config(encoder.config), pool, 0.5 if dropout else 0.0,
+                            plain_config(encoder.config), pool,
                             contrast=self.job.settings.get("contrast", {"kind": "label_distance"}))
-        return ClldModel.over(config, encoder)
+        model = ClldModel.over(config, encoder)
+        for part in model.modules() if not dropout else ():
+            if isinstance(part, nn.Dropout):
+                part.p = 0.0
+        return model
 
     def task(self, count: int, device: str, dropout: bool = True) -> ClldTask:
         """Return the task of stage train_clld; see :meth:`Subject.task`."""

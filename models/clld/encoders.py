@@ -10,31 +10,28 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 
 from models.clld.textcnn import TextCnn
 from models.common.bert import library_pass
-from models.common.encoders import embed, load_encoder, pool
+from models.common.encoders import embed, load_encoder
 from models.common.encoders import encode as encoder_states
 
-_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 # These take add_pooling_layer; others are built as they come.
 _WITH_POOLER = ("bert", "albert", "roberta")
 
 
-def load_text_encoder(source: str | Path, pooling: str = "cls", dropout: float | None = 0.1,
+def load_text_encoder(source: str | Path, pooling: str = "cls",
                       pretrained: bool = True) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load an encoder of the BERT family, with its pooler if ``pooling`` asks for it, and its tokenizer.
 
     Args:
         source: folder or id for ``from_pretrained``.
         pooling: ``cls``, ``pooler`` or ``mean``.
-        dropout: of all layers and of attention; two views of a text differ by it alone, and the published ALBERT has
-            none. The papers' encoders have 0.1 (METHODS D.4). None keeps the encoder's own.
         pretrained: False takes configuration and tokenizer, and random weights.
 
     Raises:
         ValueError: as of :func:`models.common.encoders.load_encoder`.
     """
     config = AutoConfig.from_pretrained(source)
-    for name in _DROPOUTS if dropout is not None else ():
-        setattr(config, name, dropout)
+    # Two views of a text differ by dropout alone, and the published ALBERT has none. The papers' encoders have 0.1.
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.1
     encoder, tokenizer = load_encoder(source, config, pretrained, pooler=pooling == "pooler")
     return encoder, cast(PreTrainedTokenizerBase, tokenizer)
 
@@ -84,20 +81,6 @@ def encode(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor, poolin
     if library_pass(encoder) is None:
         return pooler(encoder_states(encoder, input_ids, attention_mask))
     return encoder(input_ids=input_ids, attention_mask=attention_mask.long()).pooler_output
-
-
-def encode_with_tokens(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor,
-                       pooling: str) -> tuple[Tensor, Tensor]:
-    """Return one vector per text (B, d), as :func:`encode` does, and the states of its tokens (B, L, d).
-
-    Args:
-        encoder: an encoder of the library.
-        input_ids: tokens (B, L), padded at the right.
-        attention_mask: True or 1 for real tokens (B, L).
-        pooling: ``cls`` or ``mean``.
-    """
-    states = encoder_states(encoder, input_ids, attention_mask)
-    return pool(states, attention_mask, pooling), states  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from models.clld.config import DROPOUT
 from models.clld.mean_pooled import MeanPooledConfig, MeanPooledForSequenceClassification
 from models.clld.model import ClldModel
 
@@ -48,7 +49,7 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     if config.pool == "mean":
         return _mean_pooled(model)
     kind = config.encoder["model_type"]
-    changes = {_DROPOUT[kind]: config.dropout, "id2label": config.id2label, "label2id": config.label2id,
+    changes = {_DROPOUT[kind]: DROPOUT, "id2label": config.id2label, "label2id": config.label2id,
                "problem_type": "single_label_classification"}
     values = {key: value for key, value in config.encoder.items() if key not in ("num_labels", "architectures")}
     target = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**{**values, **changes}))
@@ -83,7 +84,7 @@ def load_exported(folder: str | Path) -> PreTrainedModel:
 def _mean_pooled(model: ClldModel) -> PreTrainedModel:
     config = model.config
     target = MeanPooledForSequenceClassification(MeanPooledConfig(
-        config.encoder, config.dropout, id2label=config.id2label, label2id=config.label2id,
+        config.encoder, DROPOUT, id2label=config.id2label, label2id=config.label2id,
         problem_type="single_label_classification"))
     target.encoder.load_state_dict(model.encoder.state_dict())
     target.classifier.load_state_dict(model.classifier.state_dict())
@@ -94,9 +95,6 @@ def _problem(model: ClldModel) -> str | None:
     config = model.config
     if config.architecture == "textcnn":
         return "no class of transformers holds a TextCNN"
-    if config.classifier_input == "head":
-        return ("no class of transformers has two layers between an encoder and its classifier (classifier_input: "
-                "encoder can be exported)")
     if config.pool != "mean" and (kind := config.encoder["model_type"]) not in _DROPOUT:
         return f"encoders of type {kind!r} cannot be exported, those of {', '.join(_DROPOUT)} can"
     return None

@@ -5,15 +5,15 @@ from typing import Self
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from models.clld.config import ClldConfig
-from models.clld.contrasts import CONTRASTS
-from models.clld.encoders import build_encoder, dropout_rate, encode, encode_with_tokens
-from models.clld.label_distance import given_distance, static_tau_all, static_tau_pairs, uniform_distance
+from models.clld.config import DROPOUT, SUPCL_SEQ_DROPOUTS, ClldConfig
+from models.clld.encoders import build_encoder, dropout_rate, encode
+from models.clld.label_distance import static_tau_pairs
 from models.clld.textcnn import PAD, TextCnn
+
+_PROJECTION = 128  # width of what leaves the head
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,7 @@ class Views:
 
     Attributes:
         logits: of the classes (M, N): first views; (V M, N) with ``ce_views: both``, all first views before the others.
-        vectors: to be contrasted (V M, dproj), in that order too; of a contrast of T tokens (V M, T dproj), with
-            zeros for those that a text lacks; None for CT.
+        vectors: to be contrasted (V M, dproj), in that order too; None for CT.
     """
 
     logits: Tensor
@@ -34,8 +33,8 @@ class ClldModel(PreTrainedModel):
     """Classifier of texts, trained with a contrast between classes (CLLD, section III; METHODS D.1).
 
     Symbols: M texts, N classes, h the vector of a text (d), h' = MLP(h), two layers with ReLU in between. The
-    classifier is dropout and a linear layer on h, or on h' with ``classifier_input: head``. Only what it reads is used
-    once trained; the label distance matrix ``ldm`` (a buffer, N x N) serves the contrast, and so does the head.
+    classifier is dropout and a linear layer on h. The label distance matrix ``ldm`` (a buffer, N x N) and the head
+    serve the contrast alone; SupCL-Seq contrasts h, and has no head.
 
     >>> model = ClldModel.from_pretrained(folder)  # doctest: +SKIP
     >>> model(input_ids, attention_mask).softmax(-1)  # doctest: +SKIP
@@ -55,17 +54,16 @@ class ClldModel(PreTrainedModel):
         else:
             self.encoder = build_encoder(config.encoder, config.pool)
             width = self.encoder.config.hidden_size
-        self.dropout = nn.Dropout(config.dropout)
-        self.reads_head = config.classifier_input == "head"
-        self.classifier = nn.Linear(config.contrast["projection"] if self.reads_head else width, config.n_classes)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.classifier = nn.Linear(width, config.n_classes)
         self.head: nn.Module | None = None
-        if self.reads_head or (config.contrasts and config.contrast["vectors"] == "head"):
+        if config.contrast["kind"] not in ("none", "supervised"):
             # Behind the classifier, and without moving the generator that draws it: all rows of a table begin alike.
             with torch.random.fork_rng(devices=[]):
-                self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(),
-                                          nn.Linear(width, config.contrast["projection"]))
-        if config.contrasts and CONTRASTS[config.contrast["kind"]].reads_distance:
-            self.register_buffer("ldm", first_distance(config))
+                self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, _PROJECTION))
+        if config.contrast["kind"] == "label_distance":
+            pairs = [(a, b) for a, b in config.distance["pairs"]]
+            self.register_buffer("ldm", static_tau_pairs(config.n_classes, pairs))  # of ones without pairs
         self.post_init()
 
     @classmethod
@@ -111,14 +109,7 @@ class ClldModel(PreTrainedModel):
 
     def classify(self, h: Tensor) -> Tensor:
         """Return the logits (B, N) of vectors h (B, d)."""
-        return self._logits(h, self._projected(h) if self.reads_head else None)
-
-    def _projected(self, h: Tensor) -> Tensor | None:
-        """Return h' (B, dproj); None for a model without a head."""
-        return None if self.head is None else self.head(h)
-
-    def _logits(self, h: Tensor, projected: Tensor | None) -> Tensor:
-        return self.classifier(self.dropout(projected if self.reads_head else h))
+        return self.classifier(self.dropout(h))
 
     def train_views(self, input_ids: Tensor, attention_mask: Tensor) -> Views:
         """Return what a training step needs of M texts.
@@ -130,47 +121,18 @@ class ClldModel(PreTrainedModel):
             input_ids: tokens (M, L), padded at the right.
             attention_mask: True or 1 for real tokens (M, L).
         """
-        config, count = self.config, len(input_ids)
-        if config.views == 1:
+        if self.config.views == 1:
             return Views(self(input_ids, attention_mask), None)
-        if config.contrasts and CONTRASTS[config.contrast["kind"]].reads_tokens:
-            h, vectors = self._token_views(input_ids, attention_mask)
-            return Views(self.classify(h if config.ce_views == "both" else h[:count]), vectors)
         h = self._views(input_ids, attention_mask)  # (V M, d)
-        if not config.contrasts:
-            return Views(self.classify(h), None)
-        projected = self._projected(h)  # (V M, dproj)
-        read = slice(None) if config.ce_views == "both" else slice(count)
-        logits = self._logits(h[read], None if projected is None else projected[read])
-        return Views(logits, h if config.contrast["vectors"] == "pooled" else projected)
+        vectors = None if not self.config.contrasts else h if self.head is None else self.head(h)
+        return Views(self.classify(h if self.config.ce_views == "both" else h[:len(input_ids)]), vectors)
 
     def _views(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Vectors of all views (V M, d), each with a dropout mask of its own."""
-        rates = self.config.contrast["dropouts"]
-        if not rates:  # two views in one pass
+        if self.config.contrast["kind"] != "supervised":  # two views in one pass
             return self.encode(input_ids.repeat(2, 1), attention_mask.repeat(2, 1))
         views = [self.encode(input_ids, attention_mask)]
-        for rate in rates:
+        for rate in SUPCL_SEQ_DROPOUTS:
             with dropout_rate(self.encoder, rate):
                 views.append(self.encode(input_ids, attention_mask))
         return torch.cat(views)
-
-    def _token_views(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors of two views (2 M, d), and those of their first T tokens behind the head, joined (2 M, T dproj)."""
-        count, mask = self.config.contrast["tokens"], attention_mask.repeat(2, 1) != 0
-        h, states = encode_with_tokens(self.encoder, input_ids.repeat(2, 1), mask, self.config.pool)
-        assert self.head is not None  # from __init__
-        tokens = self.head(states[:, :count]).masked_fill(~mask[:, :count].unsqueeze(-1), 0.0)
-        return h, F.pad(tokens, (0, 0, 0, count - tokens.shape[1])).flatten(1)
-
-
-def first_distance(config: ClldConfig) -> Tensor:
-    """Return the label distance matrix that a training begins with (N, N)."""
-    kind, tau = config.distance["kind"], config.distance["tau"]
-    if kind == "given":
-        return given_distance(config.distance["given"], config.n_classes)
-    if kind == "static_tau_pairs":
-        return static_tau_pairs(config.n_classes, [(a, b) for a, b in config.distance["pairs"]], tau)
-    if kind == "static_tau_all":
-        return static_tau_all(config.n_classes, tau)
-    return uniform_distance(config.n_classes)

@@ -1,7 +1,7 @@
 """TextCNN (Kim 2014): convolutions over word embeddings, and the vocabulary of words that it reads."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import torch
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
@@ -13,6 +13,8 @@ from transformers import PreTrainedTokenizerFast
 from models.common.rows import RealTokens
 
 PAD, UNKNOWN = 0, 1
+_WIDTHS = (3, 4, 5)  # words that filters span
+_LARGEST = 30000  # ids of a vocabulary, the two special ones among them (ours)
 
 
 class TextCnn(nn.Module):
@@ -24,24 +26,17 @@ class TextCnn(nn.Module):
     Args:
         vocabulary: ids, padding (0) and the unknown word (1) among them.
         embedding: width of a word's embedding.
-        widths: words that filters span.
         filters: of each width.
-        embedding_dropout: so that two views of a text differ (CLLD needs them to; METHODS D.4, ours). The dropout of
-            the original, on the features, belongs to the classifier.
     """
 
-    def __init__(self, vocabulary: int, embedding: int = 300, widths: Sequence[int] = (3, 4, 5), filters: int = 100,
-                 embedding_dropout: float = 0.1) -> None:
+    def __init__(self, vocabulary: int, embedding: int, filters: int) -> None:
         super().__init__()
-        self.widths, self.filters = tuple(widths), filters
+        self.features = filters * len(_WIDTHS)  # width of the result
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PAD)
-        self.dropout = nn.Dropout(embedding_dropout)
-        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in self.widths)
-
-    @property
-    def features(self) -> int:
-        """Width of the result."""
-        return self.filters * len(self.widths)
+        # So that two views of a text differ (METHODS D.4, ours). The dropout of the original, on the features, belongs
+        # to the classifier.
+        self.dropout = nn.Dropout(0.1)
+        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in _WIDTHS)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the features (B, features) of word ids (B, L), padded at the right.
@@ -50,11 +45,11 @@ class TextCnn(nn.Module):
             input_ids: words.
             attention_mask: True or 1 for words (B, L).
         """
-        widest, length = max(self.widths), max(input_ids.shape[1], max(self.widths))
+        widest, length = max(_WIDTHS), max(input_ids.shape[1], max(_WIDTHS))
         there = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
         ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~there[:, :length], PAD)
         # the run of a filter begins at every word behind which there are enough, and at the first in any case
-        within = torch.stack([there[:, width - 1:][:, :length] for width in self.widths], dim=-1)  # (B, L, widths)
+        within = torch.stack([there[:, width - 1:][:, :length] for width in _WIDTHS], dim=-1)  # (B, L, widths)
         within[:, 0] = True
         # texts of fewer words than a filter spans go on as zero vectors; all other padding is left out, but on an
         # accelerator, which would have to be waited for
@@ -65,7 +60,7 @@ class TextCnn(nn.Module):
         embedded = self.dropout(self.embedding(taken))  # (N, embedding)
         scores = F.relu(self._scores(embedded, widest))  # (N, features), of the runs that begin at each word
         # ReLU is never below 0, so a run that does not count may stand as 0, and so may padding
-        counted = (scores.unflatten(-1, (len(self.widths), -1)) * counts.unsqueeze(-1)).flatten(-2)
+        counted = (scores.unflatten(-1, (len(_WIDTHS), -1)) * counts.unsqueeze(-1)).flatten(-2)
         return (counted.unflatten(0, ids.shape) if words is None else words.padded(counted)).amax(1)
 
     def _scores(self, embedded: Tensor, widest: int) -> Tensor:
@@ -91,7 +86,7 @@ SPECIAL = {PAD: "[PAD]", UNKNOWN: "[UNK]"}
 _WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 
 
-def word_tokenizer(texts: Iterable[str], min_count: int = 2, largest: int | None = 30000) -> PreTrainedTokenizerFast:
+def word_tokenizer(texts: Iterable[str], min_count: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of lower-case words and signs, its vocabulary counted on ``texts``.
 
     Ids are in the order of frequency, equal ones in that of the alphabet; padding is 0, the unknown word 1.
@@ -99,14 +94,13 @@ def word_tokenizer(texts: Iterable[str], min_count: int = 2, largest: int | None
     Args:
         texts: of the training split.
         min_count: rarer words are unknown (ours; the original keeps all).
-        largest: ids at most, the two special ones among them; None for no bound (ours).
     """
     splitting, counts = _rules(), Counter[str]()
     for text in texts:
         lower = splitting.normalizer.normalize_str(text)
         counts.update(word for word, _ in splitting.pre_tokenizer.pre_tokenize_str(lower))
     kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
-    words = [*SPECIAL.values(), *(word for _, word in kept)][:largest]
+    words = [*SPECIAL.values(), *(word for _, word in kept)][:_LARGEST]
     tokenizer = _rules({word: number for number, word in enumerate(words)})
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=SPECIAL[PAD], unk_token=SPECIAL[UNKNOWN],
                                    model_input_names=["input_ids", "attention_mask"])

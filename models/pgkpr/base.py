@@ -84,7 +84,7 @@ class Rewriter(PreTrainedModel, ABC):
 
     @torch.no_grad()
     def rewrite(
-        self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1, length_penalty: float = 1.0
+        self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1
     ) -> Tensor:
         """Generate one output per source.
 
@@ -93,7 +93,6 @@ class Rewriter(PreTrainedModel, ABC):
             mask: their keywords (B, L); None for models without.
             rules: lengths and banned tokens.
             num_beams: width of the beam; 1 is greedy.
-            length_penalty: scores are divided by length to this power, the end token counted.
 
         Returns:
             Tokens (B, L), L <= max_length + 1: the output, </s>, then padding.
@@ -102,15 +101,15 @@ class Rewriter(PreTrainedModel, ABC):
             ValueError: the model is in training mode, a mask is missing, or an option is not valid.
         """
         steps, start = self._started(batch, mask, rules, num_beams)
-        return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
+        return beam_search(steps, start, rules, num_beams=num_beams)
 
     @torch.no_grad()
     def rewrite_several(
-        self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int, length_penalty: float = 1.0
+        self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int
     ) -> Tensor:
         """Generate the ``count`` best outputs per source, (B, count, L); see :meth:`rewrite` and `best_outputs`."""
         steps, start = self._started(batch, mask, rules, num_beams)
-        return best_outputs(steps, start, rules, count, num_beams=num_beams, length_penalty=length_penalty)
+        return best_outputs(steps, start, rules, count, num_beams=num_beams)
 
     def _started(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int) -> tuple[Decodable, Tensor]:
         if self.training:

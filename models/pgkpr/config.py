@@ -5,6 +5,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
+from models.common.former import without_former
 from models.common.special import BOS, EOS, PAD
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
@@ -14,19 +15,17 @@ _GROUPS: dict[str, dict[str, Any]] = {
     "sizes": {"layers": 6, "heads": 8, "width": 512, "feed_forward": 2048, "dropout": 0.1, "inner_dropout": False},
     "source": {"wrapped": False},
     "reconstruction": {"weight": 1.0, "reduction": "token_mean"},
-    "contrast": {"weight": 0.1, "temperature": 0.1, "neg": "targets", "sim": "cosine", "order": "pos_sent"},
-    "residual_lstm": {"layers": 4, "width": 512, "residual_every": 2, "dropout": 0.1, "attention": True},
-    "latent_bow": {
-        "layers": 2,
-        "width": 500,
-        "bags": 3,
-        "memory": 11,
-        "dropout": 0.6,
-        "weight": 1.0,
-        "gumbel": False,
-        "temperature": 0.5,
-    },
+    "contrast": {"weight": 0.1, "neg": "targets", "sim": "cosine", "order": "pos_sent"},
+    "residual_lstm": {"width": 512, "dropout": 0.1},
+    "latent_bow": {"width": 500, "memory": 11, "dropout": 0.6, "gumbel": False},
     "ianet": {"encoder_layers": 3, "decoder_layers": 4, "embeddings": "shared", "norms": "shared"},
+}
+
+# What models of earlier versions hold besides.
+_FORMER: dict[str, dict[str, Any]] = {
+    "contrast": {"temperature": 0.1},
+    "residual_lstm": {"layers": 4, "residual_every": 2, "attention": True},
+    "latent_bow": {"layers": 2, "bags": 3, "weight": 1.0, "temperature": 0.5},
 }
 
 _CHOICES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -53,12 +52,13 @@ class RewriterConfig(PretrainedConfig):
         source: how its encoders read sources.
         reconstruction: weight and reduction of the reconstruction of tags and keywords (pgkpr).
         contrast: weight and switches of the contrast between sentences (pgkpr).
-        residual_lstm: sizes of a residual_lstm.
+        residual_lstm: width and dropout of a residual_lstm.
         latent_bow: sizes and bag of a latent_bow.
         ianet: layers, embeddings and norms of an ianet.
 
     Raises:
-        ValueError: the architecture or a switch is unknown, or a vocabulary of no token.
+        ValueError: the architecture or a switch is unknown, a vocabulary of no token, or a setting of an earlier
+            version that the code no longer has.
     """
 
     model_type = "keycontrast-rewriter"
@@ -80,13 +80,14 @@ class RewriterConfig(PretrainedConfig):
         self.architecture = architecture
         self.vocab_size = vocab_size
         self.max_words = max_words
-        self.sizes = _GROUPS["sizes"] | dict(sizes or {})
-        self.source = _GROUPS["source"] | dict(source or {})
-        self.reconstruction = _GROUPS["reconstruction"] | dict(reconstruction or {})
-        self.contrast = _GROUPS["contrast"] | dict(contrast or {})
-        self.residual_lstm = _GROUPS["residual_lstm"] | dict(residual_lstm or {})
-        self.latent_bow = _GROUPS["latent_bow"] | dict(latent_bow or {})
-        self.ianet = _GROUPS["ianet"] | dict(ianet or {})
+        given = without_former({"sizes": sizes, "source": source, "reconstruction": reconstruction,
+                                "contrast": contrast, "residual_lstm": residual_lstm, "latent_bow": latent_bow,
+                                "ianet": ianet}, _FORMER)
+        groups = {name: defaults | dict(given[name] or {}) for name, defaults in _GROUPS.items()}
+        self.sizes, self.source = groups["sizes"], groups["source"]
+        self.reconstruction, self.contrast = groups["reconstruction"], groups["contrast"]
+        self.residual_lstm, self.latent_bow = groups["residual_lstm"], groups["latent_bow"]
+        self.ianet = groups["ianet"]
         kwargs.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
         self._check()
         super().__init__(**kwargs)

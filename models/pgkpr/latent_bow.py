@@ -12,7 +12,8 @@ from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 
-_DECODING_TEMPERATURE = 1e-5
+_BAGS = 3  # softmaxes over the vocabulary at each position
+_TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
 _SPREAD = 0.05
 
 
@@ -52,12 +53,11 @@ class LatentBow(RecurrentRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         values = config.latent_bow
-        width, layers = values["width"], values["layers"]
+        width = values["width"]
         super().__init__(config, width)
-        self.encoder = LstmStack(width, layers, 1, values["dropout"])
-        self.decoder = LstmStack(width, layers, 1, values["dropout"])
-        self.turn = nn.ModuleList(nn.Linear(width, width) for _ in range(values["bags"]))  # W_k1
-        self.predict = nn.ModuleList(nn.Linear(width, config.vocab_size) for _ in range(values["bags"]))  # W_k2
+        self.encoder, self.decoder = (LstmStack(width, 2, 1, values["dropout"]) for _ in range(2))
+        self.turn = nn.ModuleList(nn.Linear(width, width) for _ in range(_BAGS))  # W_k1
+        self.predict = nn.ModuleList(nn.Linear(width, config.vocab_size) for _ in range(_BAGS))  # W_k2
         self.query = nn.Linear(width, width)
         self.context = nn.Linear(2 * width, width)
         self.post_init()
@@ -77,7 +77,7 @@ class LatentBow(RecurrentRewriter):
             init.zeros_(module.weight[PAD])
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return ``generation``, summed over tokens of ``y_out``, and ``bow``, summed over items, unless it weighs 0.
+        """Return ``generation``, summed over tokens of ``y_out``, and ``bow``, summed over items.
 
         Args:
             batch: with ``bow_ids`` (B, K), distinct words to predict, padded with 0.
@@ -86,11 +86,9 @@ class LatentBow(RecurrentRewriter):
         batch = self.planned(batch)
         outputs, first, bags, real = self._read(batch)
         state, sources = self._prepared(outputs, first, bags, real)
-        parts = {"generation": self.generation(self._taught(batch["y_in"], state, sources), batch)}
-        if self.config.latent_bow["weight"] > 0:
-            words = batch["bow_ids"]
-            parts["bow"] = bag_of_words(bags.plain, words, words != PAD).sum()
-        return parts
+        words = batch["bow_ids"]
+        return {"generation": self.generation(self._taught(batch["y_in"], state, sources), batch),
+                "bow": bag_of_words(bags.plain, words, words != PAD).sum()}
 
     def encode(self, batch: Batch) -> tuple[State, Sources]:
         """Return the decoder's first states; memory (B, K, d), encoder's outputs (B, L, d), which are real (B, L)."""
@@ -126,7 +124,7 @@ class LatentBow(RecurrentRewriter):
         if not self.training:
             return (logits / _DECODING_TEMPERATURE).softmax(-1)
         noise = -torch.empty_like(logits).exponential_().log()  # minus the log of Exp(1) is Gumbel(0, 1)
-        return ((logits + noise) / self.config.latent_bow["temperature"]).softmax(-1)
+        return ((logits + noise) / _TEMPERATURE).softmax(-1)
 
     def _read(self, batch: Batch) -> tuple[Tensor, tuple[Tensor, Tensor], Bags, Tensor]:
         """Return what the encoder makes of sources.

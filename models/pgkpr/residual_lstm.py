@@ -16,17 +16,16 @@ _BOUND = 0.1
 class ResidualLstm(RecurrentRewriter):
     """Stacked LSTMs with residual additions that read the source, and write the output from their last states.
 
-    Settings are those of METHODS C.7, most of them ours, since the paper's are not all known. With ``attention`` a
-    decoder's output h becomes tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by
-    dot products with h (Luong et al. 2015, eq. 5, 8). Weights begin uniform in -0.1 .. 0.1, as there.
+    Settings are those of METHODS C.7, most of them ours, since the paper's are not all known. A decoder's output h
+    becomes tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by dot products with h
+    (Luong et al. 2015, eq. 5, 8). Weights begin uniform in -0.1 .. 0.1, as there.
     """
 
     def __init__(self, config: RewriterConfig) -> None:
-        values = config.residual_lstm
-        width, shape = values["width"], (values["layers"], values["residual_every"], values["dropout"])
+        width, dropout = config.residual_lstm["width"], config.residual_lstm["dropout"]
         super().__init__(config, width)
-        self.encoder, self.decoder = LstmStack(width, *shape), LstmStack(width, *shape)
-        self.combine = nn.Linear(2 * width, width, bias=False) if values["attention"] else None
+        self.encoder, self.decoder = (LstmStack(width, layers=4, residual_every=2, dropout=dropout) for _ in range(2))
+        self.combine = nn.Linear(2 * width, width, bias=False)
         self.post_init()
 
     @torch.no_grad()
@@ -57,8 +56,6 @@ class ResidualLstm(RecurrentRewriter):
 
     def _attending(self, outputs: Tensor, sources: Sources) -> Tensor:
         """Let outputs (B, Q, d) attend to those of the encoder."""
-        if self.combine is None:
-            return outputs
         memory, real = sources
         context = attend(outputs, memory, real, scale=1.0)  # (B, Q, d)
         return torch.tanh(self.combine(torch.cat([context, outputs], dim=-1)))

@@ -4,12 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, sha256_of
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 Note = TypeVar("Note")
 # Where a model came from, as far as using it depends on that.
@@ -54,7 +57,8 @@ def _json_of(path: Path) -> Any:
         raise InputError(f"{path}: damaged ({error}). Train the model again with `keycontrast run`.") from error
 
 
-def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str) -> tuple[list[Any], Note]:
+def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str,
+                config: type["PretrainedConfig"] | None = None) -> tuple[list[Any], Note]:
     """Return the notes called ``names`` of a trained model, and where it came from.
 
     Args:
@@ -62,10 +66,11 @@ def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str
         kind: dataclass of which its origin was written.
         names: file names.
         track: of the model, for the error.
+        config: of the track's models; None looks at none.
 
     Raises:
-        InputError: there is no model in ``folder``, one that is damaged, or one of a version whose origin has other
-            fields.
+        InputError: there is no model in ``folder``, one that is damaged, or one of another version: its origin has
+            other fields, or its configuration a setting that is gone.
     """
     files = (*names, TRAINED_ON_FILE)
     missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
@@ -78,6 +83,11 @@ def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str
     if set(values) != known:
         raise InputError(f"{folder / TRAINED_ON_FILE}: of another version of Keycontrast, which differs in "
                          f"{', '.join(sorted(set(values) ^ known))}. Train the model again.")
+    try:
+        if config is not None:
+            config.from_pretrained(folder)
+    except ValueError as error:
+        raise InputError(f"{folder / 'config.json'}: {error}. Train the model again.") from error
     return notes, kind(**values)
 
 

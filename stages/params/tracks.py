@@ -175,17 +175,8 @@ def _unfit_sources(params: "Params") -> list[str]:
 
 
 def _unfit_settings(name: str, model: "ClldModel", settings: "TrainClld") -> list[str]:
-    """Return what is wrong with a model that lacks label distances, or has batches of one text, so no negatives."""
-    if (model.contrast == "given") != (model.distances != NOTHING):
-        return [f"models.clld.{name}: contrast given needs distances, the file of its label distances"
-                if model.contrast == "given" else
-                f"models.clld.{name}.distances: contrast {model.contrast} reads none; write {NOTHING}"]
-    if model.contrast == "fastfit":
-        wrong = ("a TextCNN has none; give it an encoder" if model.encoder == "textcnn" else
-                 "pool: pooler leaves none; set pool to cls or mean" if settings.pool == "pooler" else None)
-        if wrong is not None:
-            return [f"models.clld.{name}: contrast fastfit compares states of tokens, and {wrong}"]
-    if model.contrast == "none" or settings.contrast.weight == 1 or settings.training.batch_size > 1:
+    """Return what is wrong with a model that has batches of one text, so no negatives."""
+    if model.contrast == "none" or settings.training.batch_size > 1:
         return []
     return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
             f"give at least 2, or set contrast to none"]

@@ -11,12 +11,12 @@ from stages.results.model import Block, Difference, System
 from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.rows import TWO_VIEWS
 
-_DISTANCE = ("static_tau_pairs", "static_tau_all", "given", "adaptive")
+_DISTANCE = ("static_tau_pairs", "adaptive")
 # Question; rows that are asked about; the row that they are compared with.
 QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
              ("Does the label distance help beyond it?", _DISTANCE, "uniform"),
              ("Do both together help?", _DISTANCE, "none"),
-             ("Does another contrast help?", ("supcl_seq", "simcse", "fastfit"), "none"),
+             ("Does another contrast help?", ("supcl_seq", "simcse"), "none"),
              ("Does a second view help without a contrast?", (TWO_VIEWS,), "none"),
              ("Does the contrast help beyond a second view?", ("uniform",), TWO_VIEWS),
              ("Do both together help beyond a second view?", _DISTANCE, TWO_VIEWS))

@@ -1,15 +1,12 @@
 """Losses as pure functions of tensors: one per file, per-sample values unless stated."""
 
 from models.common.losses.batches import (
-    FORMS,
     label_distance_contrast,
     log_share_of_positives,
     pair_contrast,
     positive_pairs,
     rescaled_cosine,
     supervised_contrast,
-    token_contrast,
-    token_similarity,
     twin_contrast,
 )
 from models.common.losses.candidates import instance_contrast, keyword_contrast, mahalanobis_contrast
@@ -18,7 +15,6 @@ from models.common.losses.reduction import at_least_float32, masked_mean
 from models.common.losses.words import bag_of_words, bow_loss
 
 __all__ = [
-    "FORMS",
     "at_least_float32",
     "bag_of_words",
     "bow_loss",
@@ -36,7 +32,5 @@ __all__ = [
     "positive_pairs",
     "rescaled_cosine",
     "supervised_contrast",
-    "token_contrast",
-    "token_similarity",
     "twin_contrast",
 ]

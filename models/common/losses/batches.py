@@ -145,8 +145,7 @@ def twin_contrast(h: Tensor, temperature: float = 0.05) -> Tensor:
     return pair_contrast(first, second, temperature, "cosine").mean()
 
 
-def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05,
-                        base_temperature: float | None = None) -> Tensor:
+def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) -> Tensor:
     """Minus the mean log share of a vector's positives in the softmax over all others, the mean over vectors.
 
     In words: cosines over a temperature; of each vector, the logs of the shares of its positives, averaged (the sum
@@ -158,8 +157,6 @@ def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05,
         h: vectors of all views (V M, d), views one behind the other.
         labels: class of each vector (V M,).
         temperature: tau; 0.05 in SupCL-Seq.
-        base_temperature: the loss is multiplied by ``temperature`` over this; the released code of SupCL-Seq has
-            0.07. None, as in its paper: no factor.
 
     Returns:
         A scalar. In float32 for half precision, under autocast too.
@@ -185,74 +182,13 @@ def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05,
     with torch.autocast(h.device.type, enabled=False):
         scores = unit @ unit.t() / temperature  # (V M, V M)
     mean_log_q, counts = log_share_of_positives(scores, positive_pairs(labels))
-    factor = 1.0 if base_temperature is None else temperature / base_temperature
-    return factor * masked_mean(-mean_log_q, counts > 0)
-
-
-def token_similarity(tokens: Tensor) -> Tensor:
-    """How well the tokens of each text are found among those of each other, in [-1, 1] (K, K).
-
-    In words: each token of text i takes the largest cosine that it has to a token of text j; of these the mean over
-    the tokens of text i. It is not symmetric. FastFit takes the sum, ColBERT's; the mean does not grow with a text.
-
-    Args:
-        tokens: vectors of tokens (K, T, d); a vector of zeros is no token.
-
-    References:
-        FastFit (Yehudai and Bandel 2024), after ColBERT (Khattab and Zaharia 2020).
-
-    Degenerate batches:
-        A text without a token has similarity 0 to all, and all to it.
-
-    Example:
-        >>> token_similarity(torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [0.0, 0.0]]]))
-        tensor([[1.0000, 0.5000],
-                [1.0000, 1.0000]])
-    """
-    (tokens,) = at_least_float32(tokens)
-    there = tokens.detach().ne(0).any(-1)  # (K, T)
-    unit = F.normalize(tokens, dim=-1)
-    with torch.autocast(tokens.device.type, enabled=False):
-        cosines = (unit.flatten(0, 1) @ unit.flatten(0, 1).t()).unflatten(1, there.shape)  # (K T, K, T)
-    best = cosines.masked_fill(~there, -2.0).amax(-1).unflatten(0, there.shape)  # (K, T, K)
-    both = there.unsqueeze(-1) & there.any(-1)  # a token, and a text that has any
-    return best.masked_fill(~both, 0.0).sum(1) / there.sum(1, keepdim=True).clamp(min=1)
-
-
-def token_contrast(tokens: Tensor, labels: Tensor, temperature: float = 0.07) -> Tensor:
-    """Supervised contrast of texts that are compared token by token, the mean over vectors.
-
-    In words: :func:`supervised_contrast` with the similarity of :func:`token_similarity` in the place of the cosine of
-    one vector, so that two texts may be near by a few words that tell their classes apart from many kindred ones.
-
-    Args:
-        tokens: vectors of tokens of all views (V M, T, d), views one behind the other; zeros are no token.
-        labels: class of each view of a text (V M,).
-        temperature: 0.07 in FastFit.
-
-    Returns:
-        A scalar. In float32 for half precision, under autocast too.
-
-    References:
-        FastFit (Yehudai and Bandel 2024). It contrasts texts with the names of their classes too, and answers with the
-        nearest of these; here texts alone, beside a classifier, in the weights of CLLD eq. 9 (ours; METHODS F).
-
-    Degenerate batches:
-        As of :func:`supervised_contrast`.
-    """
-    if len(tokens) < 2:
-        return 0.0 * at_least_float32(tokens)[0].sum()
-    mean_log_q, counts = log_share_of_positives(token_similarity(tokens) / temperature, positive_pairs(labels))
     return masked_mean(-mean_log_q, counts > 0)
 
 
-Form = Literal["product", "weight"]
-FORMS: tuple[Form, ...] = ("product", "weight")
 _SHORTEST = 1e-8  # xi of eq. 4: a zero vector has cosine 0 to everything
 
 
-def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0,
-                            form: Form = "product") -> Tensor:
+def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
     """Divergence of the softmax over all others from the equal shares of a vector's positives, the mean over vectors.
 
     In words: cosines rescaled to [0, 1] are multiplied by the distance of the two classes; the softmax of a vector's
@@ -260,19 +196,11 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
     the rest. A distance above 1 makes a negative weigh more in that softmax, so it is pushed apart harder; with
     cosines below 0, which the rescaling rules out, it would be the reverse.
 
-    In the form ``weight`` a pair's share in the softmax is d exp(sim / t) in the place of exp(d sim / t). The product
-    makes of a distance an exponent: at tau = 5 and t = 0.1 a negative of similarity 0.6 weighs e^20 times as much as a
-    positive of similarity 1, which then can gain nothing. As a weight it counts for d vectors, at any temperature.
-
     Args:
         h: vectors of the contrastive head (2M, d), in the order [first views, second views].
         labels: class of each vector (2M,), 0 .. N - 1.
         ldm: label distance matrix LDM, d_ab of the classes a and b (N, N); never has a gradient.
         temperature: 1 is literal (the paper has none); smaller ones sharpen the softmax.
-        form: how the distance enters: ``product``, literal, or ``weight`` (ours).
-
-    Raises:
-        ValueError: an unknown form.
 
     Returns:
         L_s, a scalar >= 0; 0 only where every vector's shares are those of its positives. In float32 for half
@@ -290,17 +218,12 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
         >>> label_distance_contrast(h, torch.tensor([0, 1, 0, 1]), torch.ones(2, 2))
         tensor(0.7944)
     """
-    if form not in FORMS:
-        raise ValueError(f"label_distance_contrast: form is {form!r}, expected one of {', '.join(FORMS)}")
     if len(h) < 2:
         return 0.0 * at_least_float32(h)[0].sum()
     cosines = _cosines(h)  # (2M, 2M)
     distance = ldm.detach().to(cosines.dtype)[labels][:, labels]  # LDMM = Y LDM Y^T (2M, 2M)
-    if form == "weight":
-        scores = distance.log() + cosines / (2 * temperature)  # the 1 of (cosine + 1) / 2 is the same in all of them
-    else:
-        distance = distance / (2 * temperature)  # with the halves of (cosine + 1) / 2
-        scores = torch.addcmul(distance, distance, cosines)
+    distance = distance / (2 * temperature)  # with the halves of (cosine + 1) / 2
+    scores = torch.addcmul(distance, distance, cosines)
     positives = positive_pairs(labels)
     mean_log_q, counts = log_share_of_positives(scores, positives)
     # z is 1/|P| on |P| places, so the sum of z log z is -log |P|; z = 0 adds nothing

@@ -9,7 +9,6 @@ from models.common.training.task import (
     Batch,
     CheckpointStore,
     Contrasting,
-    Drawing,
     Evaluating,
     History,
     Lengthy,
@@ -19,6 +18,6 @@ from models.common.training.task import (
     Task,
 )
 
-__all__ = ["Bar", "Batch", "BatchedTask", "CheckpointStore", "Contrasting", "Criterion", "Drawing", "Evaluating",
-           "History", "Lengthy", "Parameters", "Parts", "Settings", "Speed", "Step", "Task", "batches_in_order",
-           "epoch_batches", "fit", "warmup_then_constant", "warmup_then_decay"]
+__all__ = ["Bar", "Batch", "BatchedTask", "CheckpointStore", "Contrasting", "Criterion", "Evaluating", "History",
+           "Lengthy", "Parameters", "Parts", "Settings", "Speed", "Step", "Task", "batches_in_order", "epoch_batches",
+           "fit", "warmup_then_constant", "warmup_then_decay"]

@@ -30,7 +30,6 @@ from models.common.training.task import (
     Batch,
     CheckpointStore,
     Contrasting,
-    Drawing,
     Evaluating,
     History,
     Lengthy,
@@ -175,13 +174,8 @@ class _Loop:
 
     def _batches(self) -> list[list[int]]:
         """Return all batches of the current epoch."""
-        size, seed = self.settings.batch_size, self.seed_of("order", self.state.epoch)
-        if not isinstance(self.task, Drawing):
-            return epoch_batches(self.task.n_train, size, seed, self.lengths)
-        batches = self.task.draw(size, seed, self.settings.bucket)
-        if len(batches) != self.per_epoch:
-            raise ValueError(f"{type(self.task).__name__}.draw returned {len(batches)} batches, not {self.per_epoch}")
-        return batches
+        seed = self.seed_of("order", self.state.epoch)
+        return epoch_batches(self.task.n_train, self.settings.batch_size, seed, self.lengths)
 
     def _load(self, items: list[int]) -> Batch:
         batch = self.task.load(items)

@@ -41,7 +41,7 @@ class Step:
 class Task(Protocol):
     """What is trained, on what, and how it is judged.
 
-    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy`, :class:`Drawing` and so on.
+    Items are numbers ``0 .. n_train - 1``. A task may also be :class:`Lengthy`, :class:`Evaluating` and so on.
     """
 
     @property
@@ -88,20 +88,6 @@ class Lengthy(Protocol):
 
     def lengths(self) -> Sequence[int]:
         """Return the length of each training item, in any unit."""
-
-
-@runtime_checkable
-class Drawing(Protocol):
-    """A task that draws its own batches, such as one that sees to it that small classes are not left alone."""
-
-    def draw(self, batch_size: int, seed: int, bucket: bool) -> list[list[int]]:
-        """Return the batches of one epoch.
-
-        Args:
-            batch_size: items per batch; ``ceil(n_train / batch_size)`` batches of at most so many.
-            seed: of this epoch, and all that the batches may depend on besides.
-            bucket: whether batches are to be of items of similar length.
-        """
 
 
 @runtime_checkable

@@ -156,17 +156,13 @@ def _distances(run: Run, found: Classifier) -> Distances | None:
     last, names = matrix_at(table)
     if contrast == "adaptive":
         return _adaptive(run.name, table, last, names)
-    off = ~np.eye(len(names), dtype=bool)
     far = [(names[one], names[other]) for one, other in np.argwhere(np.triu(last > 1, 1))]
     if not far:
         return Distances("All classes are 1 apart (CT+CL).")
-    tau = f"{last[off].max():g}"
-    if contrast == "static_tau_all":
-        return Distances(f"Static: every two classes are {tau} apart.")
     pairs_of = run.settings.get("pairs_of")
     which = f"that {pairs_of} confuses most on the validation split" if pairs_of else "that the params name"
     return Distances(f"Static: the {'pair' if len(far) == 1 else f'{len(far)} pairs'} {which} "
-                     f"{'is' if len(far) == 1 else 'are'} {tau} apart, all others 1.",
+                     f"{'is' if len(far) == 1 else 'are'} {last.max():g} apart, all others 1.",
                      distance_plot(run.name, names, last), far[:_APART], max(0, len(far) - _APART))
 
 

@@ -13,14 +13,13 @@ from transformers import PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
-from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts, balanced_weights
+from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts
 from models.common.encoders import encoder_pass
 from models.common.precision import products
 from models.common.training import CheckpointStore, Criterion, Settings, fit
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.tracks.clld.given_distances import Matrix
 from stages.tracks.clld.lookup import TrainedOn
 from stages.tracks.clld.pairs import Pairs
 from stages.tracks.clld.rows import contrast_group, distance_group
@@ -44,7 +43,6 @@ class ClldRow:
         values: plain values of the block ``train_clld`` with the model's overrides.
         contrast: of ``models.clld.NAME``.
         pairs: indices of confusable classes, for ``static_tau_pairs``.
-        given: all label distances (N rows), for ``given``; they decide the weights.
         source: of the encoder, as ``encoder.source`` has it, or ``textcnn``.
         place: in the params, of that source.
         items: from :func:`stages.tracks.clld.texts.labelled_texts`, all splits.
@@ -59,7 +57,6 @@ class ClldRow:
     source: str
     place: str
     items: pd.DataFrame
-    given: Matrix = ()
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,8 @@ class ClassifierArchitecture:
         name: as ``config.json`` of its models has it.
         title: for people.
         code: dotted name of the module that builds it.
-        own: learning rate, optimiser, decay, schedule and warm-up where the params say null (METHODS D.4; the last two
-            ours). The warm-up is one of the schedule: a schedule that is named has none unless it is named too.
+        own: optimiser, decay and warm-up, and learning rate and schedule where the params say null (METHODS D.4;
+            warm-up and schedule ours). A schedule that is named has no warm-up.
         resolved: given a source and its place in the params, returns the encoder to start from; None for none.
         built: given settings, groups of the configuration that all architectures share, class names, encoder and
             training texts, returns a model; its weights are drawn from torch's generator.
@@ -110,19 +107,17 @@ class ClassifierArchitecture:
         described = {"encoder": {"name": self.name} if encoder is None else encoder.description}
         tables = [row.paths.table(kind) for kind in ("examples", "texts")]
         return Training(self.name, values["training"], tables,
-                        partial(self.run, row.items, values, row.contrast, row.pairs, encoder, row.seed,
-                                given=row.given),
-                        partial(_folder, row, values), described, {"pairs": row.pairs, "given": row.given})
+                        partial(self.run, row.items, values, row.contrast, row.pairs, encoder, row.seed),
+                        partial(_folder, row, values), described, {"pairs": row.pairs})
 
     def with_own_rates(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return ``values`` of the block ``train_clld`` with what is this architecture's :attr:`own` for null."""
-        given = values["training"]
-        own = self.own if given["schedule"] is None else {**self.own, "warmup": 0.0}
-        training = {name: own[name] if value is None and name in own else value for name, value in given.items()}
-        return {**values, "training": training}
+        given = {name: value for name, value in values["training"].items() if value is not None or name not in self.own}
+        own = {**self.own, "warmup": 0.0} if "schedule" in given else self.own
+        return {**values, "training": {**own, **given}}
 
     def build(self, values: Mapping[str, Any], contrast: str, pairs: Sequence[tuple[int, int]], classes: Sequence[str],
-              encoder: ResolvedEncoder | None, training_texts: Sequence[str], seed: int, given: Matrix = ()) -> Built:
+              encoder: ResolvedEncoder | None, training_texts: Sequence[str], seed: int) -> Built:
         """Return a model to train.
 
         Args:
@@ -133,20 +128,18 @@ class ClassifierArchitecture:
             encoder: to start from.
             training_texts: of which a vocabulary may be made, and no others.
             seed: of the weights; rows of a table that differ in the contrast alone begin with the same.
-            given: all label distances, for ``given``.
 
         Raises:
             InputError: the encoder cannot be had as the params ask for it.
         """
-        shared = {**{name: values[name] for name in ("pool", "dropout", "ce_views", "classifier_input")},
-                  "contrast": contrast_group(contrast, values["contrast"]),
-                  "distance": distance_group(contrast, values["distance"], pairs, given)}
+        shared = {"pool": values["pool"], "ce_views": values["ce_views"],
+                  "contrast": contrast_group(contrast, values["contrast"]), "distance": distance_group(contrast, pairs)}
         torch.manual_seed(seed)
         return self.built(values, shared, classes, encoder, training_texts)
 
     def run(self, items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pairs,
             encoder: ResolvedEncoder | None, seed: int, store: CheckpointStore, device: str = "cpu",
-            open_bar: OpenBar | None = None, *, given: Matrix = ()) -> TrainedClassifier:
+            open_bar: OpenBar | None = None) -> TrainedClassifier:
         """Train a classifier on the training texts and keep the epoch of best validation accuracy.
 
         Of equal accuracies the smaller validation loss is better, then the earlier epoch.
@@ -162,7 +155,6 @@ class ClassifierArchitecture:
             store: keeps the training's state.
             device: ``cpu`` or ``cuda``.
             open_bar: given steps in all and done, returns a progress bar.
-            given: all label distances, for ``given``.
 
         Raises:
             InputError: the encoder cannot be had as asked for, or an adaptive matrix would never move.
@@ -170,21 +162,22 @@ class ClassifierArchitecture:
         training, classes = values["training"], classes_of(items)
         train = items[items["split"] == "train"]
         built = self.build(values, contrast, pairs, classes, encoder, train["text"].tolist(),
-                           derived_seed(seed, STAGE, "weights"), given)
+                           derived_seed(seed, STAGE, "weights"))
         model = built.model
         nn.Module.to(model, device)
         texts = {split: _tokenised(items, split, built.tokenizer, classes, values["max_length"])
                  for split in ("train", "validation")}
         settings = replace(loop_settings(training), select=(Criterion("accuracy", largest=True), Criterion("loss")))
-        schedule = _schedule(settings, len(train), values["distance"]) if contrast == "adaptive" else None
-        task = _task(model, texts, values, schedule)
+        schedule = _schedule(settings, len(train)) if contrast == "adaptive" else None
+        task = ClldTask(model, texts["train"], texts["validation"], training["learning_rate"], training["micro_batch"],
+                        schedule)
         first = _matrix(model)
         history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
         tokenizer = self.clean(built.tokenizer, encoder)
         tokenizer.init_kwargs.pop("local_files_only", None)  # says whether this machine has a network
         tokenizer.model_max_length = values["max_length"]
         return TrainedClassifier(model, tokenizer, items, history, _confusion(task, device, training["precision"]),
-                                 first, task.updates, task.evaluations)
+                                 first, task.updates)
 
 
 def _folder(row: ClldRow, values: Mapping[str, Any], trained: TrainedClassifier) -> ModelFolder:
@@ -200,27 +193,15 @@ def _tokenised(items: pd.DataFrame, split: str, tokenizer: Any, classes: list[st
     return LabelledTexts.of(tokenizer, chosen["text"].tolist(), class_numbers(chosen["label"], classes), max_length)
 
 
-def _schedule(settings: Settings, n_train: int, distance: Mapping[str, Any]) -> AdaptiveSchedule:
-    schedule = AdaptiveSchedule.of(settings, n_train, distance["per_update"], distance["evaluations"],
-                                   distance["start"])
+def _schedule(settings: Settings, n_train: int) -> AdaptiveSchedule:
+    schedule = AdaptiveSchedule(settings.epochs, settings.steps_per_epoch(n_train))
     if not schedule.update_steps():
         raise InputError(
             f"train_clld: an adaptive label distance would not move before the training ends, and equal a uniform one: "
             f"{settings.epochs} epochs of {schedule.steps_per_epoch} steps, an evaluation every {schedule.interval} "
-            f"steps, an update every {schedule.per_update} evaluations, none in the first "
-            f"{int(schedule.waiting)} steps. Give more epochs or smaller batches, raise "
-            f"distance.evaluations, or lower distance.per_update or distance.start.")
+            f"steps, an update every ten evaluations, none in the first fifth of all steps. Give more epochs or "
+            f"smaller batches.")
     return schedule
-
-
-def _task(model: ClldModel, texts: Mapping[str, LabelledTexts], values: Mapping[str, Any],
-          schedule: AdaptiveSchedule | None) -> ClldTask:
-    training, labels = values["training"], texts["train"].labels
-    weights = balanced_weights(labels.tolist(), model.config.n_classes) if training["class_weights"] == "balanced" \
-        else None
-    return ClldTask(model, texts["train"], texts["validation"], training["learning_rate"], training["micro_batch"],
-                    schedule=schedule, sampler=training["sampler"], class_weights=weights,
-                    head_rate=training["head_rate"], record_all=values["distance"]["record_all"])
 
 
 def _matrix(model: ClldModel) -> np.ndarray | None:

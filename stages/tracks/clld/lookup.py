@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from models.clld import ClldModel
+from models.clld import ClldConfig, ClldModel
 from stages.common.model_folder import load_origin
 
 
@@ -40,7 +40,7 @@ def load_lookup(folder: Path) -> TrainedOn:
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    return load_origin(folder, TrainedOn, (), "CLLD")[1]
+    return load_origin(folder, TrainedOn, (), "CLLD", ClldConfig)[1]
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,12 @@ if TYPE_CHECKING:
 # What stands in the place of an encoder's source for the model that starts from none.
 TEXTCNN = "textcnn"
 # As published (CLLD Table III), and the further rows of METHODS D.3.
-LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "static_tau_all": "CT+CLSLED (all pairs)",
-          "given": "CT, given distances", "adaptive": "CT+CLALD", "supcl_seq": "SupCL-Seq",
-          "simcse": "CT+SimCSE", "fastfit": "CT+FastFit"}
+LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "adaptive": "CT+CLALD",
+          "supcl_seq": "SupCL-Seq", "simcse": "CT+SimCSE"}
 # CT whose cross-entropy reads two views: the time that a contrast takes, without one.
 TWO_VIEWS = "two_views"
 _NAMES = {**LABELS, TWO_VIEWS: "CT, two views"}
-# Of the further views of SupCL-Seq (Sedghamiz et al. 2021).
-SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
-_KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin", "fastfit": "tokens"}
+_KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
 
 
 def source_of(params: "Params | Validated", name: str) -> str:
@@ -42,33 +39,21 @@ def row_name(row: str) -> str:
     return _NAMES.get(row, row)
 
 
-def contrast_group(contrast: str, values: dict[str, Any]) -> dict[str, Any]:
+def contrast_group(contrast: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the group ``contrast`` of a model's configuration.
 
     Args:
         contrast: of ``models.clld.NAME``, a key of ``LABELS``.
         values: plain values of the block ``train_clld.contrast``.
     """
-    own = SUPCL_SEQ_DROPOUTS if contrast == "supcl_seq" else ()
-    vectors = values["vectors"] or ("pooled" if contrast == "supcl_seq" else "head")
-    vectors = "head" if contrast == "fastfit" else vectors  # of each token
-    further = contrast in ("supcl_seq", "simcse")
-    dropouts = (own if values["dropouts"] is None else values["dropouts"]) if further else ()
-    return {"kind": _KINDS.get(contrast, "label_distance"), "weight": values["weight"],
-            **{name: values[name] for name in ("temperature", "form", "projection", "tokens")}, "vectors": vectors,
-            "dropouts": tuple(dropouts)}
+    return {"kind": _KINDS.get(contrast, "label_distance"), **values}
 
 
-def distance_group(contrast: str, values: Mapping[str, Any], pairs: Sequence[tuple[int, int]],
-                   given: Sequence[Sequence[float]] = ()) -> dict[str, Any]:
+def distance_group(contrast: str, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
     """Return the group ``distance`` of a model's configuration.
 
     Args:
         contrast: of ``models.clld.NAME``.
-        values: plain values of the block ``train_clld.distance``.
         pairs: indices of confusable classes, for ``static_tau_pairs``.
-        given: the whole matrix, for ``given``.
     """
-    kind = contrast if contrast in ("static_tau_pairs", "static_tau_all", "given", "adaptive") else "ones"
-    return {"kind": kind, "tau": values["tau"], "pairs": tuple(pairs), "given": tuple(map(tuple, given)),
-            **{name: values[name] for name in ("ald_count", "share_of", "least_support")}}
+    return {"kind": contrast if contrast in ("static_tau_pairs", "adaptive") else "ones", "pairs": tuple(pairs)}

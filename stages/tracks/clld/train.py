@@ -1,15 +1,13 @@
 """Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set (METHODS D).
 
-Reads the labelled texts of the model's data set, and the confusing pairs of another model, or a file of label
-distances, where the row takes them from there; writes the model in Hugging Face layout, its training history and
-metrics, the texts that it is evaluated on, its confusions on the validation split, and its label distance matrix over
-the training. The test split is never looked at. With runtime.processes above 1, or under torchrun, several processes
-share the micro-batches.
+Reads the labelled texts of the model's data set, and the confusing pairs of another model where the row takes them from
+there; writes the model in Hugging Face layout, its training history and metrics, the texts that it is evaluated on, its
+confusions on the validation split, and its label distance matrix over the training. The test split is never looked at.
+With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
 """
 
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stages.common.paths import DatasetPaths, ModelPaths
@@ -20,7 +18,6 @@ from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.clld.architecture import STAGE, ClldRow
 from stages.tracks.clld.architectures import architecture_of
-from stages.tracks.clld.given_distances import Matrix, given_distances
 from stages.tracks.clld.pairs import Pairs, chosen_pairs, named_pairs
 from stages.tracks.clld.rows import source_of
 from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS
@@ -46,26 +43,14 @@ def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pair
     return []
 
 
-def _given(params: Params, name: str, classes: Sequence[str]) -> Matrix:
-    """Return the label distances that model ``name`` has from a file; none for a row that has none.
-
-    Raises:
-        InputError: as of :func:`stages.tracks.clld.given_distances.given_distances`.
-    """
-    if params.models.clld[name].contrast != "given":
-        return []
-    return given_distances(Path(params.models.clld[name].distances), classes, f"models.clld.{name}: distances")
-
-
 def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
     block, paths = params.models.clld[name], DatasetPaths(params.models.clld[name].dataset)
     items, source = read_labelled_texts(paths), source_of(params, name)
     place = "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder"
     classes = classes_of(items)
-    given = _given(params, name, classes)
     return lambda seed: architecture_of(source).prepared(
         ClldRow(name, paths, seed, params.model(name).plain(), block.contrast, _pairs(params, name, seed, classes),
-                source, place, items, given))
+                source, place, items))
 
 
 def _work(process: StageProcess) -> None:

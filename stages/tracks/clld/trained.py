@@ -19,7 +19,7 @@ from stages.tracks.clld.schemas.trained import LABEL_DISTANCE, LABELLED_ITEMS, V
 from stages.tracks.clld.texts import COLUMNS
 from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
 
-_EVALUATIONS = ("evaluation", "step", "loss", "accuracy", "macro_f1", "updated")
+_EVALUATIONS = ["evaluation", "step", "loss", "accuracy", "macro_f1"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,6 @@ class TrainedClassifier:
         confusion: of the model on the validation split (N, N), rows true, columns predicted.
         first_distance: label distance matrix that training began with (N, N); None for a model without one.
         updates: of that matrix, see :class:`models.clld.ClldTask`.
-        evaluations: within epochs, see there.
     """
 
     model: ClldModel
@@ -44,7 +43,6 @@ class TrainedClassifier:
     confusion: np.ndarray
     first_distance: np.ndarray | None
     updates: list[dict[str, Any]]
-    evaluations: list[dict[str, Any]]
 
     @property
     def classes(self) -> list[str]:
@@ -94,7 +92,7 @@ def folder_of(name: str, on: TrainedOn, settings: Mapping[str, Any], trained: Tr
                     VALIDATION_CONFUSION),
               Table("label_distance", distance_table(trained.first_distance, trained.updates, trained.classes),
                     LABEL_DISTANCE)]
-    logs = {"evaluations.csv": pd.DataFrame(trained.evaluations, columns=list(_EVALUATIONS))}
+    logs = {"evaluations.csv": pd.DataFrame(trained.updates, columns=_EVALUATIONS)}
     return ModelFolder(training_card(name, trained, on, metrics), {TRAINED_ON_FILE: asdict(on)}, tables, metrics,
                        trained.tokenizer, logs, measured=measured)
 
@@ -102,10 +100,8 @@ def folder_of(name: str, on: TrainedOn, settings: Mapping[str, Any], trained: Tr
 def training_card(name: str, trained: TrainedClassifier, on: TrainedOn, metrics: Mapping[str, Any]) -> str:
     """Return the README of the saved model; ``metrics`` are those of :func:`training_metrics`."""
     history, config, settings = trained.history, trained.model.config, metrics["settings"]
-    contrast = "none" if not config.contrasts else (
-        f"{config.contrast['kind']}, weight {1 - config.contrast['weight']:g}, label distance "
-        f"{config.distance['kind']}" if config.contrast["kind"] == "label_distance" else
-        f"{config.contrast['kind']}, weight {1 - config.contrast['weight']:g}")
+    contrast = config.contrast["kind"] + (", weight 0.5" if config.contrasts else "") + (
+        f", label distance {config.distance['kind']}" if config.contrast["kind"] == "label_distance" else "")
     classes = "\n".join(f"- {_plain(label)}: {count} training texts" for label, count in on.texts.items())
     return model_card(
         f"{name}: {metrics['row']}", "text-classification",

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
 from models.common.encoders import Pooling, load_encoder
+from models.hcl.config import HclConfig
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
 from stages.tracks.hcl.batches import Keep
@@ -67,7 +68,7 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    (keywords,), on = load_origin(folder, TrainedOn, (KEYWORDS_FILE,), "HCL")
+    (keywords,), on = load_origin(folder, TrainedOn, (KEYWORDS_FILE,), "HCL", HclConfig)
     return keywords, on
 
 

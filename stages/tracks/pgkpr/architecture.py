@@ -1,7 +1,7 @@
 """What the PGKPR track knows of a kind of rewriter, and how it trains one (METHODS C.5)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,7 +137,8 @@ class RewriterArchitecture:
         nn.Module.to(model, device)
         task = RewriteTask(model, train, validation, training["learning_rate"], training["micro_batch"],
                            training["batch_size"])
-        history = fit(task, loop_settings(training), store, partial(derived_seed, seed, STAGE), open_bar)
+        settings = replace(loop_settings(training), betas=(0.9, 0.98), eps=1e-9)
+        history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
         return TrainedRewriter(model, vocabulary, pairs, history)
 
     def batches(self, pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int,

@@ -70,7 +70,7 @@ class Paraphraser:
             track: wraps the list of chunks, to show progress.
             count: outputs per item, at most ``num_beams``.
         """
-        rules = Rules(EOS, PAD, decode["min_length"], decode["max_length"],
+        rules = Rules(EOS, PAD, 1, decode["max_length"],
                       self.vocabulary.banned(decode["unknown"] == "keep"))
         chunks = [items.iloc[start:start + decode["batch_size"]]
                   for start in range(0, len(items), decode["batch_size"])]
@@ -85,9 +85,9 @@ class Paraphraser:
         batch = {"x_ids": words.batch(rows).to(device), "x_tags": tags.batch(rows).to(device),
                  "x_lengths": words.lengths.to(device)}
         mask = marked.batch(rows).to(device).bool() if self.uses_keywords else None
-        how = (decode["num_beams"], decode["length_penalty"])
-        tokens = (self.model.rewrite(batch, mask, rules, *how).unsqueeze(1) if count == 1
-                  else self.model.rewrite_several(batch, mask, rules, count, *how))    # (B, count, L)
+        beams = decode["num_beams"]
+        tokens = (self.model.rewrite(batch, mask, rules, beams).unsqueeze(1) if count == 1
+                  else self.model.rewrite_several(batch, mask, rules, count, beams))    # (B, count, L)
         texts = [[self.vocabulary.text(one) for one in row if EOS in one] for row in tokens.tolist()]
         found = pd.DataFrame({
             "example_id": chunk["example_id"].tolist(), "sample": 0,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from models.pgkpr.config import RewriterConfig
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
 from stages.tracks.pgkpr.keywords import Rule
 from stages.tracks.pgkpr.vocabulary import Vocabulary
@@ -42,5 +43,5 @@ def load_lookup(folder: Path) -> tuple[Vocabulary, TrainedOn]:
     Raises:
         InputError: there is no model in ``folder``, or one of another version.
     """
-    (columns,), on = load_origin(folder, TrainedOn, (VOCABULARY_FILE,), "PGKPR")
+    (columns,), on = load_origin(folder, TrainedOn, (VOCABULARY_FILE,), "PGKPR", RewriterConfig)
     return Vocabulary.from_frame(pd.DataFrame(columns).rename_axis("token_id").reset_index()), on

@@ -1,17 +1,14 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from stages.common.params import SEEDS, Block, Name, Presets, Seeds, Switches
 from stages.common.settings import NOTHING
 from stages.tracks.common.params import BEGINNING, Sizes
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
-
-# Of Adam's averages: 1 would never forget, and never move.
-Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Joined(Block):
@@ -57,7 +54,6 @@ class PairContrast(Block):
     """Contrast of sentence encodings in the batch (eq. 3)."""
 
     weight: float = Field(0.1, ge=0, description="lambda 2; 0 removes it")
-    temperature: float = Field(0.1, gt=0)
     neg: Literal["targets", "all"] = Field("targets", description="all: the other sources too, unperturbed")
     sim: Literal["cosine", "dot"] = "cosine"
     order: Literal["pos_sent", "sent_pos"] = Field("pos_sent", description="of the unperturbed counterparts")
@@ -79,25 +75,18 @@ class Source(Block):
 class ResidualLstm(Block):
     """Residual-LSTM (Prakash et al. 2016; METHODS C.7)."""
 
-    layers: int = Field(4, ge=1)
     width: int = Field(512, ge=1)
-    residual_every: int = Field(2, ge=1, description="layers between two residual additions")
     dropout: float = Field(0.1, ge=0, lt=1)
-    attention: bool = Field(True, description="dot attention over the encoder states")
 
 
 class LatentBow(Block):
     """Latent bag of words (Fu et al. 2019; METHODS C.7)."""
 
-    layers: int = Field(2, ge=1)
     width: int = Field(500, ge=1)
-    bags: int = Field(3, ge=1, description="softmaxes over the vocabulary at each position")
     memory: int = Field(11, ge=1, description="K: words of the memory, and most words of the bag to predict (Quora "
                                               "11, MSCOCO 25 to 30)")
     dropout: float = Field(0.6, ge=0, lt=1, description="of LSTM outputs")
-    weight: float = Field(1.0, ge=0, description="of the bag-of-words loss")
     gumbel: bool = Field(False, description="memory from softmaxes with Gumbel noise; false: from the plain bag (Topk)")
-    temperature: float = Field(0.5, gt=0, description="of these softmaxes in training; 1e-5 when decoding")
 
 
 class IaNet(Block):
@@ -117,13 +106,10 @@ class PgkprTraining(Block):
 
     epochs: int = Field(35, ge=0, description="Quora 35, MSCOCO 15 in the released code; 0: the model stays as it "
                                               "begins (`init`), for a row of its own")
-    patience: int | None = Field(None, ge=1, description="epochs without a smaller validation loss; null: never stop")
     batch_size: int = Field(128, ge=1, description="pairs per optimiser step")
     micro_batch: int = Field(128, ge=1, description="pairs per forward pass; gradients are accumulated")
     learning_rate: float | None = Field(None, gt=0, description="null: the architecture's own (pgkpr, transformer and "
                                                                 "ianet 1e-4, residual_lstm 1e-3, latent_bow 8e-4)")
-    betas: tuple[Decay, Decay] = (0.9, 0.98)
-    eps: float = Field(1e-9, gt=0)
     warmup: float = Field(0.0, ge=0, lt=1, description="share of all steps")
     schedule: Literal["constant", "linear"] = "constant"
     clip: float | None = Field(1.0, gt=0, description="largest norm of a step's gradient; null: any, as in the "
@@ -187,18 +173,9 @@ class GeneratePgkpr(Block):
                           "whatever the model was trained by. null: as it was trained (xx, psi_xx, or these); it stays "
                           "null for models without keywords")
     num_beams: int = Field(1, ge=1, description="1 is greedy")
-    min_length: int = Field(1, ge=0)
     max_length: int = Field(16, ge=1, description="words; Quora 16, MSCOCO 15")
-    length_penalty: float = Field(1.0, allow_inf_nan=False)
     unknown: Literal["keep", "ban"] = Field("keep", description="ban: no output holds [unk]")
     batch_size: int = Field(64, ge=1)
-
-    @model_validator(mode="after")
-    def _lengths_fit(self) -> "GeneratePgkpr":
-        if self.min_length > self.max_length:
-            raise ValueError(f"min_length {self.min_length} is above max_length {self.max_length}; lower the one or "
-                             f"raise the other")
-        return self
 
 
 class PgkprRun(Block):

@@ -157,4 +157,4 @@ class RewriteTask(BatchedTask):
 def part_weights(config: RewriterConfig) -> dict[str, float]:
     """Return the weight of each part of the loss that a model may have."""
     return {"generation": 1.0, "reconstruction": config.reconstruction["weight"],
-            "contrast": config.contrast["weight"], "bow": config.latent_bow["weight"]}
+            "contrast": config.contrast["weight"], "bow": 1.0}

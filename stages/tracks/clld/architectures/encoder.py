@@ -8,7 +8,6 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBas
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from models.clld import ClldConfig, ClldModel, load_text_encoder, plain_config
-from models.common.encoders import freeze_lower_layers
 from stages.common.encoders import resolve_encoder
 from stages.tracks.clld.architecture import Built, ClassifierArchitecture
 
@@ -29,11 +28,9 @@ def _built(values: Mapping[str, Any], shared: Mapping[str, Any], classes: Sequen
            encoder: ResolvedEncoder | None, training_texts: Sequence[str]) -> Built:
     assert encoder is not None  # from _resolved
     try:
-        loaded, tokenizer = load_text_encoder(encoder.location, values["pool"], values["encoder_dropout"],
-                                              encoder.pretrained)
+        loaded, tokenizer = load_text_encoder(encoder.location, values["pool"], encoder.pretrained)
         config = ClldConfig("encoder", classes, plain_config(loaded.config), **shared)
         model = ClldModel.over(config, loaded)
-        freeze_lower_layers(model.encoder, values["training"]["freeze_layers"])
     except ValueError as error:
         raise InputError(f"models.clld: the encoder cannot be taken as train_clld asks for it: {error}.") from error
     _check_length(values["max_length"], loaded.config)

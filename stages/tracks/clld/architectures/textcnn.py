@@ -14,7 +14,7 @@ from stages.tracks.clld.rows import TEXTCNN
 def _built(values: Mapping[str, Any], shared: Mapping[str, Any], classes: Sequence[str],
            encoder: ResolvedEncoder | None, training_texts: Sequence[str]) -> Built:
     sizes = dict(values["textcnn"])
-    words = word_tokenizer(training_texts, sizes.pop("min_count"), sizes.pop("vocabulary"))
+    words = word_tokenizer(training_texts, sizes.pop("min_count"))
     config = ClldConfig(TEXTCNN, classes, textcnn={**sizes, "vocabulary": len(words)}, **shared)
     return Built(ClldModel(config), words)
 
