@@ -374,7 +374,7 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
                                         rows["phrase"].to_pylist(), strict=True):
         given = str(part.texts[row - part.first])[first:last]
         # Markup that stands inside a phrase is no part of it.
-        phrases.append(given if normal_form(given) == normal_form(phrase) else phrase)
+        phrases.append(given if given == phrase or normal_form(given) == normal_form(phrase) else phrase)
     columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin,
                end)
     return pa.table({name: pc.cast(column, kind)

@@ -63,11 +63,6 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
         return {"text_id": pa.array(text_ids, pa.int64()), **as_given(columns, made)}
 
 
-def doc_columns(doc: "Doc") -> dict[str, list[Any]]:
-    """Return one row of the token table, without its ``text_id``."""
-    return {name: column[0].as_py() for name, column in document_columns([doc], doc.vocab).items()}
-
-
 def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
                      chunks: "Callable[[Doc], Iterable[Span]] | None" = None,
                      names: bool = False) -> dict[str, pa.Array]:
