@@ -184,7 +184,8 @@ def keywords(file: File, column: Column = None,
 
 
 @app.command()
-def graph(file: File, out: Annotated[Path, typer.Option(help="GraphML file to write")], column: Column = None,
+def graph(file: File, out: Annotated[Path, typer.Option(
+        help="file to write: .graphml, or a picture, .svg or .html")], column: Column = None,
           top: Annotated[int, typer.Option(min=1, help="phrases of each text that become nodes")] = 5,
           method: Method = "tfidf",
           neighbours: Annotated[int, typer.Option(min=1, help="an edge stays if it is among so many strongest of one "
@@ -195,11 +196,18 @@ def graph(file: File, out: Annotated[Path, typer.Option(help="GraphML file to wr
 
     Example: `keycontrast graph questions.csv --column question --out questions.graphml`
     """
+    if out.suffix not in (".graphml", ".svg", ".html"):
+        raise InputError(f"--out: {out} must end in .graphml, .svg or .html.")
+    from keycontrast.files import atomic_file
     from keycontrast.graph import keyword_graph
 
     given = [one.text for one in _given(file, column, None, encoding, quoting, separator, skip_empty)]
     made = keyword_graph(given, top, keywords=_engine(method, language, len(given)), neighbours=neighbours)
-    made.graphml(out)
+    if out.suffix == ".graphml":
+        made.graphml(out)
+    else:
+        with atomic_file(out) as temporary:
+            temporary.write_text(made.svg() if out.suffix == ".svg" else made.html(), encoding="utf-8")
     sys.stdout.write(f"{out}: {made}\n")
 
 

@@ -179,7 +179,7 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
           hops: Annotated[int, typer.Option(min=1, help="edges that the neighbourhood reaches")] = 1,
           svg: Annotated[Path | None, typer.Option(
               help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
-          out: Annotated[Path | None, typer.Option(help="of a file of texts: GraphML file to write")] = None,
+          out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
           column: library.Column = None, encoding: library.Encoding = "utf-8", quoting: library.Quoting = "standard",
           separator: library.Separator = None, skip_empty: library.SkipEmpty = False) -> None:
     """Show a keyword in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.

@@ -180,3 +180,8 @@ def test_the_graph_of_a_file_needs_a_place(lines, tmp_path):
     made = CliRunner().invoke(app, ["graph", str(tmp_path / "t.csv"), "--out", str(tmp_path / "g.graphml"),
                                     "--separator", ";", "--quoting", "none"])
     assert made.exit_code == 0 and "<keyword graph: " in made.output and (tmp_path / "g.graphml").exists()
+    for name, opening in (("g.svg", "<svg"), ("g.html", "<!DOCTYPE html>")):
+        assert CliRunner().invoke(app, ["graph", str(lines), "--out", str(tmp_path / name)]).exit_code == 0
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(opening)
+    odd = CliRunner().invoke(app, ["graph", str(lines), "--out", "g.gexf"])
+    assert "--out: g.gexf must end in .graphml, .svg or .html" in str(odd.exception)
