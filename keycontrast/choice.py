@@ -1,4 +1,4 @@
-"""Which of a text's ranked phrases are kept: by length, by the texts that hold them, and by what they add.
+"""Which of a text's ranked phrases are kept: by words, score, the texts that hold them, and by what they add.
 
     choice = Choice(top=5, diversity=0.5, min_count=2, ngram_range=(1, 3))
     choice.chosen(ranked, counts=choice.counted([ranked]))
@@ -8,7 +8,7 @@ Options are those of KeyBERT, whose users expect them.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,8 @@ class Choice:
             likeness``, relevance being its score over the text's best, and likeness the greatest to any phrase taken.
         min_count: texts that must hold a phrase.
         ngram_range: fewest and most words of a phrase; None takes all.
+        threshold: least score of a phrase; None takes all.
+        stop_words: in normal form; no phrase has one of them as a word, or is one.
 
     Raises:
         InputError: a value lies outside of what it may be.
@@ -42,23 +44,26 @@ class Choice:
     diversity: float = 0.0
     min_count: int = 1
     ngram_range: tuple[int, int] | None = None
+    threshold: float | None = None
+    stop_words: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not isinstance(self.top, int) or isinstance(self.top, bool) or self.top < 1:
             raise InputError(f"top: must be a whole number from 1, found {self.top!r}")
-        if not 0 <= self.diversity <= 1:
-            raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity}")
+        if not _is_number(self.diversity) or not 0 <= self.diversity <= 1:
+            raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity!r}")
         if self.min_count < 1:
             raise InputError(f"min_count: must be at least 1, found {self.min_count}")
         if self.ngram_range is not None and not _is_range(self.ngram_range):
             raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
                              f"{self.ngram_range}")
+        if self.threshold is not None and not _is_number(self.threshold):
+            raise InputError(f"threshold: must be a number, the least score of a phrase, found {self.threshold!r}")
 
     @property
     def drawn(self) -> int:
         """Phrases per text that a ranking must give for this choice."""
-        plain = not self.diversity and self.min_count == 1 and self.ngram_range is None
-        return self.top if plain else _ALL
+        return self.top if replace(self, top=_ALL) == Choice(_ALL) else _ALL
 
     def counted(self, ranked: Iterable[pa.Table]) -> Counter[str] | None:
         """Return how many texts hold each keyword, or None if nothing asks for it; tables are of all phrases."""
@@ -81,10 +86,10 @@ class Choice:
         if self.drawn == self.top:
             return ranked
         keywords = ranked["keyword"].to_pylist()
-        kept = [rank > 0 and self._fits(keyword, counts)
-                for rank, keyword in zip(ranked["rank"].to_pylist(), keywords, strict=True)]
         text = ranked["text_id"].to_numpy()
         scores = ranked["score"].to_numpy(zero_copy_only=False)
+        kept = [rank > 0 and self._fits(keyword, score, counts)
+                for rank, keyword, score in zip(ranked["rank"].to_pylist(), keywords, scores, strict=True)]
         rows, ranks = list[int](), list[int]()
         borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
         for first, last in zip(borders[:-1], borders[1:], strict=True):
@@ -95,10 +100,12 @@ class Choice:
             ranks += range(1, len(taken) + 1) if taken else [0]
         return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
 
-    def _fits(self, keyword: str, counts: Counter[str] | None) -> bool:
-        words = len(keyword.split(" "))
+    def _fits(self, keyword: str, score: float, counts: Counter[str] | None) -> bool:
+        words = keyword.split(" ")
         return ((counts is None or counts[keyword] >= self.min_count)
-                and (self.ngram_range is None or self.ngram_range[0] <= words <= self.ngram_range[1]))
+                and (self.ngram_range is None or self.ngram_range[0] <= len(words) <= self.ngram_range[1])
+                and (self.threshold is None or score >= self.threshold)
+                and self.stop_words.isdisjoint([keyword, *words]))
 
     def _order(self, keywords: Sequence[str], scores: np.ndarray, vectors: Vectors | None) -> Iterator[int]:
         """Yield the places of the phrases that are taken."""
@@ -119,6 +126,10 @@ class Choice:
             near = unit @ unit[place]
             like = np.maximum(like, near) if taken else near
             yield place
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def _is_range(words: object) -> bool:

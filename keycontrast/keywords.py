@@ -16,14 +16,19 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args, overload
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keycontrast.candidates import listed_words, with_candidates
 from keycontrast.choice import Choice
+from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest
+from keycontrast.network import Containment
 from keycontrast.ranking import Settings, ranker
+from keycontrast.ranking.chunks import Chunks
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.reading import is_unicode
@@ -33,6 +38,7 @@ from keycontrast.text.tokens import document_columns, token_table
 
 if TYPE_CHECKING:
     import pandas as pd
+    from spacy.language import Language
     from spacy.tokens import Doc
 
     Texts: TypeAlias = str | Iterable[str] | Iterable[Doc] | pd.Series | pa.Array | pa.ChunkedArray | Doc
@@ -42,11 +48,23 @@ else:
 Method = Literal["tfidf", "pytextrank", "positionrank", "mihalcea", "yake", "embedrank"]
 METHODS: tuple[str, ...] = get_args(Method)
 LANGUAGES = ("en", "zh")
+# Annotations without which a method's phrases would be wrong in silence; others need parts of speech.
+_NEEDED = {"yake": (), "pytextrank": ("POS", "LEMMA"), "positionrank": ("POS", "LEMMA")}
+_CALLED = {"POS": "parts of speech", "LEMMA": "lemmas"}
+_OF_VOCABULARY = ("tfidf", "pytextrank", "positionrank", "embedrank")
+_OF_SEEDS = ("pytextrank", "embedrank")
 _CHUNK = 1024
 _COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
 _NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()})
 _END = object()
+
+
+class Encoder(Protocol):
+    """What embeds texts, such as a ``SentenceTransformer``."""
+
+    def encode(self, texts: list[str]) -> Any:
+        """Return a vector of each text, (texts, d)."""
 
 
 class _Part(NamedTuple):
@@ -82,8 +100,8 @@ class Phrases(Sequence[list[Phrase]]):
     """The phrases of one text or of many: item n is those of the n-th text, best first, none if it has none.
 
     Attributes:
-        table: Arrow table, a row per phrase: ``row`` (number of the text, from 0), ``rank``, ``phrase``, ``keyword``,
-            ``score``, ``start``, ``end`` (characters).
+        table: Arrow table, a row per phrase: ``row`` (number of the text, from 0), ``id`` (of a pandas Series with an
+            index of its own), ``rank``, ``phrase``, ``keyword``, ``score``, ``start``, ``end`` (characters).
         skipped: texts that were null and left out.
     """
 
@@ -116,19 +134,65 @@ class Phrases(Sequence[list[Phrase]]):
         return self.table.to_pandas()
 
 
+class Comparison:
+    """The phrases of several methods side by side.
+
+    Attributes:
+        phrases: of each method, with their scores and places.
+        table: Arrow table: ``row`` and perhaps ``id`` of a text, ``rank``, and under each method's name its keyword of
+            that rank, or null.
+    """
+
+    def __init__(self, phrases: dict[str, Phrases]) -> None:
+        self.phrases = phrases
+        ids: dict[int, Any] = {}
+        cells: dict[tuple[int, int], dict[str, str]] = {}
+        for method, found in phrases.items():
+            row = found.table["row"].to_pylist()
+            if "id" in found.table.column_names:
+                ids.update(zip(row, found.table["id"].to_pylist(), strict=True))
+            for place, keyword in zip(zip(row, found.table["rank"].to_pylist(), strict=True),
+                                      found.table["keyword"].to_pylist(), strict=True):
+                cells.setdefault(place, {})[method] = keyword
+        places = sorted(cells)
+        named = {"id": id_column([ids[row] for row, _ in places])} if ids else {}
+        self.table = pa.table({
+            "row": pa.array([row for row, _ in places], pa.int64()), **named,
+            "rank": pa.array([rank for _, rank in places], pa.int32()),
+            **{method: pa.array([cells[place].get(method) for place in places], pa.string()) for method in phrases}})
+
+    def __repr__(self) -> str:
+        texts = len(next(iter(self.phrases.values())))
+        return f"<keywords of {texts} text{'s' * (texts != 1)} by {', '.join(self.phrases)}>"
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the table as a data frame."""
+        return self.table.to_pandas()
+
+
 class Keywords:
     """Ranks the phrases of texts.
 
     Args:
         method: one of :attr:`methods`; ``embedrank`` is best and slow.
-        language: of the texts, ``en`` or ``zh``.
-        pipeline: what reads English texts: ``embedded``, an installed spaCy package, or a folder with a slash in it.
+        language: of the texts, ``en`` or ``zh``, or that of a ``pipeline``; None is the given pipeline's, or English.
+        pipeline: what reads texts that are not Chinese: ``embedded``, an installed spaCy package, a folder with a slash
+            in it, or a spaCy pipeline, which stays as it is.
         workers: processes that read texts. With more than one, a script must do its work below
             ``if __name__ == "__main__":``, as with all worker processes.
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
         min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
         ngram_range: fewest and most words of a phrase; None takes all.
+        stop_words: words that no phrase has, besides those that are none by their parts of speech, and phrases that are
+            never given; compared as keywords are. Such words part noun chunks and are no nodes of a graph.
+        candidates: a vocabulary; its occurrences are ranked in place of noun chunks, those within others too.
+        seed_words: words or phrases that the ranking leans to, by ``embedrank`` as KeyBERT does (three parts of the
+            text's embedding to one of theirs), by ``pytextrank`` as biased TextRank does (the walk returns to them; a
+            text without any is ranked as ever).
+        threshold: least score of a phrase; scores are those of the method.
+        encoder: of ``embedrank``: a folder, a name on the hub, or an object with ``encode(list[str])``; None is
+            the one that comes along. Of folders and the hub, a text's embedding is the mean of its last states.
         on_null: ``error``, or ``skip`` to leave out texts that are null (None, NaN), which keep their places.
 
     Raises:
@@ -137,19 +201,29 @@ class Keywords:
 
     methods = METHODS
 
-    def __init__(self, method: Method = "tfidf", language: str = "en", *, pipeline: str = "embedded",
-                 workers: int = 1, diversity: float = 0.0, min_count: int = 1,
-                 ngram_range: tuple[int, int] | None = None, on_null: Literal["error", "skip"] = "error") -> None:
-        if method not in METHODS:
-            raise InputError(f"method: no ranking is called {method!r}; {nearest(str(method), METHODS)}")
-        if language not in LANGUAGES and pipeline == "embedded":
-            raise InputError(f"language: {language!r} is none of {' and '.join(map(repr, LANGUAGES))}, which are read "
-                             f"without a pipeline of yours; for another, name a spaCy pipeline with pipeline=")
+    def __init__(self, method: Method = "tfidf", language: str | None = None, *,
+                 pipeline: str | PathLike[str] | Language = "embedded", workers: int = 1, diversity: float = 0.0,
+                 min_count: int = 1, ngram_range: tuple[int, int] | None = None, stop_words: Iterable[str] = (),
+                 candidates: Iterable[str] | None = None, seed_words: Iterable[str] = (),
+                 threshold: float | None = None, encoder: str | PathLike[str] | Encoder | None = None,
+                 on_null: Literal["error", "skip"] = "error") -> None:
+        _check_method("method", method)
         if on_null not in ("error", "skip"):
             raise InputError(f"on_null: found {on_null!r}; {nearest(str(on_null), ('error', 'skip'))}")
         self._skips = on_null == "skip"
-        self._method, self._language, self._pipeline, self._workers = method, language, pipeline, workers
-        self._choice = Choice(10, diversity, min_count, ngram_range)
+        self._pipeline, self._language = _reader(pipeline, language, workers)
+        self._method, self._workers = method, workers
+        self._encoder = _encoder(encoder)
+        self._seeds = listed_words("seed_words", seed_words)
+        stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
+        self._choice = Choice(10, diversity, min_count, ngram_range, threshold, stops)
+        self._vocabulary: Containment | None = None
+        if candidates is not None:
+            phrases = dict.fromkeys(map(normal_form, listed_words("candidates", candidates)))
+            if not phrases:
+                raise InputError("candidates: the vocabulary is empty; leave it out, and noun chunks are ranked")
+            self._vocabulary = Containment(phrases, lemmas=False)
+        self._restricts = bool(stops) or self._vocabulary is not None
         self._idf: InverseFrequency | None = None
         self._counts: Counter[str] | None = None
 
@@ -158,7 +232,7 @@ class Keywords:
 
         Texts are read a part at a time: an iterator of any length will do.
         """
-        tokens: Iterator[pa.Table] = (part.tokens for part in self._parts(texts))
+        tokens: Iterator[pa.Table] = (part.tokens for part in self._parts(texts, [self._method]))
         counts = None
         if self._choice.min_count > 1:
             counts = Counter[str]()
@@ -169,7 +243,7 @@ class Keywords:
 
     def _counting(self, tokens: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
         """Yield ``tokens``, and count on the way the texts that hold each phrase."""
-        rank = self._ranker(self._choice, None)
+        rank = self._ranker(self._method, self._choice, None)
         for part in tokens:
             counts.update(self._choice.counted([rank(part)]) or {})
             yield part
@@ -186,17 +260,54 @@ class Keywords:
             top: phrases per text at most, from 1.
 
         Raises:
-            InputError: ``top`` is less than 1, a text is none, or a document has no parts of speech.
+            InputError: ``top`` is less than 1, a text is none, a document has no parts of speech, or the method knows
+                nothing of an option.
         """
+        return self._all([self._method], texts, top)[self._method]
+
+    def compare(self, methods: Sequence[Method], texts: Texts, top: int = 10) -> Comparison:
+        """Return the phrases of each text by several methods side by side; texts are read once.
+
+        Args:
+            methods: names of :attr:`methods`.
+            texts: as of :meth:`rank`.
+            top: as of :meth:`rank`.
+
+        Raises:
+            InputError: as :meth:`rank`; or no ranking has one of the names; or phrases were counted by :meth:`fit`.
+        """
+        if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
+            raise InputError(f"compare: a list of methods is needed, such as ['tfidf', 'yake'], found {methods!r}")
+        for method in methods:
+            _check_method("compare", method)
+        if self._counts is not None:
+            raise InputError("compare: fit has counted the phrases of one method for min_count; leave out fit")
+        return Comparison(self._all(list(dict.fromkeys(methods)), texts, top))
+
+    def _all(self, methods: Sequence[str], texts: Texts, top: int) -> dict[str, Phrases]:
+        """Return the phrases of texts by each method."""
         choice = replace(self._choice, top=top)
-        parts = list(self._parts(texts))
+        if self._encoder != "bundled" and "embedrank" not in methods:
+            raise InputError(f"encoder: it is of embedrank, not of {' or '.join(methods)}; choose that method too, or "
+                             f"leave it out")
+        for method in methods:
+            self._ranking(method, choice)  # what is wrong with the options is said before texts are read
+        ids = ids_of(texts)
+        parts = list(self._parts(texts, methods))
         tokens = [part.tokens for part in parts]
-        found = list(map(self._ranker(choice, self._frequency(tokens)), tokens))
-        counts = choice.counted(found) if self._idf is None else self._counts
-        made = [self._chosen(choice, ranked, part, counts) for ranked, part in zip(found, parts, strict=True)]
+        idf = self._frequency(tokens)
         total = sum(len(part.texts) for part in parts)
+        phrases = {}
+        for method in methods:
+            found = list(map(self._ranker(method, choice, idf), tokens))
+            counts = choice.counted(found) if self._idf is None else self._counts
+            table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
+                                                  for ranked, part in zip(found, parts, strict=True))])
+            if ids is not None:
+                table = table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
+            phrases[method] = Phrases(table, total, skipped=total - sum(map(len, tokens)))
         self._warn(parts)
-        return Phrases(pa.concat_tables([_NOTHING, *made]), total, skipped=total - sum(map(len, tokens)))
+        return phrases
 
     def _warn(self, parts: Sequence[_Part]) -> None:
         """Warn of texts in another language than the one given."""
@@ -209,7 +320,7 @@ class Keywords:
         if any(foreign):
             warnings.warn(f"{sum(foreign)} of {len(texts)} texts ({sum(foreign) / len(texts):.0%}) are not written as "
                           f"language {self._language!r} is, the first of them text {foreign.index(True)} (counted from "
-                          f"0); their phrases mean little.", stacklevel=3)
+                          f"0); their phrases mean little.", stacklevel=4)
 
     def stream(self, texts: Texts, top: int = 10) -> Iterator[list[Phrase]]:
         """Yield the phrases of each text, in order, with a thousand texts in memory at a time.
@@ -222,33 +333,39 @@ class Keywords:
             raise InputError("stream: call fit(texts) before, with these or other texts, for the inverse document "
                              "frequencies; rank(texts) counts them itself.")
         choice = replace(self._choice, top=top)
-        rank = self._ranker(choice, self._idf)
-        for part in self._parts(texts):
-            chosen = self._chosen(choice, rank(part.tokens), part, self._counts)
+        rank = self._ranker(self._method, choice, self._idf)
+        for part in self._parts(texts, [self._method]):
+            chosen = self._chosen(self._method, choice, rank(part.tokens), part, self._counts)
             yield from Phrases(chosen, len(part.texts), part.first)
 
     def ranked(self, tokens: pa.Table, top: int) -> pa.Table:
         """Return the rows of table ``phrases`` for token rows, by the frequencies of :meth:`fit`, or else of these."""
         choice = replace(self._choice, top=top)
-        ranked = self._ranker(choice, self._frequency([tokens]))(tokens)
+        ranked = self._ranker(self._method, choice, self._frequency([tokens]))(tokens)
         counts = choice.counted([ranked]) if self._idf is None else self._counts
-        return choice.chosen(ranked, counts, self._vectors())
+        return choice.chosen(ranked, counts, self._vectors(self._method))
 
     def tokens(self, texts: Texts) -> pa.Table:
         """Return the token rows of texts or documents, numbered from 0, without those that are skipped."""
-        return pa.concat_tables([TOKENS.empty_table(), *(part.tokens for part in self._parts(texts))]).combine_chunks()
+        parts = self._parts(texts, [self._method])
+        return pa.concat_tables([TOKENS.empty_table(), *(part.tokens for part in parts)]).combine_chunks()
 
-    def _parts(self, texts: Texts) -> Iterator[_Part]:
-        """Yield the token rows of texts or documents, a thousand at a time."""
+    def _parts(self, texts: Texts, methods: Iterable[str]) -> Iterator[_Part]:
+        """Yield the token rows of texts or documents, a thousand at a time, annotated as ``methods`` need it."""
+        needed = [name for name in _CALLED if any(name in _NEEDED.get(method, ("POS",)) for method in methods)]
         total = len(texts) if isinstance(texts, Sized) and not isinstance(texts, str) and not _is_doc(texts) else None
         given = listed(texts)
         first = next(given, _END)
         rest: Iterator[Any] = given if first is _END else chain([first], given)
         if _is_doc(first):
-            yield from _documents(rest)
+            yield from _documents(rest, needed)
             return
         from keycontrast.text.annotate import annotated  # brings spaCy, which takes seconds to import
 
+        if not isinstance(self._pipeline, str):
+            from keycontrast.text.pipelines import check_annotation
+
+            check_annotation(self._pipeline, f"{self._pipeline.lang}_{self._pipeline.meta['name']}", needed)
         taken: deque[tuple[int, Sequence[Any]]] = deque()
         for tokens in annotated(self._chunks(rest, taken), self._pipeline, self._language, total, self._workers):
             yield _Part(*taken.popleft(), tokens)
@@ -268,29 +385,82 @@ class Keywords:
     def _frequency(self, tokens: Iterable[pa.Table]) -> InverseFrequency:
         return self._idf or InverseFrequency.over_tables(tokens)
 
-    def _ranker(self, choice: Choice, idf: InverseFrequency | None) -> Callable[[pa.Table], pa.Table]:
-        rank = ranker(ranking_of(self._method, self._language, choice.drawn), choice.drawn, idf)
-        return lambda tokens: rank(tokens).table
+    def _ranking(self, method: str, choice: Choice) -> Ranking:
+        """Return the ranking of that name.
 
-    def _vectors(self) -> Callable[[Sequence[str]], Any] | None:
+        Raises:
+            InputError: it knows nothing of an option.
+        """
+        for option, given, fitting in (("candidates", self._vocabulary, _OF_VOCABULARY),
+                                       ("seed_words", self._seeds, _OF_SEEDS)):
+            if given and method not in fitting:
+                raise InputError(f"{option}: the method {method} does nothing with them; choose "
+                                 f"{', '.join(fitting[:-1])} or {fitting[-1]}")
+        chunks: Chunks = "annotated" if self._restricts else "auto"
+        return ranking_of(method, self._language, choice.drawn, self._encoder, self._seeds, chunks)
+
+    def _ranker(self, method: str, choice: Choice, idf: InverseFrequency | None) -> Callable[[pa.Table], pa.Table]:
+        rank = ranker(self._ranking(method, choice), choice.drawn, idf)
+        if not self._restricts:
+            return lambda tokens: rank(tokens).table
+        return lambda tokens: rank(with_candidates(tokens, self._language, choice.stop_words, self._vocabulary)).table
+
+    def _vectors(self, method: str) -> Callable[[Sequence[str]], Any] | None:
         """Return the vectors by which a choice compares phrases: those of the method's encoder, if it has one."""
-        if self._method != "embedrank":
-            return None
-        from keycontrast.ranking.embedrank import phrase_vectors
+        return getattr(self._ranking(method, self._choice), "vectors", None)
 
-        return phrase_vectors
-
-    def _chosen(self, choice: Choice, ranked: pa.Table, part: _Part, counts: Counter[str] | None) -> pa.Table:
-        return _table(choice.chosen(ranked, counts, self._vectors()), part)
+    def _chosen(self, method: str, choice: Choice, ranked: pa.Table, part: _Part,
+                counts: Counter[str] | None) -> pa.Table:
+        return _table(choice.chosen(ranked, counts, self._vectors(method)), part)
 
 
-def ranking_of(method: str, language: str, phrases: int) -> Ranking:
+def _check_method(option: str, method: str) -> None:
+    if method not in METHODS:
+        raise InputError(f"{option}: no ranking is called {str(method)[:60]!r}; {nearest(str(method), METHODS)}")
+
+
+def _encoder(encoder: Any) -> Any:
+    """Return the encoder as a ranking takes it: a source, or an object."""
+    if encoder is None:
+        return "bundled"
+    if isinstance(encoder, str | PathLike):
+        return source_of(encoder, "encoder")
+    if not callable(getattr(encoder, "encode", None)):
+        raise InputError(f"encoder: a folder, a name on the hub or an object with encode(texts) is needed, found "
+                         f"{type(encoder).__name__}")
+    return encoder
+
+
+def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | Language, str]:
+    """Return what reads texts, a name or a pipeline, and their language."""
+    if isinstance(pipeline, str | PathLike):
+        name, language = fspath(pipeline), language or "en"
+        if name == "embedded" and language not in LANGUAGES:
+            raise InputError(f"language: {language!r} is none of {' and '.join(map(repr, LANGUAGES))}, which are read "
+                             f"without a pipeline of yours; for another, name a spaCy pipeline with pipeline=")
+        return name if isinstance(pipeline, str) or "/" in name else f"./{name}", language
+    if not hasattr(pipeline, "pipe") or not hasattr(pipeline, "vocab"):
+        raise InputError(f"pipeline: a name, a folder or a spaCy pipeline is needed, found {type(pipeline).__name__}")
+    if language not in (None, pipeline.lang) and pipeline.lang != "xx":
+        raise InputError(f"language: {language!r} is given, but the pipeline is made for {pipeline.lang!r}; leave it "
+                         f"out, or give another pipeline")
+    if workers > 1:
+        raise InputError("workers: a spaCy pipeline is used in one process; save it (pipeline.to_disk) and give the "
+                         "folder, or leave out workers")
+    return pipeline, language or pipeline.lang
+
+
+def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled", seeds: tuple[str, ...] = (),
+               chunks: Chunks = "auto") -> Ranking:
     """Return a ranking by its name, with the settings that the library takes for best.
 
     Args:
         method: one of :data:`METHODS`.
         language: of the texts.
         phrases: that are wanted of a text.
+        encoder: of ``embedrank``.
+        seeds: words that ``embedrank`` and ``pytextrank`` lean to.
+        chunks: which noun chunks are phrases.
 
     Raises:
         InputError: the method does not read the language, or needs a package that is not installed.
@@ -302,8 +472,8 @@ def ranking_of(method: str, language: str, phrases: int) -> Ranking:
     if method == "embedrank":
         from keycontrast.ranking.embedrank import EmbedRanking
 
-        return EmbedRanking(language=language)
-    return Settings(method, language=language)
+        return EmbedRanking(encoder, chunks=chunks, language=language, seeds=seeds, param="encoder")
+    return Settings(method, language=language, focus=" ".join(seeds), chunks=chunks)
 
 
 def listed(texts: Any) -> Iterator[Any]:
@@ -324,6 +494,29 @@ def listed(texts: Any) -> Iterator[Any]:
     return iter(texts)
 
 
+def ids_of(texts: Any) -> pa.Array | None:
+    """Return the index of a pandas Series, unless it is only numbered.
+
+    Raises:
+        InputError: the index has several levels.
+    """
+    index: Any = getattr(texts, "index", None)
+    if not hasattr(index, "nlevels") or (type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)):
+        return None
+    if index.nlevels > 1:
+        raise InputError("texts: the index has several levels, and an id is one value; call reset_index() and choose "
+                         "one of them with set_index")
+    return id_column(index.tolist())
+
+
+def id_column(ids: Sequence[Any]) -> pa.Array:
+    """Return ids as a column, as text if they are of several types."""
+    try:
+        return pa.array(ids)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return pa.array([None if one is None else str(one) for one in ids], pa.string())
+
+
 def _is_doc(value: Any) -> bool:
     return hasattr(value, "noun_chunks") and hasattr(value, "to_array")
 
@@ -340,21 +533,22 @@ def _check(text: Any, place: int) -> None:
         raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
 
 
-def _documents(docs: Iterator[Any]) -> Iterator[_Part]:
+def _documents(docs: Iterator[Any], needed: Iterable[str]) -> Iterator[_Part]:
     start = 0
     while part := list(islice(docs, _CHUNK)):
         for place, doc in enumerate(part, start):
             if not _is_doc(doc):
                 raise InputError(f"text {place} (counted from 0) is no document of spaCy, as those before it, but of "
                                  f"type {type(doc).__name__}")
-            if len(doc) and not doc.has_annotation("POS"):
-                raise InputError(f"document {place} (counted from 0) has no parts of speech; its pipeline needs a "
-                                 f"tagger, or give texts in place of documents")
+            missing = [_CALLED[name] for name in needed if doc.text.strip() and not doc.has_annotation(name)]
+            if missing:
+                raise InputError(f"document {place} (counted from 0) has no {' and no '.join(missing)}; its pipeline "
+                                 f"needs a tagger and a lemmatizer, or give texts in place of documents")
         first, tables = start, []
         for _, same in groupby(part, lambda doc: id(doc.vocab)):
             group = list(same)
             ids = pa.array(range(start, start + len(group)), pa.int64())
-            tables.append(token_table({"text_id": ids, **document_columns(group, group[0].vocab)}))
+            tables.append(token_table({"text_id": ids, **document_columns(group, group[0].vocab, runs=True)}))
             start += len(group)
         yield _Part(first, part, pa.concat_tables(tables).combine_chunks())
 
@@ -374,7 +568,7 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
                                         rows["phrase"].to_pylist(), strict=True):
         given = str(part.texts[row - part.first])[first:last]
         # Markup that stands inside a phrase is no part of it.
-        phrases.append(given if normal_form(given) == normal_form(phrase) else phrase)
+        phrases.append(given if given == phrase or normal_form(given) == normal_form(phrase) else phrase)
     columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin,
                end)
     return pa.table({name: pc.cast(column, kind)

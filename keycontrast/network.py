@@ -215,16 +215,21 @@ class Containment:
             starts, ends: offsets of its tokens.
             lemmas: of its tokens.
         """
-        found: set[str] = set()
+        return {keyword for *_, keyword in self.places(text, starts, ends, lemmas)}
+
+    def places(self, text: str, starts: Sequence[int], ends: Sequence[int],
+               lemmas: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+        """Yield first token, token after the last, and keyword of each occurrence; arguments as of :meth:`of`."""
         for first, start in enumerate(starts):
             for last in range(first, len(ends)):
-                if self.lemmas:
-                    found.update(self._known.get(_bare(text[start : starts[last]] + lemmas[last]), ()))
                 form = _bare(text[start : ends[last]])
-                found.update(self._known.get(form, ()))
+                known = self._known.get(form, [])
+                if self.lemmas:
+                    known = [*known, *self._known.get(_bare(text[start : starts[last]] + lemmas[last]), ())]
+                for keyword in known:
+                    yield first, last + 1, keyword
                 if form not in self._begun:
                     break
-        return found
 
 
 def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[pa.Table]:

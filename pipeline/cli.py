@@ -182,15 +182,17 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
           hops: Annotated[int, typer.Option(min=1, help="edges that the neighbourhood reaches")] = 1,
           svg: Annotated[Path | None, typer.Option(
               help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
-          out: Annotated[Path | None, typer.Option(help="of a file of texts: GraphML file to write")] = None,
-          column: Annotated[str | None, typer.Option(help="of the texts in a table; text by default")] = None) -> None:
+          out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
+          column: library.Column = None, encoding: library.Encoding = "utf-8", quoting: library.Quoting = "standard",
+          separator: library.Separator = None, skip_empty: library.SkipEmpty = False) -> None:
     """Show a keyword in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.
 
     Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`, or
     `keycontrast graph questions.csv --column question --out questions.graphml`
     """
     if out is not None:
-        library.graph(keyword, out, column)
+        library.graph(keyword, out, column, encoding=encoding, quoting=quoting, separator=separator,
+                      skip_empty=skip_empty)
         return
     if Path(keyword).is_file():
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")

@@ -10,7 +10,7 @@ from keycontrast.errors import InputError
 from keycontrast.explain import explain
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import with_chunks
-from keycontrast.ranking.embedrank import _embedder
+from keycontrast.ranking.embedrank import EmbedRanking
 from keycontrast.ranking.methods import keyness
 from keycontrast.ranking.selection import InverseFrequency
 from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
@@ -36,8 +36,8 @@ def test_a_score_is_the_cosine_times_that_of_tfidf(source):
     tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN", "word/NOUN")
     settings = with_encoder(source, chunks="adjectives")
     found = embedrank.run(tokens, settings, IDF).to_pylist()
-    embed = _embedder(source, 256)
-    texts, phrases = embed(["old graph is text", "word"], 4), embed(["old graph", "text", "word"], 64)
+    embed = EmbedRanking(source).vectors
+    texts, phrases = embed(["old graph is text", "word"], 4), embed(["old graph", "text", "word"])
     assert np.linalg.norm(phrases, axis=1) == pytest.approx(1, abs=1e-5)
     block = TokenBlock(with_chunks(tokens, "adjectives"))
     wanted = dict(zip(["old graph", "text", "word"], keyness(block, block.chunks, IDF), strict=True))

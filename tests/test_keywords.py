@@ -16,7 +16,8 @@ from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
-from keycontrast.ranking.selection import InverseFrequency, content_words
+from keycontrast.ranking.keyword import content_words
+from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
 from stages.common.example_texts import marked_texts
 from stages.common.schemas import NO_KEYWORD
@@ -102,7 +103,8 @@ def test_fall_backs(words, stops, keyword, method):
 
 
 def test_content_words_are_alphabetic_and_no_stop_words():
-    assert content_words(["the", "x1", "Ok", "été", "-"], [True, False, False, False, False]) == [2, 3]
+    found = content_words(TokenBlock(tokens(["the x1 Ok été -", "", "who cares"])))
+    assert (found.text.tolist(), found.start.tolist(), found.end.tolist()) == ([0, 0, 2], [2, 3, 6], [3, 4, 7])
 
 
 TABLE = tokens(["the red fox", "a red dog", "blue dog", "who ?", "green frog", "the toad"])

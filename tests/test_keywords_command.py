@@ -16,6 +16,7 @@ from keycontrast import cli
 from keycontrast.cli import app
 from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
+from keycontrast.text.pipelines import EMBEDDED_FOLDER
 
 TEXTS = ["The distributed system keeps a copy of each file.", "Black money in New York helps nobody.", "Why not?"]
 
@@ -71,6 +72,34 @@ def test_parquet_csv_json_and_python_say_the_same(lines, tmp_path):
     assert [{"row": one["row"], **phrase} for one in objects for phrase in one["phrases"]] == found.to_pylist()
 
 
+def test_methods_stand_side_by_side_in_every_form(lines, tmp_path):
+    asked = lines, "--compare", "tfidf, yake", "--top", 2
+    wanted = Keywords().compare(["tfidf", "yake"], TEXTS, 2).table
+    rows = list(csv.DictReader(io.StringIO(keywords(*asked, "--csv"))))
+    assert rows == [{name: str(value) for name, value in row.items()} for row in wanted.to_pylist()] and len(rows) == 4
+    objects = [json.loads(line) for line in keywords(*asked, "--jsonl").splitlines()]
+    assert [{"row": one["row"], **row} for one in objects for row in one["phrases"]] == wanted.to_pylist()
+    keywords(*asked, "--out", tmp_path / "c.parquet")
+    assert pq.read_table(tmp_path / "c.parquet").equals(wanted)
+    shown = keywords(*asked)
+    assert shown.splitlines()[0].split() == ["tfidf", "yake"] and "     2  new york" in shown and "(no phrase)" in shown
+
+
+def test_words_vocabularies_and_pipelines_come_from_files(lines, tmp_path):
+    (tmp_path / "words.txt").write_text("black\n", encoding="utf-8")
+    (tmp_path / "phrases.txt").write_text("new york\ncopy of each\n", encoding="utf-8")
+
+    def found(*arguments):
+        return [row["keyword"] for row in csv.DictReader(io.StringIO(keywords(lines, "--csv", *arguments)))]
+
+    assert {"money", "new york"} < set(found("--stop-words", tmp_path / "words.txt"))
+    assert found("--candidates", tmp_path / "phrases.txt") == ["copy of each", "new york"]
+    assert found("--threshold", 1.8) == ["distributed system", "black money"]
+    seeded = found("--method", "pytextrank", "--seed-words", "money, copy", "--top", 1)
+    assert seeded == ["copy", "black money"] != found("--method", "pytextrank", "--top", 1)
+    assert found("--pipeline", EMBEDDED_FOLDER) == found()
+
+
 def test_ids_are_carried_along_and_rows_without_text_may_be_left_out(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text("key,text\na7,A red ball.\na8,\na9,NA\n", encoding="utf-8")
@@ -109,6 +138,10 @@ def test_no_cell_is_a_formula(tmp_path, opening, monkeypatch):
     (b"text\nGraphs help.\n", ("--method", "tfidff"), "--method: no ranking is called 'tfidff'; did you mean 'tfidf'"),
     (b"text\nGraphs help.\n", ("--out", "phrases.csv"), "--out: phrases.csv must end in .parquet"),
     (b"text\nGraphs help.\n", ("--csv", "--jsonl"), "choose one"),
+    (b"text\nGraphs help.\n", ("--compare", "tfidf,yke"), "compare: no ranking is called 'yke'; did you mean 'yake'"),
+    (b"text\nGraphs help.\n", ("--stop-words", "no.txt"), "no.txt: no such file"),
+    (b"text\nGraphs help.\n", ("--pipeline", "embeded"), "did you mean 'embedded'"),
+    (b"text\nGraphs help.\n", ("--encoder", "x/y"), "encoder: it is of embedrank, not of tfidf"),
     (b"text\nGraphs help.\n", ("--language", "de"), "language: 'de' is none of")])
 def test_bad_input_is_named(tmp_path, content, arguments, message):
     if content is not None:
@@ -143,5 +176,12 @@ def test_the_graph_of_a_file_needs_a_place(lines, tmp_path):
 
     asked = CliRunner().invoke(app, ["graph", str(lines)])
     assert asked.exit_code == 1 and "--out graph.graphml" in str(asked.exception)
-    made = CliRunner().invoke(app, ["graph", str(lines), "--out", str(tmp_path / "g.graphml")])
+    (tmp_path / "t.csv").write_text('text;note\nA dog of "Spot";\nA dog;x\n', encoding="utf-8")
+    made = CliRunner().invoke(app, ["graph", str(tmp_path / "t.csv"), "--out", str(tmp_path / "g.graphml"),
+                                    "--separator", ";", "--quoting", "none"])
     assert made.exit_code == 0 and "<keyword graph: " in made.output and (tmp_path / "g.graphml").exists()
+    for name, opening in (("g.svg", "<svg"), ("g.html", "<!DOCTYPE html>")):
+        assert CliRunner().invoke(app, ["graph", str(lines), "--out", str(tmp_path / name)]).exit_code == 0
+        assert (tmp_path / name).read_text(encoding="utf-8").startswith(opening)
+    odd = CliRunner().invoke(app, ["graph", str(lines), "--out", "g.gexf"])
+    assert "--out: g.gexf must end in .graphml, .svg or .html" in str(odd.exception)

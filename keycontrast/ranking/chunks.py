@@ -28,8 +28,12 @@ def with_chunks(tokens: pa.Table, chunks: Chunks, language: str = "en") -> pa.Ta
     if chunks == "annotated" or not tokens.num_rows or (chunks == "auto" and language == "zh"):
         return tokens
     block = TokenBlock(tokens)
-    begin, end = described_nouns(block)
-    text = block.text[begin]
+    return set_chunks(block, *described_nouns(block))
+
+
+def set_chunks(block: TokenBlock, begin: np.ndarray, end: np.ndarray) -> pa.Table:
+    """Return the tokens of ``block`` with other noun chunks: first token and token after the last, text by text."""
+    tokens, text = block.table, block.text[begin]
     counts = np.bincount(text, minlength=tokens.num_rows)
     for name, places in (("chunk_start", begin), ("chunk_end", end)):
         place = tokens.schema.get_field_index(name)

@@ -9,6 +9,8 @@ is trained.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,8 @@ from keycontrast.text.normal_form import normal_form
 _TEXTS, _PHRASES, _STEP = 4, 64, 4
 # Decimals of a cosine: those behind differ by the order of a sum.
 _DECIMALS = 4
+# The number of torch's threads is one for the whole process, and a caller's encoder may not bear two at a time.
+_READING = Lock()
 
 
 @dataclass(frozen=True)
@@ -33,30 +37,51 @@ class EmbedRanking:
     """How to rank: a :class:`keycontrast.ranking.methods.Ranking`.
 
     Attributes:
-        encoder: as :func:`keycontrast.encoders.resolve_encoder` takes it.
+        encoder: as :func:`keycontrast.encoders.resolve_encoder` takes it, or what has a method ``encode``.
         longest: word pieces of a text that are read.
         chunks: which noun chunks are phrases.
         language: ISO 639-1.
+        seeds: phrases that the texts' embeddings are drawn to: three parts of the text's and one of their mean, as
+            KeyBERT has it.
+        param: what messages call the encoder.
 
     Raises:
         InputError: the encoder reads no such language.
     """
 
-    encoder: str = "bundled"
+    encoder: Any = "bundled"
     longest: int = 256
     chunks: Chunks = "auto"
     language: str = "en"
+    seeds: tuple[str, ...] = ()
+    param: str = "embedrank.encoder"
     method: str = "embedrank"
 
     def __post_init__(self) -> None:
         if self.language == "zh" and self.encoder == "bundled":
-            raise InputError("embedrank.encoder is bundled, which reads no Chinese. Name another encoder (hub:<id>, "
-                             "or path and embedrank.path), or choose another method.")
+            raise InputError(f"{self.param} is bundled, which reads no Chinese. Name another one (hub:<id>, or a "
+                             f"folder), or choose another method.")
 
     @property
     def described(self) -> str:
         """Name and settings, for a person."""
-        return f"embedrank: cosine of phrase and text by the encoder {self.encoder}, times the score of tfidf"
+        name = self.encoder if isinstance(self.encoder, str) else type(self.encoder).__name__
+        return f"embedrank: cosine of phrase and text by the encoder {name}, times the score of tfidf"
+
+    def vectors(self, texts: Sequence[str], size: int = _PHRASES) -> np.ndarray:
+        """Return unit vectors of ``texts`` (n, d), which are read so many at a time.
+
+        Raises:
+            InputError: there is no such encoder, or it returns no vectors.
+        """
+        if isinstance(self.encoder, str):
+            return _embedder(self.encoder, self.longest, self.param)(texts, size)
+        with _READING:
+            found = np.asarray(self.encoder.encode(list(texts)) if texts else np.zeros((0, 1)), dtype=np.float32)
+        if found.ndim != 2 or len(found) != len(texts) or not np.isfinite(found).all():
+            raise InputError(f"{self.param}: encode must return a vector of finite numbers for each text, but for "
+                             f"{len(texts)} texts returned an array of shape {found.shape}.")
+        return _unit(found)
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the noun chunks of every text of ``block``; a text's numbers depend on that text alone."""
@@ -66,8 +91,10 @@ class EmbedRanking:
         texts, row = np.unique(chunks.text, return_inverse=True)
         whole = span_text(block, Spans(texts, block.offsets[texts], block.offsets[texts + 1])).to_pylist()
         codes, forms = encode_as(span_text(block, chunks), normal_form)
-        embed = _embedder(self.encoder, self.longest)
-        cosine = np.einsum("ij,ij->i", embed(whole, _TEXTS)[row], embed(forms, _PHRASES)[codes])
+        meant = self.vectors(whole, _TEXTS)
+        if self.seeds:
+            meant = _unit(3 * meant + self.vectors(self.seeds).mean(axis=0))
+        cosine = np.einsum("ij,ij->i", meant[row], self.vectors(forms)[codes])
         close = np.maximum(np.round(cosine.astype(np.float64), _DECIMALS), 0.0)
         return without_graph(block, chunks, close * keyness(block, chunks, idf))
 
@@ -77,12 +104,13 @@ class EmbedRanking:
 
 
 @cache
-def _embedder(source: str, longest: int) -> Callable[[Sequence[str], int], np.ndarray]:
+def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str], int], np.ndarray]:
     """Return what embeds texts as unit vectors (n, d): mean states, so many texts at a time, on the CPU by one thread.
 
     Args:
         source: as :func:`resolve_encoder` takes it.
         longest: word pieces of a text that are read.
+        param: what messages call the encoder.
 
     Raises:
         InputError: there is no such encoder, or transformers and torch are not installed.
@@ -93,18 +121,19 @@ def _embedder(source: str, longest: int) -> Callable[[Sequence[str], int], np.nd
     except ModuleNotFoundError as error:
         raise InputError(f"embeddings need torch and transformers ({error}). Install them: pip install "
                          f"'keycontrast[embeddings]'.") from error
-    resolved = resolve_encoder(source, "embedrank.encoder")
+    resolved = resolve_encoder(source, param)
     tokenizer = AutoTokenizer.from_pretrained(resolved.location)
     encoder = AutoModel.from_pretrained(resolved.location, attn_implementation="sdpa").eval()
     widest = min(int(tokenizer.model_max_length), longest)
 
     def embedded(texts: Sequence[str], size: int) -> np.ndarray:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # other counts sum in another order
-        try:
-            return unit_vectors(texts, size)
-        finally:
-            torch.set_num_threads(threads)
+        with _READING:
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)  # other counts sum in another order
+            try:
+                return unit_vectors(texts, size)
+            finally:
+                torch.set_num_threads(threads)
 
     def unit_vectors(texts: Sequence[str], size: int) -> np.ndarray:
         found = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
@@ -116,12 +145,10 @@ def _embedder(source: str, longest: int) -> Callable[[Sequence[str], int], np.nd
                 states = encoder(**encoded).last_hidden_state
             vectors = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
             found[chunk.items] = vectors[:len(chunk.items)].numpy()
-        return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.float32(1e-12))
+        return _unit(found)
 
     return embedded
 
 
-def phrase_vectors(phrases: Sequence[str]) -> np.ndarray:
-    """Return unit vectors of ``phrases`` by the bundled encoder, (phrases, d)."""
-    settings = EmbedRanking()
-    return _embedder(settings.encoder, settings.longest)(phrases, _PHRASES)
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.float32(1e-12))

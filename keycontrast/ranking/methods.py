@@ -52,7 +52,8 @@ class Settings:
             it is the package's: summed changes below 1e-6 per node.
         max_iterations: after which a text has not converged.
         window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
-        focus: ``biasedtextrank``: words between spaces, to which alone the random walk returns.
+        focus: ``pytextrank`` and ``biasedtextrank``: words between spaces, to which alone the random walk returns.
+            By our engine a text without any of them is ranked as if there were none.
         engine: ``package`` runs the pytextrank package itself, text by text.
         chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
             (:mod:`keycontrast.ranking.chunks`), or ``auto``, these but in Chinese and wherever the package is followed.
@@ -231,9 +232,9 @@ def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, n
 
 
 def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None,
-             personalise: Callable[[TokenBlock, Graphs], np.ndarray]) -> Solved:
+             personalise: Callable[[TokenBlock, Graphs, Settings], np.ndarray]) -> Solved:
     graphs = lemma_graphs(block, settings.span, settings.as_package)
-    scores = _pagerank(graphs, personalise(block, graphs), settings)
+    scores = _pagerank(graphs, personalise(block, graphs, settings), settings)
     chunks = block.chunks
     chunks = chunks.take(chunks.end > chunks.start)
     return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), chunks,
@@ -266,11 +267,22 @@ def _discounted(spans: Spans, graphs: Graphs, score: np.ndarray) -> np.ndarray:
     return np.sqrt(total / (length + others)) * (length / (length + (2.0 * others) + 1.0))
 
 
-def _uniform(block: TokenBlock, graphs: Graphs) -> np.ndarray:
-    return 1 / np.diff(graphs.offsets)[graphs.text]
+def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
+    """Weigh the nodes of the words of the focus alike, by word or lemma, and others by nothing."""
+    uniform = 1 / np.diff(graphs.offsets)[graphs.text]
+    words = frozenset(settings.focus.lower().split())
+    if not words:
+        return uniform
+    places = np.flatnonzero(graphs.node_of >= 0)
+    named = np.zeros(len(uniform))
+    for column in (block.tokens, block.column("lemma")):
+        codes, forms = encode_as(column.take(pa.array(places)), str.lower)
+        named[graphs.node_of[places[np.array([form in words for form in forms], dtype=bool)[codes]]]] = 1.0
+    total = sum_by(graphs.text, named, len(graphs.offsets) - 1)[graphs.text]
+    return np.where(total > 0, named / np.maximum(total, 1.0), uniform)
 
 
-def _by_position(block: TokenBlock, graphs: Graphs) -> np.ndarray:
+def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
     """Weigh each lemma by the sum of 1 / position over its kept tokens; its nodes share the weight without halving it.
 
     Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
@@ -337,7 +349,7 @@ def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
 Method = Callable[[TokenBlock, Settings, InverseFrequency | None], Solved]
 METHODS: dict[str, Method] = {
     "mihalcea": _mihalcea,
-    "pytextrank": partial(_package, personalise=_uniform),
+    "pytextrank": partial(_package, personalise=_by_focus),
     "positionrank": partial(_package, personalise=_by_position),
     "tfidf": _tfidf,
 }

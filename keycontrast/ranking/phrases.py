@@ -1,5 +1,6 @@
 """From scored spans of a block to ranked phrases, each once per text."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +100,17 @@ def span_text(block: TokenBlock, spans: Spans) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(2 * (spans.end - spans.start))])
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), parts.take(pa.array(pieces)))
     return pc.binary_join(lists, "")
+
+
+def written_texts(block: TokenBlock) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield each text from its tokens, and the first character of each token and the one after its last."""
+    texts = span_text(block, Spans(np.arange(block.table.num_rows), block.offsets[:-1], block.offsets[1:])).to_pylist()
+    lengths = pc.utf8_length(block.tokens).to_numpy().astype(np.int64)
+    begins = np.append(0, np.cumsum(lengths + block.space_after))
+    for row, text in enumerate(texts):
+        tokens = slice(block.offsets[row], block.offsets[row + 1])
+        starts = begins[tokens] - begins[tokens.start]
+        yield text, starts, starts + lengths[tokens]
 
 
 def _scrubbed(written: pa.Array) -> pa.Array:

@@ -103,9 +103,3 @@ def best_first(row: np.ndarray, score: np.ndarray, idf: np.ndarray, start: np.nd
     Scores and IDF count to nine digits; of two candidates that start together, the shorter one comes first.
     """
     return np.lexsort((end, start, -np.round(idf, DIGITS), -np.round(score, DIGITS), row))
-
-
-def content_words(tokens: Sequence[str], is_stop: Sequence[bool]) -> list[int]:
-    """Return the places of the alphabetic tokens that are no stop words."""
-    return [place for place, (token, stop) in enumerate(zip(tokens, is_stop, strict=True))
-            if token.isalpha() and not stop]

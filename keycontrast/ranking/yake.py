@@ -11,12 +11,11 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
 from keycontrast.ranking.methods import Solved, without_graph
-from keycontrast.ranking.phrases import Phrases, rank_spans, span_text
+from keycontrast.ranking.phrases import Phrases, rank_spans, written_texts
 from keycontrast.ranking.selection import InverseFrequency
 
 # Between two words of a phrase: white space, and tokens of the package with an apostrophe in front, which it drops
@@ -57,18 +56,11 @@ class YakeRanking:
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the phrases that the package finds in every text of ``block``."""
         extract = _extractor(self.language, self.ngrams, self.top).extract_keywords
-        rows = np.arange(block.table.num_rows)
-        texts = span_text(block, Spans(rows, block.offsets[:-1], block.offsets[1:])).to_pylist()
-        lengths = pc.utf8_length(block.tokens).to_numpy().astype(np.int64)
-        begins = np.append(0, np.cumsum(lengths + block.space_after))
         found: list[tuple[int, int, int, float]] = []
-        for row, text in enumerate(texts):
-            tokens = slice(block.offsets[row], block.offsets[row + 1])
-            starts = begins[tokens] - begins[tokens.start]
-            ends = starts + lengths[tokens]
+        for row, (text, starts, ends) in enumerate(written_texts(block)):
             for phrase, score in extract(text):
-                start, end = _place(phrase, text, starts, ends)
-                found.append((row, start + tokens.start, end + tokens.start, 1 / float(score)))
+                start, end = _place(phrase, text, starts, ends) + block.offsets[row]
+                found.append((row, start, end, 1 / float(score)))
         places = np.array([one[:3] for one in found], dtype=np.int64).reshape(-1, 3)
         return without_graph(block, Spans(*places.T), np.array([one[3] for one in found], dtype=np.float64))
 
@@ -77,7 +69,7 @@ class YakeRanking:
         return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=False)
 
 
-def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> tuple[int, int]:
+def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the first token of the first occurrence of ``phrase``, and the token after its last.
 
     Occurrences that begin and end with tokens go before those inside of words.
@@ -96,7 +88,7 @@ def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> tupl
         raise InputError(f"yake: the package found a phrase that is not in the text: {phrase[:100]!r}")
     whole = [(start, end) for start, end in matches if start in starts and end in ends]
     start, end = (whole or matches)[0]
-    return int(np.searchsorted(starts, start, side="right")) - 1, int(np.searchsorted(ends, end)) + 1
+    return np.array([np.searchsorted(starts, start, side="right") - 1, np.searchsorted(ends, end) + 1])
 
 
 class _Raised(logging.Handler):

@@ -7,27 +7,33 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from keycontrast.errors import InputError
 from keycontrast.progress import progress_bar
 from keycontrast.text.annotators import load_annotator
-from keycontrast.text.tokens import token_table
+from keycontrast.text.tokens import annotate_texts, token_table
+
+if TYPE_CHECKING:
+    from spacy.language import Language
 
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 # A pipeline frees what it stored for some texts before it reads others, so threads take turns.
 _READING = Lock()
 
 
-def annotator(name: str, language: str = "en", cleaning: bool = True) -> Callable[[pa.Table], pa.Table]:
+def annotator(name: "str | Language", language: str = "en",
+              cleaning: bool = True) -> Callable[[pa.Table], pa.Table]:
     """Return the function that turns a chunk of texts into a chunk of tokens.
 
     Args:
-        name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it.
+        name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it; or one of a caller.
         language: of the texts.
         cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
 
@@ -35,22 +41,23 @@ def annotator(name: str, language: str = "en", cleaning: bool = True) -> Callabl
         InputError: the pipeline cannot be used.
     """
     with _READING:
-        reader = load_annotator(name, language)
+        columns = load_annotator(name, language).columns if isinstance(name, str) else partial(
+            annotate_texts, name, given=True)
 
     def tokens_of(chunk: pa.Table) -> pa.Table:
         with _READING:
-            return token_table(reader.columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning))
+            return token_table(columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning))
 
     return tokens_of
 
 
-def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int | None = None,
+def annotated(chunks: Iterable[pa.Table], name: "str | Language", language: str, total: int | None = None,
               workers: int = 1, cleaning: bool = True) -> Iterator[pa.Table]:
     """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
 
     Args:
         chunks: tables with ``text_id`` and ``text``; where they are cut decides how texts are batched, not the workers.
-        name: of the pipeline.
+        name: of the pipeline, or one of a caller, which is used in this process.
         language: of the texts.
         total: texts in all chunks, if that is known.
         workers: processes.
@@ -61,7 +68,7 @@ def annotated(chunks: Iterable[pa.Table], name: str, language: str, total: int |
     """
     work = annotator(name, language, cleaning)
     with progress_bar("annotate", total, "text", delay=2.0) as bar:
-        for tokens in map(work, chunks) if workers <= 1 else _by_processes(
+        for tokens in map(work, chunks) if workers <= 1 or not isinstance(name, str) else _by_processes(
                 chunks, (name, language, cleaning), workers):
             yield tokens
             bar.update(tokens.num_rows)

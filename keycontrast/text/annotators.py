@@ -128,4 +128,5 @@ def is_foreign(text: str, language: str) -> bool:
 def _check_language(name: str, made_for: str | None, language: str) -> None:
     if made_for not in (language, _ANY_LANGUAGE):
         raise InputError(f"annotate.pipeline: {name!r} is made for language {made_for!r}, but the texts are "
-                         f"{language!r}. Name a pipeline for that language, or correct the data set's `language`.")
+                         f"{language!r}. Name a pipeline for that language, or correct the language (--language, or "
+                         f"`language` of the data set).")

@@ -8,7 +8,7 @@
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def load_pipeline(name: str = "embedded") -> Language:
     if not any("token.dep" in nlp.get_pipe_meta(pipe).assigns for pipe in nlp.pipe_names):
         # spaCy's own needs a dependency parser. (Its stubs promise spans; what it reads are these triples.)
         nlp.vocab.get_noun_chunks = noun_chunks  # type: ignore[assignment]
-    _check_annotation(nlp, name)
+    check_annotation(nlp, name, ("POS", "LEMMA"))
     return nlp
 
 
@@ -73,12 +73,12 @@ def _locate(name: str) -> str | Path:
     raise InputError(f"language pipeline {name!r} is neither an installed spaCy package nor a folder; {hint}")
 
 
-def _check_annotation(nlp: Language, name: str) -> None:
-    """Refuse a pipeline without which keywords would be wrong in silence."""
+def check_annotation(nlp: Language, name: str, needed: Sequence[str]) -> None:
+    """Refuse a pipeline that lacks an annotation (POS, LEMMA), without which keywords would be wrong in silence."""
     doc = nlp(PROBE)
     # Without lemmas, pytextrank takes all words of one part of speech for the same node.
     missing = [layer for layer, attribute in (("parts of speech", "POS"), ("lemmas", "LEMMA"))
-               if not doc.has_annotation(attribute)]  # fmt: skip
+               if attribute in needed and not doc.has_annotation(attribute)]  # fmt: skip
     if missing:
         raise InputError(
             f"language pipeline {name!r} gives no {' and no '.join(missing)} (its components: "

@@ -6,6 +6,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from keycontrast.text.schemas import TOKENS
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.strings import StringStore
-    from spacy.tokens import Doc, Span
+    from spacy.tokens import Doc
     from spacy.vocab import Vocab
 
 TokenColumns = dict[str, Any]
@@ -36,14 +37,15 @@ _ATTRIBUTES: list[int | str] = ["ORTH", "LEMMA", "POS", "TAG", "IDX", "LENGTH", 
 
 
 def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str],
-                   cleaning: bool = False) -> TokenColumns:
+                   cleaning: bool = False, given: bool = False) -> TokenColumns:
     """Return the columns of the token table for ``texts``, in their order; one ``nlp`` pass each.
 
     With ``cleaning``, what the pipeline reads is :func:`keycontrast.text.clean.clean` of them, and offsets are those of
     the texts as given; names with digits or signs, such as IL-6, are nouns.
 
     What spaCy stores for these texts (words, strings, documents) is freed before this returns, so that a
-    process that reads a whole corpus does not grow with its vocabulary.
+    process that reads a whole corpus does not grow with its vocabulary; but not of a pipeline that a caller has
+    ``given``, who may hold documents of it. Noun chunks of such a one are runs of nouns, whatever its own are.
 
     Raises:
         InputError: a text is longer than the pipeline reads at a time.
@@ -53,42 +55,36 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
             raise InputError(f"text {text_id}: {len(text):,} characters, but the language pipeline reads at most "
                              f"{nlp.max_length:,} at a time. Split it into paragraphs in the input file, or leave it "
                              f"out.")
-    with nlp.memory_zone():
+    with nullcontext() if given else nlp.memory_zone():
         if not cleaning:
             return {"text_id": pa.array(text_ids, pa.int64()),
-                    **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab)}
+                    **document_columns(nlp.pipe(texts, batch_size=BATCH), nlp.vocab, runs=given)}
         made = [clean(text) for text in texts]
         docs = nlp.pipe([one.read for one in made], batch_size=BATCH)
-        columns = document_columns(docs, nlp.vocab, names=True)
+        columns = document_columns(docs, nlp.vocab, runs=given, names=True)
         return {"text_id": pa.array(text_ids, pa.int64()), **as_given(columns, made)}
 
 
-def doc_columns(doc: "Doc") -> dict[str, list[Any]]:
-    """Return one row of the token table, without its ``text_id``."""
-    return {name: column[0].as_py() for name, column in document_columns([doc], doc.vocab).items()}
-
-
-def document_columns(docs: Iterable["Doc"], vocab: "Vocab",
-                     chunks: "Callable[[Doc], Iterable[Span]] | None" = None,
+def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
                      names: bool = False) -> dict[str, pa.Array]:
     """Return list columns for ``docs``; they hold plain values and outlive the documents' memory.
 
     Args:
         docs: documents.
         vocab: of all of them.
-        chunks: what is taken for the noun chunks of a document; by default these.
+        runs: whether noun chunks are the runs of nouns, in place of what documents call so.
         names: whether names with digits or signs (IL-6, X900, C#), and words that are the whole text, are nouns,
             whatever their tags say.
     """
     from keycontrast.text.pipelines import noun_chunks
 
-    of_their_own = chunks is not None or vocab.get_noun_chunks is not noun_chunks  # type: ignore[comparison-overlap]
+    of_their_own = not runs and vocab.get_noun_chunks is not noun_chunks  # type: ignore[comparison-overlap]
     arrays: list[npt.NDArray[Any]] = [np.zeros((0, len(_ATTRIBUTES)), np.uint64)]
     spans: list[list[tuple[int, int]]] = []
     for doc in docs:
         arrays.append(doc.to_array(_ATTRIBUTES).reshape(-1, len(_ATTRIBUTES)))
         if of_their_own:
-            spans.append([(chunk.start, chunk.end) for chunk in (chunks(doc) if chunks else doc.noun_chunks)])
+            spans.append([(chunk.start, chunk.end) for chunk in doc.noun_chunks])
     lengths = np.array([len(array) for array in arrays[1:]], np.int64)
     orth, lemma, pos, tag, start, length, is_stop, opens = np.concatenate(arrays).T
     if names:

@@ -19,7 +19,8 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
 from keycontrast.ranking.blocks import TokenBlock, pieces
-from keycontrast.ranking.selection import InverseFrequency, content_words
+from keycontrast.ranking.keyword import content_words
+from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.normal_form import normal_form
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.methods import METHOD_TABLES
@@ -151,15 +152,18 @@ def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequ
     Words are scored by IDF over the training texts, or, for the text paired with itself (mode xx), by the method's own
     table, in which a word that scores nothing is not named.
     """
-    ids, words, stops = (tokens[column].to_pylist() for column in ("text_id", "token", "is_stop"))
-    places = [content_words(*text) for text in zip(words, stops, strict=True)]
+    ids, words = (tokens[column].to_pylist() for column in ("text_id", "token"))
+    block = TokenBlock(tokens)
+    content = content_words(block)
+    ends = np.cumsum(np.bincount(content.text, minlength=len(ids)))
+    places = [part.tolist() for part in np.split(content.start - block.offsets[content.text], ends)[:-1]]
     if rows is None:
         value = {word: idf.of(word) for word in {word for text in words for word in text}}
         return [best(eligible, text, [value[word] for word in text], top)
                 for eligible, text in zip(places, words, strict=True)]
     if METHODS[name].holds == "phrases":
         return _first_phrases(name, ids, rows, top)
-    alone, scored = scored_alone(TokenBlock(tokens), rows, name)
+    alone, scored = scored_alone(block, rows, name)
     found: list[list[str] | None] = [None] * len(ids)
     for text, scores in zip(scored.tolist(), alone["score"].to_pylist(), strict=True):
         found[text] = best([place for place in places[text] if scores[place] > 0], words[text], scores, top)
