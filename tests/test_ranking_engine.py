@@ -116,7 +116,7 @@ def test_the_engine_agrees_with_the_loop(seed, window, idf):
         found.setdefault(line["text_id"], []).append(line)
     for record in tokens.to_pylist():
         expected = slow(record, window or 2, idf)
-        mine = [(line["keyword"], line["start"], line["end"], line["score"])
+        mine = [(line["keyword"], line["token_start"], line["token_end"], line["score"])
                 for line in found[record["text_id"]] if line["rank"]]
         assert mine == expected, record["token"]
         assert [line["rank"] for line in found[record["text_id"]]] == list(range(1, len(mine) + 1)) or not mine
@@ -156,7 +156,7 @@ def test_a_third_of_the_words_is_kept_and_neighbours_merge_across_white_space():
     found = explain(tokens, PRINTED)
     assert [(node.word, node.kept) for node in found.nodes] == [("belly", True), ("fat", True), ("old", False),
                                                                 ("men", False)]
-    assert [(one.keyword, one.start, one.end) for one in found.phrases] == [("belly fat", 0, 3), ("fat belly", 7, 9)]
+    assert [(one.keyword, one.token_start, one.token_end) for one in found.phrases] == [("belly fat", 0, 3), ("fat belly", 7, 9)]
 
 
 def test_a_kept_noun_that_is_used_as_a_verb_joins_no_phrase():
