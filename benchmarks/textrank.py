@@ -163,7 +163,7 @@ def _agree(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> bool:
     if len(ours) != len(theirs) or (np.abs(scores[0] - scores[1]) > _SCORE).any():
         return False
     ties = np.cumsum(np.append(0, np.abs(np.diff(scores[1])) > 10.0**-DIGITS))
-    names = ("phrase", "keyword", "start", "end", "status")
+    names = ("phrase", "keyword", "token_start", "token_end", "status")
     mine, other = ({(tie, *(row[name] for name in names)) for tie, row in zip(ties, rows, strict=True)}
                    for rows in (ours, theirs))
     return mine == other

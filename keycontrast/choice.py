@@ -152,7 +152,7 @@ def _ranked_anew(table: pa.Table, ranks: Sequence[int]) -> pa.Table:
     rank = pa.array(ranks, pa.int32())
     empty = pc.and_(pc.equal(rank, 0), pc.greater(table["rank"].combine_chunks(), 0))
     columns = {name: table[name].combine_chunks() for name in schema.names} | {"rank": rank}
-    for name in ("phrase", "keyword", "score", "start", "end"):
+    for name in ("phrase", "keyword", "score", "token_start", "token_end"):
         columns[name] = pc.if_else(empty, pa.scalar(None, columns[name].type), columns[name])
     columns["status"] = pc.if_else(empty, "no_candidate", columns["status"])
     return pa.table(columns, schema=schema)

@@ -86,8 +86,8 @@ class ExplainedPhrase:
         keyword: its normal form.
         score: its score.
         idf: mean inverse document frequency of its tokens; None where no IDF was given.
-        start: first token of the first occurrence.
-        end: token after its last.
+        token_start: first token of the first occurrence.
+        token_end: token after its last.
     """
 
     rank: int
@@ -95,8 +95,8 @@ class ExplainedPhrase:
     keyword: str
     score: float
     idf: float | None
-    start: int
-    end: int
+    token_start: int
+    token_end: int
 
 
 @dataclass(frozen=True)
@@ -227,9 +227,10 @@ def _reason(choice: Choice, phrases: tuple[ExplainedPhrase, ...], idf: InverseFr
         return f"{choice.keyword!r} is the only phrase."
     if len(tied) == 1:
         return f"{choice.keyword!r} has the highest score, {choice.score:.6g}; the next has {max(lower):.6g}."
-    winner = next(one for one in tied if (one.start, one.end) == min((one.start, one.end) for one in _rarest(tied)))
-    begin = f"{choice.keyword!r} shares the highest score, {choice.score:.6g}, with {_others(tied, winner)}"
     rarest = _rarest(tied)
+    first = min((one.token_start, one.token_end) for one in rarest)
+    winner = next(one for one in tied if (one.token_start, one.token_end) == first)
+    begin = f"{choice.keyword!r} shares the highest score, {choice.score:.6g}, with {_others(tied, winner)}"
     if len(rarest) == 1:
         return f"{begin}; of these it has the highest inverse document frequency, {winner.idf:.6g}."
     if idf is None or len(rarest) == len(tied):
@@ -302,7 +303,8 @@ def _phrase_table(found: Explanation) -> Table:
     shown.add_column("mean IDF", justify="right")
     shown.add_column("tokens", justify="right")
     for phrase in found.phrases:
-        span = str(phrase.start) if phrase.end == phrase.start + 1 else f"{phrase.start}-{phrase.end - 1}"
+        first, last = phrase.token_start, phrase.token_end - 1
+        span = str(first) if last == first else f"{first}-{last}"
         shown.add_row(str(phrase.rank), cell(phrase.phrase), cell(phrase.keyword), f"{phrase.score:.5f}",
                       "" if phrase.idf is None else f"{phrase.idf:.3f}", span)
     return shown

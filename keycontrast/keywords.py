@@ -561,8 +561,8 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
     lengths = pc.list_value_length(tokens["start"].combine_chunks())
     before = pc.subtract(pc.cumulative_sum(lengths), lengths).take(place)
     starts, ends = (pc.list_flatten(tokens[name].combine_chunks()) for name in ("start", "end"))
-    begin = starts.take(pc.add(before, rows["start"]))
-    end = ends.take(pc.subtract(pc.add(before, rows["end"]), 1))
+    begin = starts.take(pc.add(before, rows["token_start"]))
+    end = ends.take(pc.subtract(pc.add(before, rows["token_end"]), 1))
     phrases = []
     for row, first, last, phrase in zip(rows["text_id"].to_pylist(), begin.to_pylist(), end.to_pylist(),
                                         rows["phrase"].to_pylist(), strict=True):

@@ -264,7 +264,7 @@ def _chosen_tokens(found: Explanation) -> set[int]:
         return set()
     tied = [phrase for phrase in found.phrases if abs(phrase.score - found.keyword_score) < 1e-9]
     named = [phrase for phrase in tied if phrase.keyword == found.keyword]
-    return {place for phrase in (named or tied)[:1] for place in range(phrase.start, phrase.end)}
+    return {place for phrase in (named or tied)[:1] for place in range(phrase.token_start, phrase.token_end)}
 
 
 def _draw(subject: Subject, found: Explanation, svg: Path | None, console: Console) -> None:

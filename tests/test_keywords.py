@@ -45,7 +45,7 @@ def tokens(texts):
 def ranking(phrases):
     """Ranking from ``(text_id, keyword, score, start, end)``; a keyword None is a text without phrases."""
     rows = [{"text_id": text, "rank": 0 if word is None else place, "phrase": word, "keyword": word, "score": score,
-             "start": start, "end": end, "status": "ok" if word else "no_candidate"}
+             "token_start": start, "token_end": end, "status": "ok" if word else "no_candidate"}
             for place, (text, word, score, start, end) in enumerate(phrases, start=1)]
     return pa.Table.from_pylist(rows, schema=SCHEMAS["textrank"].arrow())
 

@@ -41,7 +41,7 @@ TEXTS = {
 EXAMPLES = [("train", 10, [20]), ("train", 30, [40, 50, 60, 70]), ("validation", 20, [10]), ("test", 80, [40])]
 
 # (text, rank, first token, token behind the last): the best phrase of text 30 is "man is running", of 20 "HSC \n".
-RANKED = ("text_id", "rank", "start", "end")
+RANKED = ("text_id", "rank", "token_start", "token_end")
 PHRASES = [(10, 1, 2, 3), (10, 2, 0, 1), (20, 1, 3, 5), (30, 1, 1, 4), (30, 2, 0, 2), (40, 1, 0, 2),
            (50, 0, None, None), (60, 1, 0, 1), (70, 1, 2, 3), (80, 2, 2, 3), (80, 1, 0, 1), (90, 0, None, None)]
 
@@ -329,7 +329,7 @@ def _with(row, value):
     ("attribution", "score", lambda row: row[:-1], "table attribution: text 10 has values for 3 words, and 4 tokens"),
     ("psi", "primary", lambda row: [*row, True], "table psi: text 10 has values for 5 words, and 4 tokens"),
     ("s_tags", "primary", lambda row: row[1:], "table s_tags: text 10 has values for 3 words"),
-    ("textrank", "end", lambda end: 5 if end == 4 else end, "a phrase of text 30 ends after its last token"),
+    ("textrank", "token_end", lambda end: 5 if end == 4 else end, "a phrase of text 30 ends after its last token"),
     ("textrank", "text_id", lambda text: 80 if text == 90 else text, "table textrank: text 90 has no row"),
     ("attribution", "score", lambda row: _with(row, 1.5), "table attribution: column score of text 10 holds 1.5, wh"),
     ("attribution", "score", lambda row: _with(row, float("nan")), "column score of text 10 holds nan, which is no pr"),

@@ -34,7 +34,7 @@ def assert_agreement(tokens, method):
     ours = rank(tokens, method, ALL, compat="pytextrank").to_pylist()
     theirs = rank_with_package(tokens, ALL, package_component(method)).to_pylist()
     assert len(ours) == len(theirs)
-    names = ("text_id", "phrase", "keyword", "start", "end", "status", "rank")
+    names = ("text_id", "phrase", "keyword", "token_start", "token_end", "status", "rank")
 
     def tied(rows):
         tie, found = 0, []
@@ -101,7 +101,7 @@ def test_scores_by_hand():
     # One node: PageRank 1. The phrase is as long as its lemmas, so sqrt(1 / 1) * 1 / (1 + 1).
     found = rank(tagged("Cats/NOUN ./PUNCT"), "pytextrank").to_pylist()[0]
     assert found == {"text_id": 0, "rank": 1, "phrase": "Cats", "keyword": "cats", "score": pytest.approx(0.5),
-                     "start": 0, "end": 1, "status": "ok"}
+                     "token_start": 0, "token_end": 1, "status": "ok"}
     # Two nodes share: 1/2 each. "belly fat" has both: sqrt((1/2 + 1/2) / 2) * 2 / (2 + 1).
     found = rank(tagged("Belly/NOUN Fat/NOUN"), "pytextrank").to_pylist()[0]
     assert (found["keyword"], found["score"]) == ("belly fat", pytest.approx(0.5**0.5 * 2 / 3))

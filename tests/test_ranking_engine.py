@@ -80,7 +80,7 @@ def test_the_engine_agrees_with_the_loop(seed, window, idf):
         found.setdefault(line["text_id"], []).append(line)
     for record in tokens.to_pylist():
         expected = slow(record, window or 2, idf)
-        mine = [(line["keyword"], line["start"], line["end"], line["score"])
+        mine = [(line["keyword"], line["token_start"], line["token_end"], line["score"])
                 for line in found[record["text_id"]] if line["rank"]]
         assert mine == expected, record["token"]
         assert [line["rank"] for line in found[record["text_id"]]] == list(range(1, len(mine) + 1)) or not mine

@@ -42,8 +42,8 @@ def tables():
         schema=SCHEMAS["tokens"].arrow())
     textrank = pa.table({
         "text_id": [0, 0, 1, 2], "rank": [1, 2, 1, 0], "phrase": ["oven", "bread", "Bread", None],
-        "keyword": ["oven", "bread", "bread", None], "score": [0.5, 0.4, 0.3, None], "start": [1, 3, 0, None],
-        "end": [2, 4, 1, None], "status": ["ok", "ok", "ok", "no_candidate"]}, schema=SCHEMAS["textrank"].arrow())
+        "keyword": ["oven", "bread", "bread", None], "score": [0.5, 0.4, 0.3, None], "token_start": [1, 3, 0, None],
+        "token_end": [2, 4, 1, None], "status": ["ok", "ok", "ok", "no_candidate"]}, schema=SCHEMAS["textrank"].arrow())
     scores = {"text_id": [0, 0, 2], "mode": ["xx", "xy", "xx"], "pair": [0, 1, 2],
               "word": [words[0], words[0], words[2]]}
     attribution = pa.table({**scores, "score": [[0.9, 0.2, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.5, 1.0]]},

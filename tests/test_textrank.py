@@ -47,6 +47,17 @@ def project(folder, tokens, examples, kind="examples", workers=1):
     (folder / "params.yaml").write_text(PARAMS.format(workers))
 
 
+def test_start_and_end_are_characters_in_every_table_and_tokens_have_names_of_their_own():
+    assert [name for name, schema in SCHEMAS.items() if {"start", "end"} & set(schema.arrow().names)] == ["tokens"]
+    tokens = by_chance(3)
+    words = dict(zip(tokens["text_id"].to_pylist(), tokens["token"].to_pylist(), strict=True))
+    phrases = [line for line in rank(tokens, "pytextrank").to_pylist() if line["rank"]]
+    for line in phrases:
+        held = words[line["text_id"]][line["token_start"]:line["token_end"]]
+        assert "".join(held) == line["phrase"].replace(" ", "")
+    assert len(phrases) > 50
+
+
 def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
     tokens = by_chance(1)
     many = pa.concat_tables([tokens.set_column(0, "text_id", pa.array(range(n * 60, n * 60 + 60), pa.int64()))

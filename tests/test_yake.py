@@ -64,7 +64,7 @@ def test_a_phrase_is_written_as_in_the_text(tokens):
     words = tokens["token"].to_pylist()
     for line in rows:
         if line["rank"]:
-            covered = "".join(words[line["text_id"]][line["start"]:line["end"]])
+            covered = "".join(words[line["text_id"]][line["token_start"]:line["token_end"]])
             assert "".join(covered.split()) == "".join(line["phrase"].split())
     assert {"São Paulo", "e-mail filters"} <= {line["phrase"].replace("\t", " ") for line in rows if line["phrase"]}
 

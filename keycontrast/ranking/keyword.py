@@ -54,7 +54,7 @@ def phrase_candidates(block: TokenBlock, rows: pa.Table) -> tuple[Spans, np.ndar
     """
     rows = rows.filter(pc.greater(rows["score"], 0))  # a text without any phrase has a row without a score
     text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
-    start, end = (block.offsets[text] + rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
+    start, end = (block.offsets[text] + rows[name].to_numpy().astype(np.int64) for name in ("token_start", "token_end"))
     return Spans(text, start, end), rows["score"].to_numpy(), rows["keyword"].combine_chunks()
 
 

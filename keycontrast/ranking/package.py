@@ -26,7 +26,7 @@ from keycontrast.text.tokens import rebuild_docs
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):
     import pytextrank
 
-_NO_PHRASE = {"phrase": None, "keyword": None, "score": None, "start": None, "end": None}
+_NO_PHRASE = {"phrase": None, "keyword": None, "score": None, "token_start": None, "token_end": None}
 _FACTORIES = {"pytextrank": "BaseTextRankFactory", "positionrank": "PositionRankFactory",
               "biasedtextrank": "BiasedTextRankFactory", "topicrank": "TopicRankFactory"}
 
@@ -101,5 +101,5 @@ def _phrases(ranked: Callable[[Doc], Any], doc: Doc) -> list[dict[str, Any]]:
         if keyword:
             first = min(phrase.chunks, key=lambda chunk: chunk.start)
             found.append({"phrase": first.text, "keyword": keyword, "score": float(phrase.rank),
-                          "start": first.start, "end": first.end})
+                          "token_start": first.start, "token_end": first.end})
     return found

@@ -126,7 +126,8 @@ def _rows(block: TokenBlock, solved: Solved, phrases: Phrases) -> tuple[pa.Table
     begin = block.offsets[found.text]
     columns = {
         "text_id": block.text_ids[text], "rank": _padded(phrases.rank, len(without), 0), "phrase": phrases.phrase,
-        "keyword": phrases.keyword, "score": phrases.score, "start": found.start - begin, "end": found.end - begin,
+        "keyword": phrases.keyword, "score": phrases.score, "token_start": found.start - begin,
+        "token_end": found.end - begin,
         "status": pa.array(STATUSES).take(pa.array(status[text]))}
     rows = {name: _column(name, values, len(without)) for name, values in columns.items()}
     return pa.table(rows, schema=PHRASES), status

@@ -31,6 +31,6 @@ PHRASES = schema_of(
     ("phrase", pa.string(), "phrase as written in the text; null without phrases"),
     ("keyword", pa.string(), "normal form of the phrase, the identity of a graph node"),
     ("score", pa.float64(), "rank score of the phrase"),
-    ("start", pa.int32(), "first token of the phrase's first occurrence"),
-    ("end", pa.int32(), "token after its last"),
+    ("token_start", pa.int32(), "first token of the phrase's first occurrence"),
+    ("token_end", pa.int32(), "token after its last"),
     ("status", pa.string(), "ok, not_converged, or why there is no phrase (empty_text, no_candidate)"))

@@ -20,7 +20,7 @@ STALE = "the tables are of different runs. Run `keycontrast run`."
 # Columns that choosing reads of table ``tokens``, and of a method's table by what it holds.
 TOKEN_COLUMNS = ["text_id", "token", "lemma", "is_stop"]
 _COLUMNS: dict[Holds, list[str]] = {
-    "phrases": ["text_id", "keyword", "score", "start", "end"],
+    "phrases": ["text_id", "keyword", "score", "token_start", "token_end"],
     "scores": ["text_id", "mode", "score"],
     "primary words": ["text_id", "mode", "score", "primary"],
 }

@@ -31,7 +31,7 @@ TEXTRANK = METHOD_TABLES["textrank"]
 READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
         TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
         ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
-        S_TAGS: ["text_id", "primary"], TEXTRANK: ["text_id", "rank", "start", "end"]}
+        S_TAGS: ["text_id", "primary"], TEXTRANK: ["text_id", "rank", "token_start", "token_end"]}
 
 
 class WordColumn(NamedTuple):
@@ -143,5 +143,5 @@ def _with_ends(batches: Iterable[pa.Table], words: Lookup) -> Iterator[pa.Table]
     for batch in batches:
         rows = ranked(batch)
         text_ids = rows["text_id"].to_numpy()
-        check_ends(text_ids, rows["end"].to_numpy(), tokens[positions(words.ids, text_ids, "table tokens")])
+        check_ends(text_ids, rows["token_end"].to_numpy(), tokens[positions(words.ids, text_ids, "table tokens")])
         yield batch

@@ -20,7 +20,8 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     words of a phrase are those of its first occurrence.
 
     Args:
-        ranking: table ``textrank`` (columns ``text_id``, ``rank``, ``start`` and ``end``), with rows of every text.
+        ranking: table ``textrank`` (columns ``text_id``, ``rank``, ``token_start`` and ``token_end``), with rows of
+            every text.
         words: T texts.
         expected: keywords that attribution expects of each, the sum of its scores (T,).
 
@@ -33,7 +34,7 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     positions(np.unique(ranking["text_id"].to_numpy()), words.ids, "table textrank")
     rows = ranked(ranking).sort_by([("text_id", "ascending"), ("rank", "ascending")])
     text = words.positions(rows["text_id"].to_numpy())
-    start, end = (rows[name].to_numpy().astype(np.int64) for name in ("start", "end"))
+    start, end = (rows[name].to_numpy().astype(np.int64) for name in ("token_start", "token_end"))
     check_ends(rows["text_id"].to_numpy(), end, np.diff(words.offsets)[text])
     lengths = end - start
     token = np.repeat(words.offsets[text] + end - 1, lengths) - within(lengths)
