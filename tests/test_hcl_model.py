@@ -272,6 +272,16 @@ def test_an_unseen_keyword_is_a_new_node():
         model({name: value for name, value in unseen.items() if name != "unseen_vectors"})
 
 
+def test_word_dropout_acts_in_training_alone_and_spares_the_start():
+    model, batch = tiny_hcl.model(latent={"word_dropout": 0.9}), tiny_hcl.batch()
+    assert torch.equal(model._word_dropout(batch), batch["y_in"])
+    dropped = model.train()._word_dropout(batch)
+    assert (dropped[:, 0] == tiny_hcl.SPECIAL_IDS["bos"]).all()
+    changed = dropped != batch["y_in"]
+    assert changed.any()
+    assert (dropped[changed] == tiny_hcl.SPECIAL_IDS["mask"]).all()
+
+
 def test_noise_is_drawn_where_none_is_given():
     model, batch = tiny_hcl.model(), tiny_hcl.batch()
     del batch["eps"]

@@ -43,8 +43,9 @@ def test_phrases_and_keywords_are_those_of_the_stages(settings):
     for place in range(tokens.num_rows):
         found = explain(tokens.slice(place, 1), Settings(**settings), idf=idf)
         listed = [line for line in rows[place] if line["rank"]]
-        assert [(one.rank, one.phrase, one.keyword, one.score, one.token_start, one.token_end) for one in found.phrases[:5]] == [
-            tuple(line[name] for name in ("rank", "phrase", "keyword", "score", "token_start", "token_end")) for line in listed]
+        names = ("rank", "phrase", "keyword", "score", "token_start", "token_end")
+        assert [tuple(getattr(one, name) for name in names) for one in found.phrases[:5]] == [
+            tuple(line[name] for name in names) for line in listed]
         assert {line["status"] for line in rows[place]} == {found.status}
         expected = chosen[place]
         assert (found.keyword, found.keyword_method, found.keyword_score) == (

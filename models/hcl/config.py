@@ -27,6 +27,7 @@ _GROUPS: dict[str, dict[str, Any]] = {
         "prior_share": 0.0,
         "enters": "memory+embed",
         "bow_loss": True,
+        "word_dropout": 0.0,
     },
     "contrasts": {"added_to": "token"},  # and a block for each of CONTRASTS
     "decoder": {"layers": 6, "dropout": 0.1, "kw_memory": False, "source_dropout": 0.0},
@@ -42,7 +43,7 @@ _CHOICES: dict[tuple[str, ...], Sequence[str]] = {
 }
 
 # Settings of earlier versions, in each group and in the blocks of the contrasts, with the value that now always holds.
-_REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "word_dropout": 0.0, "form": "inverse",
+_REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "form": "inverse",
             "sqrt": False, "multi_neg": None}
 
 

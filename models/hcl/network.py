@@ -369,8 +369,17 @@ class HclNetwork(PreTrainedModel):
         """Return the scores (N, V), at least, of all targets' tokens, as :meth:`reconstruct` has them."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
-        states = self.decode(batch["y_in"], memory, memory_mask, z)
+        states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
         return self.score(taken(states.flatten(0, 1), targets.places)).float()  # padding never meets the vocabulary
+
+    def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""
+        ids, rate = batch["y_in"], self.config.latent["word_dropout"]
+        if not self.training or rate == 0.0:
+            return ids
+        dropped = torch.rand(ids.shape, device=ids.device) < rate
+        dropped[:, 0] = False
+        return ids.masked_fill(dropped, self.config.special_ids["mask"])
 
     def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
         """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, at random.

@@ -61,6 +61,7 @@ class Latent(Block):
         "memory+embed", description="how z enters the decoder: as a slot of the memory and with every word, or with "
                                     "the input of each layer (METHODS A.7)")
     bow_loss: bool = False
+    word_dropout: float = Field(0.0, ge=0, lt=1)
 
     @model_validator(mode="after")
     def _prior_is_taught(self) -> "Latent":
@@ -119,7 +120,7 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
     "keyword": {"imp_weight": "linear", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False},
+               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False, "word_dropout": 0.0},
     "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
