@@ -315,10 +315,6 @@ def test_the_s_tagger_needs_labels_without_any_such_model(sample):
      "in the KL of a relative one; change either"),
     (("models", "hcl", "hcl", "overrides"), {"keyword": {"condition": False}, "decoder": {"kw_memory": True}},
      "models.hcl.hcl.overrides: decoder.kw_memory needs keyword.condition; set the one to false or the other to true"),
-    (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"betas": [0.9, 1.0]}},
-     "models.pgkpr.pgkpr.overrides.training.betas.1: Input should be less than 1, found 1.0."),
-    (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"betas": [-0.1, 0.9]}},
-     "models.pgkpr.pgkpr.overrides.training.betas.0: Input should be greater than or equal to 0, found -0.1."),
     (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"micro_batch": 1, "batch_size": 1}},
      "models.pgkpr.pgkpr: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or set "
      "contrast.weight to 0"),

@@ -142,22 +142,20 @@ class Params(Block):
         """Name the data sets that models and other blocks need in the blocks that name none."""
         if not isinstance(content, Mapping):
             return content
-        wanted: dict[str, list[str]] = {block: [] for block in NEEDS}
-        models = content.get("models")
-        for track, blocks in MODELS_NEED.items():
-            rows = models.get(track) if isinstance(models, Mapping) else None
-            for row in rows.values() if isinstance(rows, Mapping) else ():
-                dataset = row.get("dataset") if isinstance(row, Mapping) else None
-                for block in blocks if isinstance(dataset, str) else ():
-                    wanted[block].append(dataset)
+        wanted: dict[str, list[Any]] = {block: [] for block in NEEDS}
+        for track, rows in _mapping(content.get("models")).items():
+            for row in _mapping(rows).values():
+                for block in MODELS_NEED.get(track, ()):
+                    wanted[block] += [row["dataset"]] if isinstance(_mapping(row).get("dataset"), str) else []
         filled = dict(content)
         for block in reversed(NEEDS):  # a block stands behind those that it needs
             said = content.get(block, {})
-            if isinstance(said, Mapping) and "datasets" not in said and wanted[block]:
+            if wanted[block] and isinstance(said, Mapping) and "datasets" not in said:
                 said = filled[block] = {**said, "datasets": list(dict.fromkeys(wanted[block]))}
-            named = said.get("datasets") if isinstance(said, Mapping) else None
-            for needed in NEEDS[block] if isinstance(named, list) else ():
-                wanted[needed] += named
+            named = _mapping(said).get("datasets")
+            if isinstance(named, list):
+                for needed in NEEDS[block]:
+                    wanted[needed] += named
         return filled
 
     @model_validator(mode="after")
@@ -329,6 +327,10 @@ def _spelt(entry: Laid, field: str, settings: Block) -> Laid:
 def _picked(values: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _picked(values[name], inner) if isinstance(inner, Mapping) else values[name]
             for name, inner in names.items()}
+
+
+def _mapping(content: Any) -> Mapping[str, Any]:
+    return content if isinstance(content, Mapping) else {}
 
 
 def _seeded(row: Any, seed: Any) -> Any:
