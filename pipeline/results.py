@@ -37,15 +37,17 @@ def show_results(dag: Dag, params: Params, console: Console) -> None:
 
 def data_remarks(name: str, dag: Collection[str]) -> list[str]:
     """Return what is odd about a data set, by its metrics of the stages in ``dag``."""
-    found, paths = [], DatasetPaths(name)
-    if f"ingest@{name}" in dag and (classes := json.loads(paths.metrics("ingest").read_text()).get("classes")):
+    counts = {stage: json.loads(path.read_text()) for stage in ("ingest", "annotate") if f"{stage}@{name}" in dag
+              and (path := DatasetPaths(name).metrics(stage)).exists()}
+    found = []
+    if classes := counts.get("ingest", {}).get("classes"):
         unseen = [label for label, count in classes["test"].items() if count and not classes["train"][label]]
         found += [f"no text of class {', '.join(map(repr, unseen))} is in training, and the test split has some; no "
                   f"model can name it"] if unseen else []
-    if f"annotate@{name}" in dag:
-        counts = json.loads(paths.metrics("annotate").read_text())
-        found += [f"{counts['other_language']} of {counts['texts']} texts are not written as the data set's language "
-                  f"is; their phrases mean little"] if counts["other_language"] else []
+    texts = counts.get("annotate", {})
+    if texts.get("other_language"):
+        found.append(f"{texts['other_language']} of {texts['texts']} texts are not written as the data set's language "
+                     f"is; their phrases mean little")
     return found
 
 

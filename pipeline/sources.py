@@ -11,7 +11,7 @@ from stages.ingest.counts import few_labelled, source_counts
 from stages.ingest.deduplicate import deduplicate
 from stages.ingest.exclusions import connected
 from stages.ingest.files import data_files, published_splits, read_rows
-from stages.ingest.params import Dataset
+from stages.ingest.params import Dataset, Ingest
 from stages.params import Params
 from stages.params.paths import named_paths
 
@@ -20,21 +20,22 @@ _SMALL = 20_000_000
 
 
 def label_remarks(params: Params) -> Iterator[str]:
-    """Yield what there is to say of data sets whose labels are the source of negatives; large ones are not read.
-
-    Raises:
-        InputError: a file cannot be read.
-    """
+    """Yield what there is to say of data sets whose labels are the source of negatives; large ones are not read."""
     for name, dataset in params.datasets.items():
         settings = params.ingest_settings(name)
-        if structure_of(dataset.layout) != "pairs" or settings.neg_source != "labelled":
-            continue
-        if not Path(dataset.source).exists() or sum(path.stat().st_size for _, path in data_files(dataset)) > _SMALL:
-            continue
-        with TemporaryDirectory() as folder:
-            rows = deduplicate(read_rows(dataset), dataset, Path(folder), identity=settings.text_identity)
-            for line in few_labelled(source_counts(connected(rows, settings.split_by), settings)):
-                yield f"{name}: {line}"
+        if structure_of(dataset.layout) == "pairs" and settings.neg_source == "labelled":
+            try:
+                yield from (f"{name}: {line}" for line in _few_labelled(dataset, settings))
+            except InputError as error:
+                yield f"{name}: {error}"
+
+
+def _few_labelled(dataset: Dataset, settings: Ingest) -> list[str]:
+    if sum(path.stat().st_size for _, path in data_files(dataset)) > _SMALL:
+        return []
+    with TemporaryDirectory() as folder:
+        rows = deduplicate(read_rows(dataset), dataset, Path(folder), identity=settings.text_identity)
+        return few_labelled(source_counts(connected(rows, settings.split_by), settings))
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:

@@ -68,7 +68,7 @@ def train(encoder, store, items=None, **training):
 
 @pytest.mark.parametrize("changes", [
     {"latent": {"prior_share": 0.5}}, {"latent": {"posterior": "absolute", "batch_norm": 0.0, "free_bits": 5.0}},
-    {"precision": "bf16"}, {"bucket": False}, {"freeze_layers": 1}], ids=str)
+    {"precision": "bf16"}, {"freeze_layers": 1}], ids=str)
 def test_a_killed_training_ends_with_the_same_weights(encoder, tmp_path, changes):
     whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"), **changes)
     with pytest.raises(Killed):
