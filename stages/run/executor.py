@@ -65,7 +65,8 @@ class Executor:
         """
         for other in self.folder.parent.glob("*"):
             if other.name != self.folder.name:
-                shutil.rmtree(other)  # made with other params or other code
+                # Made with other params or other code; a worker of a cluster may still add to it.
+                shutil.rmtree(other, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         work = self.folder / "work.pickle"
         _LOADED.clear()
