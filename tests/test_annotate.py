@@ -253,3 +253,7 @@ def test_a_data_set_without_texts(pipeline, tmp_path, monkeypatch):
     out = project(tmp_path, pipeline, strings=[])
     assert annotate.main(["toy"]) == 0
     assert read_table(out, SCHEMAS["tokens"]).num_rows == 0
+
+
+def test_no_texts_give_an_empty_table(pipeline):
+    assert annotate.run(texts([]), Annotate(pipeline=pipeline)).schema.equals(SCHEMAS["tokens"].arrow())

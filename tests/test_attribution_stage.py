@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from models.keywords.attribution import from_characters, siamese_saliency, word_
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
 from stages.attribution.params import Attribution
-from stages.attribution.saliency.blocks import fallbacks
+from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
 from stages.attribution.saliency.scorers import ClassifierScorer, texts_of_a_chunk
 from stages.common import tables as tables_module
 from stages.common.lookup import Lookup
@@ -245,3 +246,13 @@ def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):
     shutil.rmtree(project.pair_classifier)
     assert attribution.main(["tiny"]) == 1
     assert "Make it with `keycontrast stage pair_classifier@tiny`" in capsys.readouterr().err
+
+
+def test_the_table_is_written_in_pieces():
+    def block(start):
+        table = pa.table({"text_id": range(3000), "mode": ["xx"] * 3000, "score": [[0.5]] * 3000})
+        return Attributed(table, start)
+    counts = Counter()
+    pieces = list(gathered([block(0), block(3000), block(6000)], counts))
+    assert [piece.num_rows for piece in pieces] == [6000, 3000]
+    assert counts == {"rows_xx": 9000, "words": 9000, "unaligned_words": 9000}

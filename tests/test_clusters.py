@@ -188,3 +188,13 @@ def test_a_missing_or_foreign_file_is_named(tmp_path):
     examples.to_parquet(tmp_path / "foreign.parquet")
     with pytest.raises(InputError, match="foreign.parquet: column 'text_id' is missing"):
         list(clusters.run(examples, tmp_path / "foreign.parquet"))
+
+
+def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    (folder / "left by a killed run").write_text("")
+    paths = DatasetPaths("d")
+    rows = clusters.run(paths.table("examples"), paths.table("keywords"), JoinLimits(0.0625, folder))
+    assert sum(piece.num_rows for piece in rows) == 3000
+    assert not folder.exists()

@@ -235,3 +235,11 @@ def test_a_graph_without_edges_is_exported_too(paths):
         write_table(other.table(kind), SCHEMAS[kind], rows, PROVENANCE)
     asked("export", "bare.xml", "--dataset", "bare", "--format", "graphml")
     assert dict(nx.read_graphml("bare.xml").nodes(data="keyword")) == {"0": "<script>"}
+
+
+def test_long_and_wide_labels_are_cut_and_kept_as_notes():
+    label = "很" * 40
+    drawn = ET.fromstring(neighbourhood_svg("t", [Neighbour(label, 0, 0, 0)], []))
+    part = next(item for item in drawn.iter(f"{SVG}g") if item.get("id") == "keyword-0")
+    assert "很" * 14 + "…" in [item.text for item in part.iter(f"{SVG}text")]
+    assert part.findtext(f"{SVG}title") == label

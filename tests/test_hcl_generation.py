@@ -8,7 +8,6 @@ from whole_steps import whole
 from models.hcl import HclModel
 
 BOS, EOS, PAD = (tiny_hcl.SPECIAL_IDS[role] for role in ("bos", "eos", "pad"))
-BANNED = {tiny_hcl.SPECIAL_IDS[role] for role in ("pad", "bos", "unk", "mask")}
 
 
 def inputs(size=4, extra=0, seed=0):

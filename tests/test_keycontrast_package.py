@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from importlib.metadata import version
 from itertools import islice, repeat
 
 import networkx as nx
@@ -16,6 +17,7 @@ import pytest
 import spacy
 from wheel import wheel_site
 
+import keycontrast
 from keycontrast import InputError, Keywords, keyword_graph
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.pipelines import load_pipeline
@@ -209,3 +211,7 @@ print(json.dumps([keycontrast.__file__, str(EMBEDDED_FOLDER),
     said = subprocess.run([sys.executable, "-m", "keycontrast.cli", "keywords", "texts.txt", "--jsonl"], cwd=place,
                           env=environment, capture_output=True, text=True, check=True).stdout
     assert [phrase["keyword"] for phrase in json.loads(said)["phrases"]] == ["black money", "new york"]
+
+
+def test_the_version_is_that_of_the_installation():
+    assert keycontrast.__version__ == version("keycontrast")

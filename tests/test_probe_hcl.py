@@ -310,3 +310,11 @@ def test_everything_is_written(probed, tmp_path, monkeypatch):
     for measures in (metrics["keyword_swap"]["random"], metrics["keyword_swap"]["given"]):
         assert 0 <= measures["share_changed"] <= 1
     assert metrics["keyword_swap"]["textrank"]["share_changed"] == 0.0
+
+
+def test_the_sample_prefers_whole_items_and_says_so(paraphraser, items):
+    metrics = probe(paraphraser, items, items=3, swaps=0).metrics["latent"]
+    assert metrics["filled_with_others"] == 0
+    assert metrics["points"] == dict.fromkeys(KINDS, 3)
+    everyone = probe(paraphraser, items, swaps=0).metrics["latent"]
+    assert everyone["fitting_items"] + everyone["filled_with_others"] == 8

@@ -341,7 +341,7 @@ def test_other_files_of_a_folder_are_of_training_where_splits_names_the_test_alo
         (tmp_path / name).write_text("q1,q2,dup\na,b,1\n")
     rows = list(read_rows(dataset(tmp_path, splits={"test": ["test.csv"]})))
     assert [(row.file, row.split) for row in rows] == [("a.csv", None), ("b.csv", None), ("test.csv", "test")]
-    with pytest.raises(InputError, match=r"no other file than a\.csv, b\.csv, test\.csv, .* for training"):
+    with pytest.raises(InputError, match=r"names a\.csv, b\.csv, test\.csv, and there is no other .* for training"):
         list(read_rows(dataset(tmp_path, splits={"test": ["*.csv"]})))
 
 

@@ -38,7 +38,7 @@ from stages.ingest.splits import (
     split_groups,
     split_items,
 )
-from stages.ingest.texts import NO_TEXT, TextFile, text_mask
+from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 
 if TYPE_CHECKING:
     from stages.ingest.params import Dataset, Ingest
@@ -182,7 +182,7 @@ def _split(items: Items, found: Connected, params: "Ingest", seed: int) -> tuple
         hashes = np.full(n_groups, LARGEST_HASH, dtype=np.uint64)
         np.minimum.at(hashes, group[rows.first], rows.opening)
     else:
-        hashes = component_hashes(rows.texts, group)
+        hashes = component_hashes(letter_hashes(rows.texts), group)
     of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
     if params.train_part is not None:
         outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[group[items.source]]

@@ -131,8 +131,9 @@ def _named_files(folder: Path, layout: Layout, dataset: "Dataset") -> dict[str, 
             raise InputError(f"{folder}: `splits` names {', '.join(splits)} alone. Name the folders of training too.")
         others = _all_files(folder, layout, leave_out=found)
         if not others:
-            raise InputError(f"{folder}: holds no other file than {', '.join(found)}, which `splits` names, so "
-                             f"nothing is left for training. Name its file under splits.train, or put it there.")
+            raise InputError(f"{folder}: `splits` names {', '.join(found)}, and there is no other "
+                             f"{', '.join(layout.forms)} file for training. Name its file under splits.train, or put "
+                             f"it there.")
         found = others | found
     return found
 

@@ -1,6 +1,5 @@
 """What training sees of the texts that are evaluated (METHODS A.1, step 6)."""
 
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -8,17 +7,12 @@ import numpy as np
 from stages.common.schemas import SPLITS
 from stages.ingest.items import Items
 from stages.ingest.splits import TEST, TRAIN, VALIDATION
-from stages.ingest.text_keys import text_key
-from stages.ingest.texts import NO_TEXT, TextFile, text_mask
-
-_BATCH = 2**13
+from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 
 
 def same_letters(texts: TextFile) -> np.ndarray:
     """Return for each text a number that texts of the same letters and digits share, (n_texts,)."""
-    batches = texts.batches(np.ones(len(texts), dtype=bool), _BATCH)
-    hashes = [blake2b(text_key(text).encode(), digest_size=8).digest() for batch in batches for text in batch]
-    return np.unique(np.frombuffer(b"".join(hashes), "<u8"), return_inverse=True)[1].astype(np.int32)
+    return np.unique(letter_hashes(texts), return_inverse=True)[1].astype(np.int32)
 
 
 def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.ndarray) -> dict[str, Any]:

@@ -132,7 +132,7 @@ def frozen(source: str) -> Embed:
 
 
 def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
-    """Return the numbers of the texts where ``wanted`` (n_texts,) is true, by rising text key; equal keys by number."""
+    """Return the numbers of the texts where ``wanted`` (n_texts,) is true, in the order of their keys."""
     keys = pa.chunked_array([pa.array(map(order_key, batch), pa.string()) for batch in texts.batches(wanted, _BATCH)],
                             pa.string())
     # Arrow compares bytes of UTF-8, which is the order of Python's strings, and keeps the order of equal ones.

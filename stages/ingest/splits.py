@@ -1,19 +1,15 @@
 """Splits by connected component, by hash, by item or by class, and seeded samples (METHODS A.1, step 6)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import blake2b
 
 import numpy as np
 
 from keycontrast.errors import InputError
 from stages.common.schemas import SPLITS
 from stages.common.seeds import derived_seed, generator
-from stages.ingest.text_keys import text_key
-from stages.ingest.texts import TextFile
 
 TRAIN, VALIDATION, TEST = range(len(SPLITS))
 LARGEST_HASH = np.iinfo(np.uint64).max
-_BATCH = 2**13
 
 
 def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test: float, seed: int,
@@ -102,15 +98,14 @@ def large_components(sizes: np.ndarray, share: float) -> np.ndarray:
     return sizes > max(share * int(sizes.sum()) / 10, int(sizes.sum()) / max(1, filled))
 
 
-def component_hashes(texts: TextFile, group: np.ndarray) -> np.ndarray:
-    """Return the smallest hash of the text keys of each component, (n_components,) uint64; ``group`` is (n_texts,)."""
-    hashes = np.full(int(group.max(initial=-1)) + 1, LARGEST_HASH, dtype=np.uint64)
-    start = 0
-    for batch in texts.batches(np.ones(len(group), dtype=bool), _BATCH):
-        digests = [blake2b(text_key(text).encode(), digest_size=8).digest() for text in batch]
-        np.minimum.at(hashes, group[start:start + len(batch)], np.frombuffer(b"".join(digests), "<u8"))
-        start += len(batch)
-    return hashes
+def component_hashes(hashes: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """Return the smallest hash of the texts of each component, (n_components,) uint64.
+
+    ``hashes`` are what :func:`stages.ingest.texts.letter_hashes` returns, ``group`` is (n_texts,).
+    """
+    smallest = np.full(int(group.max(initial=-1)) + 1, LARGEST_HASH, dtype=np.uint64)
+    np.minimum.at(smallest, group, hashes)
+    return smallest
 
 
 def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ import pyarrow as pa
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from stages.ingest.text_keys import text_key
+
 NO_TEXT = -1
+_BATCH = 2**13
 
 
 class TextFile:
@@ -44,6 +48,13 @@ class TextFile:
             piece = slice(start, start + size)
             if wanted[piece].any():
                 yield self._texts[piece].filter(pa.array(wanted[piece])).to_pylist()
+
+
+def letter_hashes(texts: TextFile) -> np.ndarray:
+    """Return a hash of the letters and digits of each text, (n_texts,) uint64."""
+    batches = texts.batches(np.ones(len(texts), dtype=bool), _BATCH)
+    hashes = [blake2b(text_key(text).encode(), digest_size=8).digest() for batch in batches for text in batch]
+    return np.frombuffer(b"".join(hashes), "<u8")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class TextRank(Block):
                                                       "does not give")
     max_iterations: int = Field(100, ge=1)
     window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
-    focus: str = Field("", description="biasedtextrank: the words that the ranking leans to")
+    focus: str = Field("", description="pytextrank, biasedtextrank: the words that the ranking leans to")
     chunks: Literal["auto", "annotated", "adjectives"] = Field(
         "auto", description="noun chunks that are phrases, of all methods but mihalcea: those of the annotation (nouns "
                             "alone, which meet more often in a graph), or with adjectives, participles and hyphens; "

@@ -11,9 +11,7 @@ from models.hcl.baselines.auto import load_pieces
 from stages.tracks.hcl.pieces import PieceOrigin
 
 _CAUSAL, _TWO = ("AutoModelForCausalLM", AutoModelForCausalLM), ("AutoModelForSeq2SeqLM", AutoModelForSeq2SeqLM)
-# What an architecture adds to the library's model counts in training alone.
 AUTO: dict[str, tuple[str, Any]] = {"dialogpt": _CAUSAL, "simctg": _CAUSAL, "t5": _TWO, "t5_claps": _TWO}
-_OF_TRAINING = ("margin", "mean_target_length", "claps")
 
 
 def export_library_model(weights: Path, folder: Path, called: Path) -> str:
@@ -31,9 +29,8 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
     name, auto = AUTO[on.architecture]
     tokenizer = AutoTokenizer.from_pretrained(weights)
     model, told = auto.from_pretrained(weights, output_loading_info=True)
-    for field in _OF_TRAINING:
-        if hasattr(model.config, field):
-            delattr(model.config, field)
+    if hasattr(model.config, "mean_target_length"):  # which only training reads
+        del model.config.mean_target_length
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     own, other = (found.state_dict() for found in (load_pieces(weights, on.architecture), auto.from_pretrained(folder)))
