@@ -107,28 +107,29 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     whole = tokens.append_column("text", pa.array([str(given[row]) for row in tokens["text_id"].to_pylist()],
                                                   pa.string()))
     holding = contained([whole], Containment(named["keyword"].unique().to_pylist(), lemmas=False))
-    return phrase_graph(pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]), neighbours)
+    held = pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]).group_by(_PAIR).aggregate([])
+    names = pc.unique(held["keyword"])
+    names = names.take(pc.sort_indices(names))
+    return phrase_graph(names, pc.index_in(held["keyword"], names).to_numpy(), held["text_id"].to_numpy(), neighbours)
 
 
-def phrase_graph(pairs: pa.Table, neighbours: int | None = 64, resolution: float = 1.0) -> KeywordGraph:
-    """Return the graph of keywords that share texts.
+def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
+                 neighbours: int | None = 64) -> KeywordGraph:
+    """Return the graph of phrases that share texts.
 
     Args:
-        pairs: ``keyword`` and ``text_id`` of each keyword of each text; a pair may stand more than once.
+        names: sorted phrases; the position of one is its node id.
+        keyword, text: node id, and number of the text from 0, of each phrase of each text (n,); no pair stands twice.
         neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
-        resolution: of the communities.
     """
-    held = pairs.group_by(_PAIR).aggregate([]).sort_by([(name, "ascending") for name in _PAIR])
-    encoded = held["keyword"].combine_chunks().dictionary_encode()  # by first appearance, so in their order
-    keyword, names = encoded.indices.to_numpy().astype(np.int32), encoded.dictionary
-    text = np.unique(held["text_id"].to_numpy(), return_inverse=True)[1]
-    edges = relate_by_texts(keyword, text, len(names), neighbours).edges
-    source, target = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
-    links, first = np.unique(np.stack([source, target]), axis=1, return_index=True)
-    nodes = {"node_id": pa.array(np.arange(len(names)), pa.int32()), "keyword": names,
-             "texts": np.bincount(keyword, minlength=len(names)),
-             "degree": np.bincount(links.ravel(), minlength=len(names)).astype(np.int32),
-             "centrality": centrality(len(names), edges).scores, "component": components(len(names), edges),
-             "community": communities(len(names), edges, resolution).number}
-    return KeywordGraph(pa.table(nodes), pa.table({"source": links[0], "target": links[1],
-                                                   "weight": edges.count[first]}))
+    count = len(names)
+    edges = relate_by_texts(keyword, text, count, neighbours).edges
+    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
+    first = np.unique(low.astype(np.int64) * count + high, return_index=True)[1]
+    low, high = low[first], high[first]
+    nodes = {"node_id": pa.array(np.arange(count), pa.int32()), "keyword": names,
+             "texts": np.bincount(keyword, minlength=count),
+             "degree": np.bincount(np.concatenate([low, high]), minlength=count).astype(np.int32),
+             "centrality": centrality(count, edges).scores, "component": components(count, edges),
+             "community": communities(count, edges, 1.0).number}
+    return KeywordGraph(pa.table(nodes), pa.table({"source": low, "target": high, "weight": edges.count[first]}))

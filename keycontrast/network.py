@@ -144,7 +144,7 @@ def relate_by_texts(keyword: np.ndarray, text: np.ndarray, nodes: int, max_nbr: 
         block: as in :func:`relate`.
     """
     shape = (nodes, int(text.max(initial=-1)) + 1)
-    held = sparse.coo_array((np.ones(len(keyword), dtype=np.complex128), (keyword, text)), shape=shape).tocsr()
+    held = sparse.coo_array((np.ones(len(keyword)), (keyword, text)), shape=shape).tocsr()
     return Relations(*multiplied(held, held.T.tocsr(), max_nbr, block), 0, 0)
 
 

@@ -17,6 +17,7 @@ from pipeline.judgement import judge
 from stages.run.log import configure
 
 __all__ = ["app", "main"]
+_SIGNED = "HCL's keyword graph with signs, in place of the phrase graph"
 configure()
 
 
@@ -175,17 +176,18 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
 
 
 @app.command()
-def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a keyword of a data set's graph; or a "
+def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a phrase of a data set's graph; or a "
                                                   "file of texts, whose graph is written to --out")],
           dataset: Annotated[str | None, typer.Option(help="data set; may be left out if only one has a graph")] = None,
-          neighbours: Annotated[int, typer.Option(min=1, help="neighbours of each sign, by count")] = 16,
+          neighbours: Annotated[int, typer.Option(min=1, help="neighbours, of each sign, by count")] = 16,
           hops: Annotated[int, typer.Option(min=1, help="edges that the neighbourhood reaches")] = 1,
+          signed: Annotated[bool, typer.Option("--signed", help=_SIGNED)] = False,
           svg: Annotated[Path | None, typer.Option(
               help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
           out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
           column: library.Column = None, encoding: library.Encoding = "utf-8", quoting: library.Quoting = "standard",
           separator: library.Separator = None, skip_empty: library.SkipEmpty = False) -> None:
-    """Show a keyword in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.
+    """Show a phrase in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.
 
     Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`, or
     `keycontrast graph questions.csv --column question --out questions.graphml`
@@ -196,9 +198,9 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
         return
     if Path(keyword).is_file():
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
-    from pipeline import neighbourhood
+    from pipeline.neighbourhood import Graph, show
 
-    neighbourhood.show(keyword, dataset, neighbours, hops, svg, Console())
+    show(keyword, Graph.of(dataset, signed), neighbours, hops, svg, Console())
 
 
 @app.command()
@@ -208,6 +210,7 @@ def export(target: Annotated[Path, typer.Argument(
                help="data set; may be left out if only one has a graph")] = None,
            keyword: Annotated[str | None, typer.Option(help="only the part of the graph around this keyword")] = None,
            hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
+           signed: Annotated[bool, typer.Option("--signed", help=_SIGNED)] = False,
            form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
            model: Annotated[str | None, typer.Option(
                help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
@@ -219,33 +222,36 @@ def export(target: Annotated[Path, typer.Argument(
            texts: Annotated[bool, typer.Option(
                "--texts", help="a data set in place of its graph: its items with their texts, and a card")] = False,
            ) -> None:
-    """Write the keyword graph, a data set or a trained model, for use elsewhere.
+    """Write a graph, a data set or a trained model, for use elsewhere.
 
-    The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes carry keyword, cluster size, degrees,
-    centrality, component and community; edges sign and count. A classifier of the CLLD track as a sequence classifier
-    of the Hugging Face library, DialoGPT, SimCTG, T5 and T5-CLAPS as what they are there, each with tokenizer and a
-    card as the hub reads it. Of an HCL model what it has trained beside its frozen encoder, one of the PGKPR track with
-    its vocabulary, in half precision: other rows begin with it by init: FOLDER. A data set as a Parquet file
-    per split, with a card as the hub reads it; load_dataset of the library datasets takes the folder.
+    The graph as GraphML, for networkx, Gephi, igraph or Cytoscape: nodes are named by phrase and carry their texts,
+    degree, centrality, component and community; edges the texts that hold both. A classifier of the CLLD track as a
+    sequence classifier of the Hugging Face library, DialoGPT, SimCTG, T5 and T5-CLAPS as what they are there, each
+    with tokenizer and a card as the hub reads it. Of an HCL model what it has trained beside its frozen encoder,
+    one of the PGKPR track with its vocabulary, in half precision: other rows begin with it by init: FOLDER. A data
+    set as a Parquet file per split, with a card as the hub reads it; load_dataset of the library datasets takes the
+    folder.
 
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`,
     `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`
     """
     from pipeline.export import export_graph, export_model
+    from pipeline.neighbourhood import Graph
     from stages.common.settings import read_params
 
-    if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None):
-        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and --format.")
+    if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None and not signed):
+        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops, --signed and "
+                         "--format.")
     if texts:
         from pipeline.dataset_export import export_data_set
 
         export_data_set(read_params(), target, dataset, licence, Console())
         return
     if model is None:
-        export_graph(target, dataset, keyword, hops, form, Console())
+        export_graph(target, Graph.of(dataset, signed), keyword, hops, form, Console())
         return
-    if not (dataset is None and keyword is None and hops == 1 and form is None):
-        raise InputError("--dataset, --keyword, --hops and --format are of the keyword graph; leave out either these "
+    if not (dataset is None and keyword is None and hops == 1 and form is None and not signed):
+        raise InputError("--dataset, --keyword, --hops, --signed and --format are of a graph; leave out either these "
                          "or --model.")
     export_model(read_params(), model, target, Console(), seed, licence)
 

@@ -1,4 +1,4 @@
-"""A keyword in its graph: its node, its neighbours by sign and direction, texts of its cluster, and a drawing."""
+"""A phrase in the phrase graph, or a keyword in HCL's graph: its node, neighbours and texts, and a drawing."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,16 +17,17 @@ from rich.text import Text
 from keycontrast.cells import cell, printable
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
+from keycontrast.graph import KeywordGraph
 from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
 from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import EDGES, NODES
+from stages.common.columns.graph import EDGES, NODES, PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.example_texts import examples_schema
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import NO_KEYWORD
+from stages.common.schemas import NO_KEYWORD, TableSchema
 from stages.common.tables import check_columns, read_table
 
 DRAWINGS = Path(".keycontrast") / "graphs"
@@ -35,13 +36,41 @@ _READABLE = 80
 
 
 @dataclass(frozen=True)
+class Graph:
+    """One of the graphs of a data set: that of its phrases or, with signs, HCL's keyword graph."""
+
+    paths: DatasetPaths
+    signed: bool = False
+
+    @classmethod
+    def of(cls, dataset: str | None, signed: bool) -> "Graph":
+        """Return the graph that a command means; errors as of :func:`pipeline.datasets.dataset_with`."""
+        return cls(dataset_with((NODES if signed else PHRASE_NODES).name, dataset), signed)
+
+    @property
+    def schemas(self) -> tuple[TableSchema, TableSchema]:
+        """Schemas of its nodes and of its edges."""
+        return (NODES, EDGES) if self.signed else (PHRASE_NODES, PHRASE_EDGES)
+
+    @property
+    def nodes(self) -> Path:
+        """Table of its nodes."""
+        return self.paths.table(self.schemas[0].name)
+
+    def edges(self, where: pc.Expression) -> pd.DataFrame:
+        """Return the edges that pass ``where``, an expression over ``target`` and ``source``, as rows of ``edges``."""
+        found = _rows(self.paths.table(self.schemas[1].name), where)
+        return found if self.signed else found.rename(columns={"weight": "count"}).assign(sign=1)
+
+
+@dataclass(frozen=True)
 class Neighbourhood:
-    """Part of the keyword graph around one node.
+    """Part of a graph around one node.
 
     Attributes:
-        nodes: rows of table ``nodes`` by node id, the centre first, each with ``sign`` (that of the centre's side,
+        nodes: rows of the table of nodes by node id, the centre first, each with ``sign`` (that of the centre's side,
             0 for the centre), ``hops`` and ``parent`` (the node through which it was reached).
-        edges: rows of table ``edges`` between these nodes, without self loops.
+        edges: rows of the table of edges between these nodes, without self loops.
         left_out: neighbours of the centre beyond the limit, by sign.
     """
 
@@ -55,21 +84,21 @@ class Neighbourhood:
         return self.nodes.iloc[0]
 
 
-def node_of(paths: DatasetPaths, keyword: str) -> int:
+def node_of(graph: Graph, keyword: str) -> int:
     """Return the node id of ``keyword``, as written or in normal form.
 
     Raises:
-        InputError: the graph has no such node; the nearest keywords are named.
+        InputError: the graph has no such node; the nearest ones are named.
     """
-    check_columns(paths.table("nodes"), NODES)
+    check_columns(graph.nodes, graph.schemas[0])
     for name in dict.fromkeys((keyword, normal_form(keyword))):
-        found = _rows(paths.table("nodes"), pc.field("keyword") == name, ["node_id"])
+        found = _rows(graph.nodes, pc.field("keyword") == name, ["node_id"])
         if len(found):
             return int(found["node_id"].iloc[0])
-    near = near_keywords(paths.table("nodes"), keyword)
+    near = near_keywords(graph.nodes, keyword)
     hint = f"near it are {', '.join(map(repr, near))}" if near else "nothing in it comes near"
-    raise InputError(f"the graph of {paths.name} has no keyword {printable(keyword)!r}; {hint}. It holds the keywords "
-                     f"of training texts only.")
+    holds = "keywords of training texts only" if graph.signed else "phrases that rank first in a text"
+    raise InputError(f"the graph of {graph.paths.name} has no {printable(keyword)!r}; {hint}. It holds the {holds}.")
 
 
 def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
@@ -89,22 +118,22 @@ def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
     return [printable(keyword) for keyword, in rows]
 
 
-def neighbourhood(paths: DatasetPaths, centre: int, limit: int | None, hops: int) -> Neighbourhood:
+def neighbourhood(graph: Graph, centre: int, limit: int | None, hops: int) -> Neighbourhood:
     """Return what lies within ``hops`` edges of node ``centre``, in either direction.
 
     Args:
-        paths: the data set.
+        graph: of a data set.
         centre: node id.
         limit: neighbours followed per node and sign, by count, then by node id; None follows all.
         hops: at least 1.
     """
-    for schema in (NODES, EDGES):
-        check_columns(paths.table(schema.name), schema)
+    for schema in graph.schemas:
+        check_columns(graph.paths.table(schema.name), schema)
     reached = pd.DataFrame({"node_id": [centre], "sign": [0], "hops": [0], "parent": [centre]})
     frontier = reached
     left_out: dict[int, int] = {}
     for hop in range(1, hops + 1):
-        near = _neighbours(_touching(paths.table("edges"), frontier["node_id"]), frontier)
+        near = _neighbours(_touching(graph, frontier["node_id"]), frontier)
         near = near[~near["node_id"].isin(reached["node_id"])]
         rank = near.groupby(["parent", "link"]).cumcount()
         kept = near if limit is None else near[rank < limit]
@@ -113,8 +142,8 @@ def neighbourhood(paths: DatasetPaths, centre: int, limit: int | None, hops: int
         frontier = kept.drop_duplicates("node_id").assign(hops=hop)[list(reached.columns)]
         reached = pd.concat([reached, frontier], ignore_index=True)
     ids = pa.array(reached["node_id"], pa.int32())
-    nodes = _rows(paths.table("nodes"), pc.field("node_id").isin(ids)).set_index("node_id")
-    edges = _rows(paths.table("edges"), pc.field("target").isin(ids) & pc.field("source").isin(ids))
+    nodes = _rows(graph.nodes, pc.field("node_id").isin(ids)).set_index("node_id")
+    edges = graph.edges(pc.field("target").isin(ids) & pc.field("source").isin(ids))
     return Neighbourhood(reached.set_index("node_id").join(nodes), edges[edges["target"] != edges["source"]], left_out)
 
 
@@ -123,9 +152,9 @@ def _rows(path: Path, where: pc.Expression, columns: list[str] | None = None) ->
     return read_table(path, columns=columns, filters=where).to_pandas()
 
 
-def _touching(edges: Path, ids: Iterable[int]) -> pd.DataFrame:
+def _touching(graph: Graph, ids: Iterable[int]) -> pd.DataFrame:
     wanted = pa.array(ids, pa.int32())
-    return _rows(edges, pc.field("target").isin(wanted) | pc.field("source").isin(wanted))
+    return graph.edges(pc.field("target").isin(wanted) | pc.field("source").isin(wanted))
 
 
 def _neighbours(edges: pd.DataFrame, frontier: pd.DataFrame) -> pd.DataFrame:
@@ -148,8 +177,8 @@ def direct_neighbours(part: Neighbourhood) -> pd.DataFrame:
     """Return the centre's own neighbours with the signed counts of both directions.
 
     Returns:
-        Columns ``keyword``, ``sign``, ``receives`` (what the centre receives from it, negative for a negative
-        edge, 0 for none), ``gives``, ``cluster_size`` and ``community``; positive ones first, the strongest first.
+        The neighbours' rows with ``receives`` (what the centre receives from it, negative for a negative edge, 0 for
+        none), ``gives`` and ``strength``, their sum; positive ones first, the strongest first.
     """
     centre = part.nodes.index[0]
     near = part.nodes[part.nodes["hops"] == 1]
@@ -159,8 +188,7 @@ def direct_neighbours(part: Neighbourhood) -> pd.DataFrame:
     table = near.assign(receives=incoming.reindex(near.index, fill_value=0),
                         gives=outgoing.reindex(near.index, fill_value=0)).reset_index()
     table["strength"] = table["receives"].abs() + table["gives"].abs()
-    table = table.sort_values(["sign", "strength", "node_id"], ascending=[False, False, True])
-    return table[["keyword", "sign", "receives", "gives", "cluster_size", "community"]]
+    return table.sort_values(["sign", "strength", "node_id"], ascending=[False, False, True])
 
 
 def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> pd.DataFrame:
@@ -190,6 +218,14 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
                          **{name: examples[f"{name}_id"].map(texts) for name in roles}})
 
 
+def holding_texts(paths: DatasetPaths, node: int, count: int = _EXAMPLES) -> pd.DataFrame:
+    """Return the first texts that hold a phrase: columns ``text_id`` and ``text``."""
+    for schema in (PHRASE_TEXTS, TEXTS):
+        check_columns(paths.table(schema.name), schema)
+    ids = _rows(paths.table(PHRASE_TEXTS.name), pc.field("node_id") == node, ["text_id"])["text_id"].head(count)
+    return _rows(paths.table(TEXTS.name), pc.field("text_id").isin(pa.array(ids, pa.int64())), ["text_id", "text"])
+
+
 def drawing_of(part: Neighbourhood, dataset: str) -> str:
     """Return the drawing of ``part`` as SVG."""
     order = {node: place for place, node in enumerate(part.nodes.index)}
@@ -198,6 +234,16 @@ def drawing_of(part: Neighbourhood, dataset: str) -> str:
     edges = [SignedEdge(order[row.target], order[row.source], int(row.sign), int(row.count))
              for row in part.edges.itertuples(index=False)]
     return neighbourhood_svg(f"Neighbourhood of “{part.centre['keyword']}” in {dataset}", nodes, edges)
+
+
+def phrase_drawing(part: Neighbourhood) -> str:
+    """Return the drawing of a part of the phrase graph as SVG, as the library draws graphs of phrases."""
+    places = pd.Series(range(len(part.nodes)), part.nodes.index)
+    nodes = pa.table({"node_id": places.to_numpy(), **{
+        name: part.nodes[name].to_numpy() for name in ("keyword", "texts", "centrality", "component", "community")}})
+    edges = pa.table({"source": places[part.edges["source"]].to_numpy(), "weight": part.edges["count"].to_numpy(),
+                      "target": places[part.edges["target"]].to_numpy()})
+    return KeywordGraph(nodes, edges).svg(len(places))
 
 
 def write_drawing(path: Path, svg: str) -> None:
@@ -211,46 +257,51 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-.")[:60] or "keyword"
 
 
-def show(keyword: str, dataset: str | None, limit: int, hops: int, svg: Path | None, console: Console) -> None:
+def show(keyword: str, graph: Graph, limit: int, hops: int, svg: Path | None, console: Console) -> None:
     """Print a keyword's node, neighbours and texts, and draw its neighbourhood.
 
     Raises:
         InputError: artifacts are missing, or there is no such keyword.
     """
-    paths = dataset_with("nodes", dataset)
-    part = neighbourhood(paths, node_of(paths, keyword), limit, hops)
+    paths = graph.paths
+    part = neighbourhood(graph, node_of(graph, keyword), limit, hops)
     name = str(part.centre["keyword"])
-    _print_node(part, paths, console)
-    _print_neighbours(part, console)
-    _print_further(part, console)
-    _print_examples(example_texts(paths, name), console)
+    _print_node(part, graph, console)
+    if graph.signed:
+        _print_signed(part, console)
+        _print_further(part, console)
+        _print_examples(example_texts(paths, name), console)
+    else:
+        _print_sharing(part, console)
+        _print_texts(holding_texts(paths, part.nodes.index[0]), console)
     path = svg or DRAWINGS / f"{paths.name}-{slug(name)}.svg"
-    write_drawing(path, drawing_of(part, paths.name))
+    write_drawing(path, drawing_of(part, paths.name) if graph.signed else phrase_drawing(part))
     if len(part.nodes) > _READABLE:
         console.print(Text(f"{len(part.nodes)} keywords are many for one drawing; --neighbours and --hops narrow it."))
     console.print(Text(f"Drawing: {path}"), soft_wrap=True)
 
 
-def _print_node(part: Neighbourhood, paths: DatasetPaths, console: Console) -> None:
+def _print_node(part: Neighbourhood, graph: Graph, console: Console) -> None:
     node = part.centre
-    columns = read_table(paths.table("nodes"), columns=["centrality", "component", "community"])
+    columns = read_table(graph.nodes, columns=["centrality", "component", "community"])
     rank = pc.sum(pc.greater(columns["centrality"], node["centrality"])).as_py() + 1
     shared = {name: pc.sum(pc.equal(columns[name], int(node[name]))).as_py() for name in ("component", "community")}
     name = printable(str(node["keyword"]))
-    console.print(Text(f"{name}  (node {part.nodes.index[0]} of {paths.name})", style="bold"))
+    console.print(Text(f"{name}  (node {part.nodes.index[0]} of {graph.paths.name})", style="bold"))
     shown = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    own = (("cluster", f"{node['cluster_size']:,} training examples whose input has this keyword"),
+           ("receives from", f"{node['in_positive']:,} positive, {node['in_negative']:,} negative neighbours"),
+           ("gives to", f"{node['out_positive']:,} positively, {node['out_negative']:,} negatively"),
+           ) if graph.signed else (("texts", f"{node['texts']:,}"), ("neighbours", f"{node['degree']:,}"))
     for label, value in (
-            ("cluster", f"{node['cluster_size']:,} training examples whose input has this keyword"),
-            ("receives from", f"{node['in_positive']:,} positive, {node['in_negative']:,} negative neighbours"),
-            ("gives to", f"{node['out_positive']:,} positively, {node['out_negative']:,} negatively"),
-            ("centrality", f"{node['centrality']:.3g}, rank {rank:,} of {columns.num_rows:,}"),
+            *own, ("centrality", f"{node['centrality']:.3g}, rank {rank:,} of {columns.num_rows:,}"),
             ("community", f"{node['community']}, {shared['community']:,} keywords"),
             ("component", f"{node['component']}, {shared['component']:,} keywords")):
         shown.add_row(Text(label, style="dim"), Text(value))
     console.print(shown)
 
 
-def _print_neighbours(part: Neighbourhood, console: Console) -> None:
+def _print_signed(part: Neighbourhood, console: Console) -> None:
     near = direct_neighbours(part)
     if near.empty:
         console.print(Text("\nNo neighbours: only the self loop that the model adds."))
@@ -272,6 +323,29 @@ def _print_neighbours(part: Neighbourhood, console: Console) -> None:
              if (count := part.left_out.get(sign, 0))]
     if notes:
         console.print(Text(f"{' and '.join(notes)} with smaller counts are left out; --neighbours shows more."))
+
+
+def _print_sharing(part: Neighbourhood, console: Console) -> None:
+    shown = Table("neighbour", title="Phrases that share texts with it", title_justify="left")
+    for head in ("shared texts", "its texts", "community"):
+        shown.add_column(head, justify="right")
+    for row in direct_neighbours(part).itertuples(index=False):
+        shown.add_row(cell(row.keyword), f"{row.strength:,}", f"{row.texts:,}", str(row.community))
+    console.print()
+    console.print(shown if shown.row_count else Text("It shares no text with another phrase."))
+    if left := part.left_out.get(1, 0):
+        console.print(Text(f"{left} more that share fewer texts are left out; --neighbours shows more."))
+    for hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
+        console.print(Text(f"\n{hops} edges away ({len(far)}): ", style="italic")
+                      + Text(", ".join(map(printable, sorted(far["keyword"])))))
+
+
+def _print_texts(texts: pd.DataFrame, console: Console) -> None:
+    shown = Table("text", "", title="Texts that hold it", title_justify="left")
+    for number, text in texts.itertuples(index=False):
+        shown.add_row(str(number), cell(text))
+    console.print()
+    console.print(shown)
 
 
 def _signed(count: int) -> str:

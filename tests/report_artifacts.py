@@ -56,6 +56,7 @@ def write_dataset():
         "score": 0.5}),
         provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
     write_graph(paths)
+    write_phrases(paths)
     write_table(paths.table("side_by_side"), SCHEMAS["side_by_side"], pd.DataFrame({
         "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS[:6]], "idf": [["first", "second"]] * 6,
         "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
@@ -100,6 +101,26 @@ def write_graph(paths):
         "keyword": [word for word, _ in rows], "example_id": [number for _, number in rows],
         "output_keyword": [targets[number] for _, number in rows],
         "negative_keyword": [negatives.get(number) for _, number in rows]}), provenance("clusters@tiny"))
+
+
+def write_phrases(paths):
+    """belly fat shares texts with sleep, the author and the attack; sleep with Hebrew, and the author with the attack.
+    """
+    edges = sorted((*sorted((node(one), node(other))), weight) for one, other, weight in (
+        ("belly fat", "sleep", 3), ("belly fat", "author", 1), ("belly fat", ATTACK, 2), ("sleep", "עברית", 1),
+        ("author", ATTACK, 5)))
+    held = sorted((number, node(word)) for number, word in enumerate(KEYWORDS))
+    ids, counts = range(len(NODES)), {"nodes": len(NODES), "edges": len(edges), "communities": 1}
+    tables = {"phrase_nodes": {
+        "node_id": ids, "keyword": NODES, "texts": [KEYWORDS.count(word) for word in NODES],
+        "degree": [sum(one in edge[:2] for edge in edges) for one in ids], "centrality": [0.2] * len(ids),
+        "component": [0] * len(ids), "community": [0] * len(ids)},
+        "phrase_edges": dict(zip(("source", "target", "weight"), zip(*edges, strict=True), strict=True)),
+        "phrase_texts": dict(zip(("text_id", "node_id"), zip(*held, strict=True), strict=True))}
+    for kind, columns in tables.items():
+        write_table(paths.table(kind), SCHEMAS[kind], {name: list(values) for name, values in columns.items()},
+                    provenance("phrases@tiny", counts=counts))
+    write_json(paths.metrics("phrases"), counts)
 
 
 def write_model(name, alarms=()):

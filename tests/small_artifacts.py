@@ -15,7 +15,7 @@ RANKED = {"attribution": {"tiny": {"texts": "sources"}}, "psi": {"tiny": {"texts
 
 
 def write_graph(name: str = "small") -> DatasetPaths:
-    """Write texts, examples, clusters, nodes and edges of data set ``name`` into the working folder."""
+    """Write texts, examples and both graphs of data set ``name`` into the working folder."""
     paths = DatasetPaths(name)
     texts = ["How do I lose belly fat?", "What melts [bold]belly fat[/bold]?", "Why is sleep good?",
              "A <script> & more"]
@@ -29,6 +29,11 @@ def write_graph(name: str = "small") -> DatasetPaths:
                      "output_keyword": ["belly fat", "sleep", "sleep"], "negative_keyword": ["<script>", None, None]},
         "nodes": nodes(),
         "edges": dict(zip(("target", "source", "sign", "count"), zip(*EDGES, strict=True), strict=True)),
+        "phrase_nodes": {"node_id": range(6), "keyword": KEYWORDS, "texts": [1, 3, 2, 3, 1, 1],
+                         "degree": [1, 2, 2, 1, 0, 0], "centrality": [0.1, 0.3, 0.2, 0.2, 0.1, 0.1],
+                         "component": [0, 0, 0, 0, 4, 5], "community": [0, 0, 0, 0, 4, 5]},
+        "phrase_edges": {"source": [0, 1, 1], "target": [2, 2, 3], "weight": [1, 1, 2]},
+        "phrase_texts": {"text_id": [0, 0, 1, 1, 2], "node_id": [1, 3, 1, 2, 3]},
     }
     for kind, rows in tables.items():
         write_table(paths.table(kind), SCHEMAS[kind], {column: list(values) for column, values in rows.items()},

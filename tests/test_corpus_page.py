@@ -30,7 +30,8 @@ def test_it_shows_keywords_and_graph_and_says_what_it_is(project):
 def test_what_comes_later_changes_no_byte(project):
     assert main(["tiny"]) == 0
     before, paths = corpus_page("tiny").read_bytes(), DatasetPaths("tiny")
-    for later in (paths.table("side_by_side"), paths.metrics("side_by_side")):
+    for later in (paths.table("side_by_side"), paths.metrics("side_by_side"), paths.table("nodes"),
+                  paths.metrics("graph")):
         shutil.rmtree(later) if later.is_dir() else later.unlink()
     for folder in (paths.pos_frequency, MODELS, RUNS, PREDICTED, COMPARISON):
         shutil.rmtree(folder)
@@ -38,6 +39,6 @@ def test_what_comes_later_changes_no_byte(project):
 
 
 def test_a_graph_that_cannot_be_read_is_named(project, capsys):
-    (DatasetPaths("tiny").table("edges") / "part-00000.parquet").write_bytes(b"cut off")
-    assert main(["tiny"]) == 1 and "edges/part-00000.parquet" in capsys.readouterr().err
+    (DatasetPaths("tiny").table("phrase_edges") / "part-00000.parquet").write_bytes(b"cut off")
+    assert main(["tiny"]) == 1 and "phrase_edges/part-00000.parquet" in capsys.readouterr().err
     assert not corpus_page("tiny").exists()

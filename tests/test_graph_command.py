@@ -11,7 +11,15 @@ from typer.testing import CliRunner
 from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
-from pipeline.neighbourhood import direct_neighbours, example_texts, near_keywords, neighbourhood, node_of, slug
+from pipeline.neighbourhood import (
+    Graph,
+    direct_neighbours,
+    example_texts,
+    near_keywords,
+    neighbourhood,
+    node_of,
+    slug,
+)
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import xml_text
 from stages.common.paths import DatasetPaths
@@ -40,20 +48,20 @@ def labels(svg):
 
 
 def test_the_neighbourhood_has_both_directions_and_signs(paths):
-    table = direct_neighbours(neighbourhood(paths, 1, None, 1))
+    table = direct_neighbours(neighbourhood(Graph(paths, signed=True), 1, None, 1))
     assert table[["keyword", "sign", "receives", "gives"]].values.tolist() == [
         ["sleep", 1, 3, 3], ["diet & rest", 1, 1, 0], ["<script>", -1, -2, 0]]
     # sleep receives from <script> positively, which belongs to the neighbourhood of neither's centre.
-    assert len(neighbourhood(paths, 1, None, 1).edges) == 5
+    assert len(neighbourhood(Graph(paths, signed=True), 1, None, 1).edges) == 5
 
 
 def test_hops_limits_and_what_is_left_out(paths):
-    two = neighbourhood(paths, 1, None, 2)
+    two = neighbourhood(Graph(paths, signed=True), 1, None, 2)
     assert two.nodes["hops"].to_dict() == {1: 0, 3: 1, 2: 1, 0: 1, 4: 2}
     assert two.nodes.loc[4, ["sign", "parent"]].tolist() == [1, 3]     # on sleep's side, whatever its own edge's sign
-    one = neighbourhood(paths, 1, 1, 1)
+    one = neighbourhood(Graph(paths, signed=True), 1, 1, 1)
     assert one.nodes.index.tolist() == [1, 3, 0] and one.left_out == {1: 1, -1: 0}
-    alone = neighbourhood(paths, 5, None, 3)
+    alone = neighbourhood(Graph(paths, signed=True), 5, None, 3)
     assert alone.nodes.index.tolist() == [5] and alone.edges.empty and direct_neighbours(alone).empty
 
 
@@ -61,12 +69,12 @@ def test_a_breadth_first_walk_reaches_the_same_nodes(paths):
     graph = nx.Graph([(target, source) for target, source, _, _ in EDGES])
     for hops in (1, 2, 3):
         for start in range(5):
-            found = neighbourhood(paths, start, None, hops).nodes["hops"].to_dict()
+            found = neighbourhood(Graph(paths, signed=True), start, None, hops).nodes["hops"].to_dict()
             assert found == nx.single_source_shortest_path_length(graph, start, cutoff=hops)
 
 
 def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
-    shown = asked("graph", "Belly  FAT")
+    shown = asked("graph", "--signed", "Belly  FAT")
     assert "belly fat  (node 1 of small)" in shown and "2 training examples whose input has this keyword" in shown
     assert "2 positive, 1 negative neighbours" in shown and "0.3, rank 2 of 6" in shown
     assert "4 keywords" in shown and "5 keywords" in shown        # community 0, component 0
@@ -75,10 +83,10 @@ def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
     assert re.search(r"− .*<script> .*−2 .*·", shown)
     assert "What melts [bold]belly fat[/bold]?" in shown and "A <script> & more" in shown
     assert ".keycontrast/graphs/small-belly-fat.svg" in shown
-    further = asked("graph", "belly fat", "--hops", "2", "--neighbours", "1")
+    further = asked("graph", "--signed", "belly fat", "--hops", "2", "--neighbours", "1")
     assert "1 more positive neighbours with smaller counts are left out" in further
     assert r"2 edges away, by way of positive neighbours (1): 减肥 \x1b[31m" in further and "\x1b[31m" not in further
-    assert "No neighbours" in asked("graph", "zzz")
+    assert "No neighbours" in asked("graph", "--signed", "zzz")
 
 
 def test_examples_come_from_the_cluster_or_from_where_else_the_keyword_stands(paths):
@@ -91,8 +99,8 @@ def test_examples_come_from_the_cluster_or_from_where_else_the_keyword_stands(pa
 
 
 def test_the_drawing_is_xml_with_every_label_escaped_and_the_same_bytes_twice(paths, tmp_path):
-    asked("graph", "belly fat", "--hops", "2", "--svg", "one.svg")
-    asked("graph", "belly fat", "--hops", "2", "--svg", "two.svg")
+    asked("graph", "--signed", "belly fat", "--hops", "2", "--svg", "one.svg")
+    asked("graph", "--signed", "belly fat", "--hops", "2", "--svg", "two.svg")
     text = (tmp_path / "one.svg").read_text(encoding="utf-8")
     assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
     assert "<script" not in text and "&lt;script&gt;" in text and "diet &amp; rest" in text and "\x1b" not in text
@@ -153,38 +161,38 @@ def test_what_xml_cannot_hold_is_replaced():
 def test_an_unknown_keyword_names_near_ones(paths):
     assert near_keywords(paths.table("nodes"), "belly fat loss")[0] == "belly fat"
     assert near_keywords(paths.table("nodes"), "slep") == ["sleep"] and near_keywords(paths.table("nodes"), " ") == []
-    with pytest.raises(InputError, match=r"the graph of small has no keyword 'fat'; near it are 'belly fat'"):
-        node_of(paths, "fat")
+    with pytest.raises(InputError, match=r"the graph of small has no 'fat'; near it are 'belly fat'"):
+        node_of(Graph(paths, signed=True), "fat")
     with pytest.raises(InputError, match="nothing in it comes near"):
-        node_of(paths, "qqqqqq")
+        node_of(Graph(paths, signed=True), "qqqqqq")
 
 
 def test_data_sets_of_the_params_in_force_go_first(paths, tmp_path):
     """Artifacts of another recipe remain beside them, and are still there for who names them."""
     write_graph("remains")
     (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {small: {source: x}, bare: {source: x}}\n")
-    assert "(node 1 of small)" in asked("graph", "belly fat")
-    assert "(node 1 of remains)" in asked("graph", "belly fat", "--dataset", "remains")
+    assert "(node 1 of small)" in asked("graph", "--signed", "belly fat")
+    assert "(node 1 of remains)" in asked("graph", "--signed", "belly fat", "--dataset", "remains")
     counted = asked("inspect", "--sql", "select count(*) as n from nodes", "--csv").split()
     assert counted == ["n", str(len(KEYWORDS))]
     (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {bare: {source: x}}\n")
     with pytest.raises(InputError, match="several data sets have a table nodes: remains, small"):
-        asked("graph", "belly fat")
+        asked("graph", "--signed", "belly fat")
 
 
 def test_errors_say_which_data_set_and_what_to_run(paths, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"data/smal/graph/nodes: no such artifact; did you mean 'small'\?"):
-        asked("graph", "sleep", "--dataset", "smal")
+        asked("graph", "--signed", "sleep", "--dataset", "smal")
     (tmp_path / "artifacts" / "data" / "fresh").mkdir()
     with pytest.raises(InputError, match="make it with `keycontrast stage graph@fresh`"):
-        asked("graph", "sleep", "--dataset", "fresh")
+        asked("graph", "--signed", "sleep", "--dataset", "fresh")
     write_graph("other")
     with pytest.raises(InputError, match="several data sets have a table nodes: other, small; choose with --dataset"):
-        asked("graph", "sleep")
+        asked("graph", "--signed", "sleep")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(InputError, match="no data set has a table nodes .*; make it with `keycontrast run`"):
-        asked("graph", "sleep")
+        asked("graph", "--signed", "sleep")
 
 
 @pytest.mark.parametrize(("keyword", "name"), [("belly fat", "belly-fat"), ("../..", "keyword"), ("减肥", "减肥"),
@@ -194,24 +202,56 @@ def test_keywords_become_names_of_files(keyword, name):
 
 
 def test_graphml_goes_round_through_networkx(paths):
-    shown = asked("export", "graph.graphml")
+    shown = asked("export", "--signed", "graph.graphml")
     assert "6 keywords, 6 edges of small" in shown and "1 keywords hold control characters that XML forbids" in shown
-    graph = nx.read_graphml("graph.graphml", node_type=int)
+    graph = nx.read_graphml("graph.graphml")
     assert graph.is_directed() and not graph.is_multigraph()
-    table = nodes()
-    for node, keyword in enumerate(KEYWORDS):
-        expected = {name: values[node] for name, values in table.items() if name != "node_id"}
-        assert graph.nodes[node] == expected | {"keyword": keyword.replace("\x1b", "\ufffd")}
+    table, names = nodes(), [keyword.replace("\x1b", "\ufffd") for keyword in KEYWORDS]
+    for node, name in enumerate(names):
+        assert graph.nodes[name] == {column: values[node] for column, values in table.items()
+                                     if column not in ("node_id", "keyword")}
     assert {(source, target): data for source, target, data in graph.edges(data=True)} == {
-        (source, target): {"sign": sign, "count": count} for target, source, sign, count in EDGES}
+        (names[source], names[target]): {"sign": sign, "count": count} for target, source, sign, count in EDGES}
+
+
+def test_keywords_that_differ_in_what_xml_forbids_stay_two_nodes(paths):
+    columns = nodes() | {"keyword": ["a\x1b", "a\x1c", *KEYWORDS[2:]]}
+    write_table(paths.table("nodes"), SCHEMAS["nodes"], columns, PROVENANCE)
+    assert "3 keywords hold control characters" in asked("export", "--signed", "graph.graphml")
+    assert {"a\ufffd", "a\ufffd (1)"} < set(nx.read_graphml("graph.graphml"))
+
+
+def test_phrases_are_shown_with_those_that_share_their_texts(paths, tmp_path):
+    shown = asked("graph", "Belly FAT", "--svg", "fat.svg")
+    assert "belly fat  (node 1 of small)" in shown and "training" not in shown and "sign" not in shown
+    found = re.findall(r"(sleep|diet & rest) +\W +(\d) \W +(\d)", shown)
+    assert found == [("sleep", "2", "3"), ("diet & rest", "1", "2")]
+    assert "How do I lose belly fat?" in shown and "What melts [bold]belly fat[/bold]?" in shown
+    assert {"belly fat", "sleep", "diet & rest"} == set(labels((tmp_path / "fat.svg").read_text(encoding="utf-8")))
+    assert "1 more that share fewer texts are left out" in asked("graph", "belly fat", "--neighbours", "1")
+    assert "2 edges away (1): diet & rest" in asked("graph", "sleep", "--hops", "2")
+    assert "It shares no text with another phrase." in asked("graph", "zzz")
+    with pytest.raises(InputError, match="the graph of small has no 'fat'; near it are 'belly fat'.*rank first"):
+        asked("graph", "fat")
+
+
+def test_the_phrase_graph_goes_round_through_networkx(paths):
+    assert "6 keywords, 3 edges of small" in asked("export", "graph.graphml")
+    graph = nx.read_graphml("graph.graphml")
+    assert not graph.is_directed() and graph.nodes["sleep"]["texts"] == 3
+    assert {frozenset(edge[:2]): edge[2]["weight"] for edge in graph.edges(data=True)} == {
+        frozenset({"belly fat", "sleep"}): 2, frozenset({"belly fat", "diet & rest"}): 1,
+        frozenset({"diet & rest", "<script>"}): 1}
+    asked("export", "part.graphml", "--keyword", "sleep", "--hops", "2")
+    assert set(nx.read_graphml("part.graphml")) == {"sleep", "belly fat", "diet & rest"}
 
 
 def test_a_part_is_exported_with_all_edges_among_its_nodes(paths, tmp_path):
-    asked("export", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
-    graph = nx.read_graphml("part.graphml", node_type=int)
-    assert set(graph) == {0, 1, 2, 3} and graph.number_of_edges() == 5
+    asked("export", "--signed", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
+    graph = nx.read_graphml("part.graphml")
+    assert set(graph) == set(KEYWORDS[:4]) and graph.number_of_edges() == 5
     first = (tmp_path / "part.graphml").read_bytes()
-    asked("export", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
+    asked("export", "--signed", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
     assert (tmp_path / "part.graphml").read_bytes() == first
 
 
@@ -219,13 +259,13 @@ def test_export_is_whole_or_not_at_all(paths, tmp_path):
     (tmp_path / "graph.graphml").write_text("before")
     (paths.table("edges") / "part-00000.parquet").write_text("broken")
     with pytest.raises(InputError, match="edges/part-00000.parquet: not a readable Parquet file"):
-        asked("export", "graph.graphml")
+        asked("export", "--signed", "graph.graphml")
     assert (tmp_path / "graph.graphml").read_text() == "before"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["artifacts", "graph.graphml"]
     with pytest.raises(InputError, match=r"graph\.gml: no export to 'gml'; did you mean 'graphml'\?.*--format"):
-        asked("export", "graph.gml")
+        asked("export", "--signed", "graph.gml")
     with pytest.raises(InputError, match="no export to 'a file without ending'"):
-        asked("export", "graph")
+        asked("export", "--signed", "graph")
 
 
 def test_a_graph_without_edges_is_exported_too(paths):
@@ -233,8 +273,8 @@ def test_a_graph_without_edges_is_exported_too(paths):
     for kind, rows in (("nodes", {name: values[:1] for name, values in nodes().items()}),
                        ("edges", {"target": [], "source": [], "sign": [], "count": []})):
         write_table(other.table(kind), SCHEMAS[kind], rows, PROVENANCE)
-    asked("export", "bare.xml", "--dataset", "bare", "--format", "graphml")
-    assert dict(nx.read_graphml("bare.xml").nodes(data="keyword")) == {"0": "<script>"}
+    asked("export", "--signed", "bare.xml", "--dataset", "bare", "--format", "graphml")
+    assert list(nx.read_graphml("bare.xml")) == ["<script>"]
 
 
 def test_long_and_wide_labels_are_cut_and_kept_as_notes():

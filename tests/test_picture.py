@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from itertools import combinations
 
 import networkx as nx
+import numpy as np
 import pyarrow as pa
 import pytest
 from source_imports import ROOT
@@ -15,6 +16,13 @@ from keycontrast import InputError, keyword_graph
 from keycontrast.graph import phrase_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
+
+
+def graph_of(pairs):
+    """Return the graph of pairs of a phrase and the number of a text that holds it."""
+    names = sorted({name for name, _ in pairs})
+    return phrase_graph(pa.array(names), np.array([names.index(name) for name, _ in pairs]),
+                        np.array([text for _, text in pairs]))
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +49,8 @@ def test_labels_lie_beside_each_other_within_the_picture(graph):
 
 
 def test_a_long_graph_shows_its_largest_components_and_most_central_nodes():
-    star = [(f"leaf {n}", n) for n in range(12)] + [("middle", n) for n in range(12)]
-    pairs = pa.table({"keyword": [name for name, _ in star] + ["aside", "alone"],
-                      "text_id": [text for _, text in star] + [90, 91]})
-    drawn = ET.fromstring(phrase_graph(pairs).svg(5))
+    pairs = [(name, n) for n in range(12) for name in (f"leaf {n}", "middle")] + [("aside", 90), ("alone", 91)]
+    drawn = ET.fromstring(graph_of(pairs).svg(5))
     names = [text.text for text in drawn.iter(f"{SVG}text")]
     assert len(names) == 5 and "middle" in names and not {"aside", "alone"} & set(names)
     assert len(list(drawn.iter(f"{SVG}line"))) == 4
@@ -53,7 +59,7 @@ def test_a_long_graph_shows_its_largest_components_and_most_central_nodes():
 
 def test_what_a_keyword_holds_is_shown_and_not_obeyed():
     names = ["<script>alert(1)</script>", 'a "b" & c', "\x1b[31m", "long " * 20]
-    made = phrase_graph(pa.table({"keyword": names, "text_id": [0] * 4}))
+    made = graph_of([(name, 0) for name in names])
     page = made.html()
     shown = [text.text for text in ET.fromstring(made.svg()).iter(f"{SVG}text")]
     assert set(names[:2]) < set(shown) and "\\x1b[31m" in shown and "<script" not in page and "\x1b" not in page

@@ -1,32 +1,36 @@
-"""Plain texts: ingest, params, and the graph of phrases that share texts."""
+"""Plain texts: ingest and params; and the graph of phrases that share texts, which every data set has."""
 
 import itertools
 import json
 import re
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
 import pytest
 from ingest_rows import dataset, ingested
 from report_outline import assert_sound, part
 from table_files import bytes_of
 
+from keycontrast import Keywords, keyword_graph
 from keycontrast.errors import InputError
 from keycontrast.ranking import rank
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
-from pipeline.neighbourhood import example_texts
+from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS
+from stages.annotate import annotate
+from stages.common import tables, writing
 from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import REPORT_PAGE, DatasetPaths
-from stages.common.tables import Provenance, as_table, read_frame, write_table
-from stages.graph import graph, text_graph
-from stages.graph.params import Graph
+from stages.common.tables import Provenance, parts_of, read_frame, write_table
+from stages.graph import phrases
+from stages.graph.joins import DEFAULT_LIMITS
 from stages.ingest.counts import summary
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
+from stages.keywords import textrank as textrank_stage
 from stages.params import parse_params
 from stages.results.page.explorer import explorer_data, read_graph
 from stages.results.report import main
@@ -72,15 +76,16 @@ def test_lines_and_columns_are_read(tmp_path):
 
 def content(**more):
     return {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "layout": "texts"}},
-            "keywords": {"datasets": ["mine"]}, "graph": {"datasets": ["mine"]}, **more}
+            "keywords": {"datasets": ["mine"]}, **more}
 
 
 def test_plain_texts_are_neither_pairs_nor_labelled():
     params = parse_params(content(), "r")
-    assert params.graph.datasets == params.keywords.datasets == ["mine"] and params.keywords.method == "textrank"
+    assert params.keywords.datasets == ["mine"] and params.keywords.method == "textrank"
     assert parse_params(content(keywords={"datasets": ["mine"], "method": "yake"}), "r").keywords.method == "yake"
-    with pytest.raises(InputError, match="node_vectors.datasets: data set mine has plain texts, and the stage needs"):
-        parse_params(content(node_vectors={"datasets": ["mine"]}), "r")
+    for block in ("graph", "node_vectors"):
+        with pytest.raises(InputError, match=f"{block}.datasets: data set mine has plain texts, and the stage needs"):
+            parse_params(content(**{block: {"datasets": ["mine"]}}), "r")
     with pytest.raises(InputError, match="linear_floor.datasets: data set mine has no labelled texts"):
         parse_params(content(linear_floor={"datasets": ["mine"]}), "r")
 
@@ -94,82 +99,106 @@ def test_what_plain_texts_lack_is_said(more, message):
         parse_params(content(**more), "r")
 
 
-def written(folder, texts=TEXTS, split="train"):
+def written(texts=TEXTS):
+    """Write what the stage phrases reads of plain texts, and return their paths and ranked phrases."""
     paths, made = DatasetPaths("mine"), Provenance("s", "")
     tokens = token_table(load_annotator("embedded", "en").columns(range(len(texts)), texts))
     ids = list(range(len(texts)))
-    for kind, table in (("examples", {"example_id": ids, "split": [split] * len(ids), "text_id": ids}),
+    ranked = rank(tokens, "tfidf", chunks="adjectives")
+    for kind, table in (("examples", {"example_id": ids, "split": ["train"] * len(ids), "text_id": ids}),
                         ("texts", {"text_id": ids, "text": texts, "language": ["en"] * len(ids)}), ("tokens", tokens),
-                        ("textrank", rank(tokens, "tfidf", chunks="adjectives"))):
+                        ("textrank", ranked)):
         write_table(paths.table(kind), SCHEMAS["plain_examples" if kind == "examples" else kind], table, made)
-    params = content(graph={"datasets": ["mine"], "max_nbr": None})
-    (folder / "params.yaml").write_text(json.dumps(params), encoding="utf-8")
-    return paths
+    Path("params.yaml").write_text(json.dumps(content()), encoding="utf-8")
+    return paths, ranked
 
 
-def test_phrases_are_joined_by_the_texts_that_contain_both(tmp_path, monkeypatch):
+@pytest.fixture
+def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    paths = written(tmp_path)
+
+
+def frames(paths):
+    return [read_frame(paths.table(kind), SCHEMAS[kind]) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")]
+
+
+def test_phrases_are_joined_by_the_texts_that_contain_both(project):
+    paths, ranked = written()
     examples = read_examples(paths.table("examples"))
     assert is_single(examples) and all_text_ids(examples).tolist() == training_text_ids(examples).tolist() == [
         0, 1, 2, 3, 4]
-    assert graph.main(["mine"]) == 0
-    nodes, edges, clusters = (read_frame(paths.table(kind), SCHEMAS[kind]) for kind in ("nodes", "edges", "clusters"))
-    ranked = read_frame(paths.table("textrank"), SCHEMAS["textrank"])["keyword"].dropna()
-    assert nodes["keyword"].tolist() == sorted(set(ranked))
-    held = {text: {word for word in set(ranked) if word in TEXTS[text].lower()} for text in range(len(TEXTS))}
-    assert {(row.keyword, row.example_id) for row in clusters.itertuples()} == {
+    assert phrases.main(["mine"]) == 0
+    nodes, edges, texts = frames(paths)
+    names = sorted(set(ranked["keyword"].drop_null().to_pylist()))
+    assert nodes["keyword"].tolist() == names
+    held = {text: {word for word in names if word in TEXTS[text].lower()} for text in range(len(TEXTS))}
+    assert {(names[row.node_id], row.text_id) for row in texts.itertuples()} == {
         (word, text) for text, words in held.items() for word in words}
-    pairs = Counter(pair for words in held.values() for pair in itertools.permutations(words, 2))
-    names = nodes["keyword"]
-    assert {(names[row.target], names[row.source]): row.count for row in edges.itertuples(index=False)} == pairs
-    assert set(edges["sign"]) == {1} and pairs["warm oven", "sourdough bread"] == 1
-    assert nodes["cluster_size"].tolist() == [sum(word in words for words in held.values()) for word in names]
-    before = [bytes_of(paths.table(kind)) for kind in ("nodes", "edges", "clusters")]
-    assert graph.main(["mine"]) == 0
-    assert [bytes_of(paths.table(kind)) for kind in ("nodes", "edges", "clusters")] == before
+    pairs = Counter(pair for words in held.values() for pair in itertools.combinations(sorted(words), 2))
+    assert {(names[row.source], names[row.target]): row.weight for row in edges.itertuples(index=False)} == pairs
+    assert pairs["sourdough bread", "warm oven"] == 1
+    assert nodes["texts"].tolist() == [sum(word in words for words in held.values()) for word in names]
+    assert nodes["degree"].tolist() == [sum(word in pair for pair in pairs) for word in names]
 
 
-def test_page_and_command_show_the_texts_of_a_phrase(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    paths = written(tmp_path)
-    assert graph.main(["mine"]) == 0
-    found = example_texts(paths, "warm oven")
-    assert found["source"].tolist() == TEXTS[:2] and found["target"].isna().all()
+def test_it_is_the_graph_of_the_library_and_the_same_bytes_by_parts(project, monkeypatch):
+    monkeypatch.setattr(tables, "PART_ROWS", 2)
+    monkeypatch.setattr(writing, "PART_ROWS", 2)
+    paths, _ = written()
+    textrank = {"method": "tfidf", "chunks": "adjectives", "phrases": 100}
+    Path("params.yaml").write_text(json.dumps(content(textrank=textrank)), encoding="utf-8")
+    assert [stage.main(["mine"]) for stage in (annotate, textrank_stage, phrases)] == [0, 0, 0]
+    assert len(parts_of(paths.table("phrase_texts"))) == 3
+    nodes, edges, _ = frames(paths)
+    library = keyword_graph(TEXTS, keywords=Keywords("tfidf"), top=100)
+    for found, expected in ((nodes, library.nodes), (edges, library.edges)):
+        pd.testing.assert_frame_equal(found, expected.to_pandas(), check_dtype=False)
+    before = [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")]
+    assert phrases.main(["mine"]) == 0
+    assert [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")] == before
+
+
+def test_the_phrases_of_most_texts_are_the_nodes(project, monkeypatch):
+    paths, ranked = written()
+    counts = Counter(ranked["keyword"].drop_null().to_pylist())
+    kept = sorted(sorted(counts, key=lambda word: (-counts[word], word))[:2])
+    assert phrases.most_frequent(paths.table("textrank"), DEFAULT_LIMITS, 2) == kept
+    monkeypatch.setattr(phrases, "NODES", 2)
+    monkeypatch.setattr(phrases.most_frequent, "__defaults__", (2,))
+    assert phrases.main(["mine"]) == 0
+    assert frames(paths)[0]["keyword"].tolist() == kept
+
+
+def test_tables_out_of_step_are_named(project, capsys):
+    paths, _ = written()
+    write_table(paths.table("texts"), SCHEMAS["texts"], {
+        "text_id": [0, 1, 2, 3, 9], "text": TEXTS, "language": ["en"] * 5}, Provenance("s", ""))
+    assert phrases.main(["mine"]) == 1 and "tokens: not of the same texts in part-00000" in capsys.readouterr().err
+
+
+def test_page_and_command_show_the_texts_of_a_phrase(project):
+    paths, _ = written()
+    assert phrases.main(["mine"]) == 0
+    graph = Graph(paths)
+    assert holding_texts(paths, node_of(graph, "Warm  oven"))["text"].tolist() == TEXTS[:2]
     shown = explorer_data(read_graph(paths), 100_000)
-    assert [one[4:] for one in shown["examples"] if one[1] == "warm oven"][0] == [TEXTS[0], None, None]
+    oven = shown["nodes"][shown["names"].index("warm oven")]
+    assert [shown["texts"][place] for place in oven[3]] == [[0, TEXTS[0]], [1, TEXTS[1]]]
 
 
-def test_the_page_of_plain_texts_speaks_of_texts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    written(tmp_path)
-    assert graph.main(["mine"]) == 0 and main([]) == 0
+def test_the_page_of_plain_texts_speaks_of_texts(project):
+    written()
+    assert phrases.main(["mine"]) == 0 and main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert_sound(page)
     assert re.findall(r'<section aria-labelledby="([^"]+)"', page) == ["corpus", "ran"]
     corpus = part(page, "corpus")
-    assert "those that share texts" in corpus and "data-single" in corpus and "share most texts with them" in corpus
-    before, _, more = corpus.partition("More of the graph")
-    assert "An edge counts the texts that contain both" in more
-    for word in ("negative", "training examples"):
-        assert word not in re.sub("<script.*?</script>", "", before, flags=re.DOTALL)
+    assert "those that share texts" in corpus and "share most texts with them" in corpus
+    for word in ("negative", "training examples", "keyword graph of HCL"):
+        assert word not in re.sub("<script.*?</script>", "", corpus, flags=re.DOTALL)
 
 
-def test_a_graph_of_no_phrases_is_empty_and_evaluated_texts_have_no_part(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for texts, split in ((["Why not?"], "train"), (TEXTS, "test")):
-        paths = written(tmp_path, texts, split)
-        assert graph.main(["mine"]) == 0
-        assert read_frame(paths.table("nodes"), SCHEMAS["nodes"]).empty
-
-
-def test_neighbours_are_capped_by_count():
-    examples = pd.DataFrame({"example_id": range(4), "split": "train", "text_id": range(4)})
-    texts = ["a b c", "a b", "a b", "a c"]
-    tokens = token_table(load_annotator("embedded", "en").columns(range(4), texts))
-    ranking = pa.table({"text_id": [0, 0, 0], "keyword": ["a", "b", "c"], "score": [3.0, 2.0, 1.0]})
-    clusters, made = text_graph.run(pa.Table.from_pandas(examples), ranking, pa.table(
-        {"text_id": range(4), "text": texts, "language": ["en"] * 4}), tokens, Graph(max_nbr=1))
-    assert as_table(SCHEMAS["clusters"], clusters).num_rows == 9
-    assert [(row["target"], row["source"], row["count"]) for row in made.edges.to_pylist()] == [
-        (0, 1, 3), (1, 0, 3), (2, 0, 2)]
+def test_a_graph_of_no_phrases_is_empty(project):
+    paths, _ = written(["Why not?"])
+    assert phrases.main(["mine"]) == 0
+    assert all(frame.empty for frame in frames(paths))

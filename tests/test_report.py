@@ -123,7 +123,7 @@ def test_texts_cannot_become_markup(page):
 def test_embedded_data_are_escaped_and_come_back_as_they_were(page):
     blocks = dict(re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', page, re.DOTALL))
     assert set(blocks) == {"graph-tiny"} and not set(blocks["graph-tiny"]) & set("<>&\u2028\u2029")
-    texts = [text for row in json.loads(blocks["graph-tiny"])["examples"] for text in row[4:]]
+    texts = [text for row in json.loads(blocks["graph-tiny"])["texts"] for text in row[1:]]
     assert TEXTS[6] in texts and TEXTS[7] in texts and CLOSING in TEXTS[6] and SCRIPTS in TEXTS[7]
 
 
@@ -463,27 +463,19 @@ def test_json_cannot_be_read_as_markup():
 
 
 def write_large_graph(count, neighbours, letters):
-    """A graph of ``count`` keywords in which each receives from the next ``neighbours``."""
+    """A graph of ``count`` phrases, each of which shares texts with the next ``neighbours``."""
     paths = DatasetPaths("large")
-    names = [f"keyword {number:06}" for number in range(count)]
-    target = np.repeat(np.arange(count), neighbours)
-    source = (target + np.tile(np.arange(1, neighbours + 1), count)) % count
-    write_table(paths.table("nodes"), SCHEMAS["nodes"], pd.DataFrame({
-        "node_id": range(count), "keyword": names, "cluster_size": 1, "in_positive": neighbours, "in_negative": 0,
-        "out_positive": neighbours, "out_negative": 0, "centrality": 0.0, "component": 0, "community": 0}),
-        provenance("graph@large"))
-    write_table(paths.table("edges"), SCHEMAS["edges"], pd.DataFrame(
-        {"target": target, "source": source, "sign": 1, "count": source + 1}), provenance("graph@large"))
-    write_table(paths.table("clusters"), SCHEMAS["clusters"], pd.DataFrame({
-        "keyword": names, "example_id": range(count), "output_keyword": names, "negative_keyword": None}),
-        provenance("clusters@large"))
-    write_table(paths.table("texts"), SCHEMAS["texts"], pd.DataFrame({
-        "text_id": range(count), "text": [f"{number} {'x' * letters}" for number in range(count)], "language": "en"}),
-        provenance("ingest@large"))
-    write_table(paths.table("examples"), SCHEMAS["examples"], pd.DataFrame({
-        "example_id": range(count), "split": "train", "source_id": range(count), "target_id": range(count),
-        "negative_id": None, "further_negative_ids": [[]] * count, "reference_ids": [[0]] * count,
-        "group": range(count), "negative_origin": None}), provenance("ingest@large"))
+    source = np.repeat(np.arange(count), neighbours)
+    target = (source + np.tile(np.arange(1, neighbours + 1), count)) % count
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    for kind, columns in (
+            ("phrase_nodes", {"node_id": range(count), "keyword": [f"phrase {number:06}" for number in range(count)],
+                              "texts": 1, "degree": 2 * neighbours, "centrality": 0.0, "component": 0, "community": 0}),
+            ("phrase_edges", {"source": low, "target": high, "weight": low + high}),
+            ("phrase_texts", {"text_id": range(count), "node_id": range(count)}),
+            ("texts", {"text_id": range(count), "language": "en",
+                       "text": [f"{number} {'x' * letters}" for number in range(count)]})):
+        write_table(paths.table(kind), SCHEMAS[kind], pd.DataFrame(columns), provenance("phrases@large"))
     return paths
 
 
@@ -498,34 +490,28 @@ def test_large_graphs_are_cut_to_their_bytes(tmp_path, monkeypatch):
     assert size(cut) > 150_000
     for data in (whole, cut):
         node = data["nodes"][0]
-        neighbours, counts = node[5][::2], node[5][1::2]
-        assert len(neighbours) == 24 and counts == sorted(counts, reverse=True) and node[1] == 30
-        assert max(place for one in data["nodes"] for place in one[5][::2]) < len(data["names"])
-        assert data["names"][0] == "keyword 000000" and data["examples"][node[7][0]][0] == 0
-        assert all(len(text) <= 400 for row in data["examples"] for text in row[4:6])
+        neighbours, counts = node[2][::2], node[2][1::2]
+        assert len(neighbours) == 24 and counts == sorted(counts, reverse=True) and node[1] == 60
+        assert max(place for one in data["nodes"] for place in one[2][::2]) < len(data["names"])
+        assert data["names"][0] == "phrase 000000" and data["texts"][node[3][0]][0] == 0
+        assert all(len(text) <= 400 for _, text in data["texts"])
 
 
-def test_explorer_names_neighbours_and_examples(built):
+def test_explorer_names_neighbours_and_texts(built):
     with contextlib.chdir(built):
         graph = read_graph(DatasetPaths("tiny"))
     data = explorer_data(graph, 10**6)
     names = data["names"]
-    assert (names[0], data["total"]) == ("belly fat", 6)        # the largest cluster
-    fat = data["nodes"][0]
-    assert [(names[place], count) for place, count in zip(fat[5][::2], fat[5][1::2], strict=True)] == [
-        ("sleep", 3), ("author", 1)]
-    assert [names[place] for place in fat[6][::2]] == [ATTACK]
-    assert [data["examples"][place][0] for place in fat[7]] == [0, 4]
-    # No example has it as the input's keyword: those with it as the target's are shown.
-    author = data["nodes"][names.index("author")]
-    assert author[0] == 0 and data["examples"][author[7][0]][:3] == [1, ATTACK, "author"]
-    assert data["examples"][0] == [0, "belly fat", "belly fat", "belly fat", *TEXTS[:3]]
+    assert (names[0], data["total"]) == ("belly fat", 6)        # in most texts
+    fat, author = data["nodes"][0], data["nodes"][names.index("author")]
+    assert [(names[place], count) for place, count in zip(fat[2][::2], fat[2][1::2], strict=True)] == [
+        ("sleep", 3), (ATTACK, 2), ("author", 1)]
+    assert [data["texts"][place] for place in fat[3]] == [[number, TEXTS[number]] for number in range(3)]
+    assert author[:2] == [1, 2] and data["texts"][author[3][0]] == [4, TEXTS[4]]
 
 
-def test_largest_keeps_big_clusters_then_many_neighbours_and_no_text_without_keyword():
-    nodes = pd.DataFrame({"node_id": range(5), "keyword": ["a", "<nokw>", "c", "d", "e"],
-                          "cluster_size": [1, 99, 3, 1, 1], "in_positive": [0, 9, 0, 2, 0], "in_negative": 0,
-                          "out_positive": 0, "out_negative": [0, 0, 0, 0, 2]})
+def test_the_largest_phrases_are_those_of_most_texts_then_of_most_neighbours():
+    nodes = pd.DataFrame({"node_id": range(4), "keyword": list("acde"), "texts": [1, 3, 1, 1], "degree": [0, 0, 2, 2]})
     assert list(largest(nodes, 3)["keyword"]) == ["c", "d", "e"]
 
 
@@ -548,7 +534,7 @@ def test_rows_stand_side_by_side_by_their_first_seed_on_items_evenly_spread():
 def test_page_says_what_it_left_out(project, monkeypatch):
     monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1300)
     assert main([]) == 0
-    assert re.search(r"[1-5] of 6 keywords can be opened here", REPORT_PAGE.read_text(encoding="utf-8"))
+    assert re.search(r"[1-5] of 6 phrases can be opened here", REPORT_PAGE.read_text(encoding="utf-8"))
 
 
 def test_curves_are_grouped_by_the_question_they_answer():

@@ -121,9 +121,9 @@ def test_top_keywords_stand_by_method_the_most_frequent_first(project):
     assert table[0] == ["TextRank", "attribution", "PSI", "YAKE", "IDF"]
     assert table[1] == ["belly fat (3)", f"{ATTACK} (1)", "lose (1)", "belly (6)", "first (6)"]
     assert table[4][:2] == ["reads (1)", ""]
-    assert corpus.index("4 keywords") < corpus.index('class="explorer"') < corpus.index('class="tops"')
-    listed = rows(corpus[corpus.index("Top keywords and their neighbours.</strong>"):], "<tbody>")
-    assert listed[0] == ["belly fat", "2", "sleep (3), author (1)", f"{ATTACK} (2)"]
+    assert corpus.index("6 phrases") < corpus.index('class="explorer"') < corpus.index('class="tops"')
+    listed = rows(corpus[corpus.index("Top phrases and their neighbours.</strong>"):], "<tbody>")
+    assert listed[0] == ["belly fat", "3", f"sleep (3), {ATTACK} (2), author (1)"]
 
 
 def test_without_methods_side_by_side_the_chosen_keywords_stand_alone(project):
@@ -142,5 +142,5 @@ def test_keywords_alone_make_a_page_without_empty_sections(project):
     text = made()
     assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["corpus", "ran"]
     assert "2 texts</p>" in text and "god (1)" in text and 'class="explorer"' not in text and ATTACK not in text
-    assert "More of the graph" not in text and "Not available" not in text
+    assert "keyword graph of HCL" not in text and "Not available" not in text
     assert len(re.findall("<script>", text)) == 1      # without what draws a map

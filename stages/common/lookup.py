@@ -1,14 +1,16 @@
-"""Rows of a table by id: some of its columns, in memory.
+"""Rows of a table by id: some of its columns, in memory; or a table read beside another, text by text.
 
     texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
     texts.of(np.array([12, 7]))["text"]     # of text 12, then of text 7
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from stages.common.schemas import TableSchema
@@ -86,3 +88,32 @@ class Lookup:
         counts = stop - start
         rows = np.arange(counts.sum()) + np.repeat(start - np.cumsum(counts) + counts, counts)
         return self.table.take(pa.array(rows))
+
+
+class Following:
+    """Rows of a table that comes by text id, taken up to one text after another.
+
+    Args:
+        batches: of the table.
+        empty: a table of the same columns, for the case that there are none.
+    """
+
+    def __init__(self, batches: Iterable[pa.Table], empty: pa.Table) -> None:
+        self._batches = iter(batches)
+        self._held = next(self._batches, empty)
+
+    def up_to(self, last: int) -> pa.Table:
+        """Return the rows of texts up to ``last`` that have not been taken."""
+        # A batch may end within a text, so the next one is looked at too.
+        while not self._held.num_rows or self._held["text_id"][-1].as_py() <= last:
+            further = next(self._batches, None)
+            if further is None:
+                break
+            self._held = pa.concat_tables([self._held, further])
+        mine = pc.less_equal(self._held["text_id"], last)
+        taken, self._held = self._held.filter(mine), self._held.filter(pc.invert(mine))
+        return taken
+
+    def rest(self) -> np.ndarray:
+        """Return the texts whose rows have not been taken, sorted."""
+        return np.unique(np.concatenate([table["text_id"].to_numpy() for table in (self._held, *self._batches)]))

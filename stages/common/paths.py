@@ -28,6 +28,7 @@ def row_name(name: str) -> str:
 # Tables that one stage writes together lie in a folder.
 _INSIDE = {**dict.fromkeys(("examples", "texts", "rejected"), "items"),
            **dict.fromkeys(("clusters", "nodes", "edges"), "graph"),
+           **dict.fromkeys(("phrase_nodes", "phrase_edges", "phrase_texts"), "graph/phrases"),
            **dict.fromkeys(("node_vectors", "text_vectors"), "vectors")}
 
 

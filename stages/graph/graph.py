@@ -1,6 +1,6 @@
 """Group training examples by keyword, and build the graph of positive and negative keywords.
 
-Reads items and keywords of a data set, of plain texts also their ranking and tokens; writes graph/clusters,
+Reads items and keywords of a data set of pairs, and tokens where clusters are by containment; writes graph/clusters,
 graph/nodes, graph/edges and metrics/graph.json.
 Joins keep to runtime.memory_gib and go to disk beyond that; edges are formed for a block of nodes at a time.
 """
@@ -9,15 +9,12 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from stages.common.columns.items import PLAIN_EXAMPLES
-from stages.common.example_texts import examples_schema
 from stages.common.paths import DatasetPaths
 from stages.graph.clusters import write_clusters
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, node_triples
 from stages.graph.relations import relate
 from stages.graph.statistics import contrast_shares
-from stages.graph.text_graph import write_text_graph
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -50,9 +47,6 @@ def graph_of(triples: NodeTriples, params: "Graph") -> GraphTables:
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    if examples_schema(paths.table("examples")) is PLAIN_EXAMPLES:
-        write_text_graph(process)
-        return
     write_clusters(process)
     result = run(paths.table("examples"), paths.table("keywords"), paths.table("clusters"), params.graph,
                  JoinLimits.of(process))

@@ -22,6 +22,7 @@ from keycontrast.errors import InputError
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.phrases import PHRASES
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
 from stages.common.schemas import NO_KEYWORD
@@ -30,7 +31,7 @@ from stages.run.process import StageProcess
 
 # A table by its file (never in memory as a whole), or in memory.
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame
-_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS, TEXTS, TOKENS)}
+_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS, TEXTS, TOKENS, PHRASES)}
 
 # Keywords of the training examples whose input keyword is unequal or equal (``condition``) to the mark for none.
 TRIPLES = f"""

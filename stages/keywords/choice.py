@@ -13,6 +13,7 @@ from keycontrast.ranking.keyword import choose, content_words, normal_forms, phr
 from keycontrast.ranking.selection import InverseFrequency
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.methods import METHOD_TABLES
+from stages.common.lookup import Following
 from stages.common.methods import METHODS, Holds
 from stages.common.schemas import NO_KEYWORD
 
@@ -96,35 +97,6 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
     rest = rows.rest()
     if len(rest):
         raise InputError(_not_in_both(name, rest))
-
-
-class Following:
-    """Rows of a table that comes by text id, taken up to one text after another.
-
-    Args:
-        batches: of the table.
-        empty: a table of the same columns, for the case that there are none.
-    """
-
-    def __init__(self, batches: Iterable[pa.Table], empty: pa.Table) -> None:
-        self._batches = iter(batches)
-        self._held = next(self._batches, empty)
-
-    def up_to(self, last: int) -> pa.Table:
-        """Return the rows of texts up to ``last`` that have not been taken."""
-        # A batch may end within a text, so the next one is looked at too.
-        while not self._held.num_rows or self._held["text_id"][-1].as_py() <= last:
-            further = next(self._batches, None)
-            if further is None:
-                break
-            self._held = pa.concat_tables([self._held, further])
-        mine = pc.less_equal(self._held["text_id"], last)
-        taken, self._held = self._held.filter(mine), self._held.filter(pc.invert(mine))
-        return taken
-
-    def rest(self) -> np.ndarray:
-        """Return the texts whose rows have not been taken, sorted."""
-        return np.unique(np.concatenate([table["text_id"].to_numpy() for table in (self._held, *self._batches)]))
 
 
 def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:

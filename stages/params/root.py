@@ -41,7 +41,8 @@ NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_
          "paraphrase_items": ("attribution",), "character_encoder": (), "linear_floor": ()}
 # Likewise the models of a track.
 MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_floor",)}
-_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items", "character_encoder")
+_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "graph", "node_vectors", "paraphrase_items",
+             "character_encoder")
 
 
 class Models(Block):
@@ -190,8 +191,6 @@ class Params(Block):
                 kind = self._kind(name)
                 if block in _OF_PAIRS and kind != "pairs":
                     problems.append(f"{block}.datasets: data set {name} has {kind} texts, and the stage needs pairs")
-                if block == "graph" and kind == "labelled":
-                    problems.append(f"graph.datasets: data set {name} has labelled texts, which have no graph")
                 if block == "linear_floor" and kind != "labelled":
                     problems.append(f"linear_floor.datasets: data set {name} has no labelled texts")
                 problems += [_lacking(f"{block}.datasets", other, name) for other in needed

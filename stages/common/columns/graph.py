@@ -1,4 +1,4 @@
-"""The graph as trainings read it."""
+"""The keyword graph as trainings read it, and the phrase graph."""
 
 import pyarrow as pa
 
@@ -39,4 +39,28 @@ TEXT_VECTORS = TableSchema(
                     "connected component were hidden.", ("text_id",), (
         ("text_id", pa.int64(), "text"),
         ("vector", pa.list_(pa.float32()), "embedding; all rows have the encoder's width"),
+    ))
+
+PHRASE_NODES = TableSchema(
+    "phrase_nodes", "Nodes of the phrase graph: phrases of the texts, numbered by sorted phrase.", ("node_id",), (
+        ("node_id", pa.int32(), "number of the node"),
+        ("keyword", pa.string(), "phrase in normal form"),
+        ("texts", pa.int64(), "texts that hold it"),
+        ("degree", pa.int32(), "phrases that it shares texts with"),
+        ("centrality", pa.float64(), "PageRank, summing to 1"),
+        ("component", pa.int32(), "connected component, numbered by smallest node"),
+        ("community", pa.int32(), "community, numbered by smallest node"),
+    ))
+
+PHRASE_EDGES = TableSchema(
+    "phrase_edges", "Edges of the phrase graph, without direction, each once.", ("source", "target"), (
+        ("source", pa.int32(), "the smaller node"),
+        ("target", pa.int32(), "the larger node"),
+        ("weight", pa.int64(), "texts that hold both phrases"),
+    ))
+
+PHRASE_TEXTS = TableSchema(
+    "phrase_texts", "The texts that hold the phrases of the phrase graph.", ("text_id", "node_id"), (
+        ("text_id", pa.int64(), "text"),
+        ("node_id", pa.int32(), "phrase that it holds"),
     ))

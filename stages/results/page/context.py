@@ -148,7 +148,7 @@ class Page:
     @property
     def keyworded(self) -> list[Dataset]:
         """Data sets of which there are keywords or a graph of them."""
-        return [view for view in self.datasets if view.has_keywords or view.has_graph]
+        return [view for view in self.datasets if view.has_keywords or view.graph]
 
     @property
     def summarised(self) -> list[SummaryBlock]:

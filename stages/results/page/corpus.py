@@ -17,24 +17,23 @@ from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.side_by_side import SIDE_BY_SIDE
 from stages.common.columns.texts import TEXTS
 from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
-from stages.common.layouts import structure_of
 from stages.common.methods import METHODS, NAMING
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD, TableSchema
 from stages.common.tables import read_batches, read_frame, read_metadata, read_table
 from stages.keywords.pos_frequency import pos_plot
 from stages.results.gather import read_json
-from stages.results.page.explorer import GraphMaterial, neighbours_of, read_graph
+from stages.results.page.explorer import GraphMaterial, read_graph
 from stages.results.page.labels import number, percentage, rows_of, stage_label
 
 # In the order in which a data set passes through them.
 _STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
-           "side_by_side", "keywords", "graph", "node_vectors", "paraphrase_items", "linear_floor")
-_TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords", "clusters",
-           "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
+           "side_by_side", "keywords", "phrases", "graph", "node_vectors", "paraphrase_items", "linear_floor")
+_TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords",
+           "phrase_nodes", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 # What there is of a data set as soon as its graph is: tables, and those of them that tell what stages counted.
-_FIRST_TABLES = ("examples", "texts", "tokens", "keywords", "clusters", "nodes", "edges")
-_FIRST_COUNTS = {"ingest": "examples", "keywords": "keywords", "graph": "nodes"}
+_FIRST_TABLES = ("examples", "texts", "tokens", "keywords", "phrase_nodes")
+_FIRST_COUNTS = {"ingest": "examples", "keywords": "keywords", "phrases": "phrase_nodes"}
 _METHODS = {name: method.title for name, method in METHODS.items()}
 _KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
 # They bound what a contrast over keywords can do (METHODS A.3).
@@ -42,8 +41,8 @@ _BOUNDS = {"share_input_equals_output": "input and output have the same keyword"
            "share_output_equals_negative": "output and negative have the same keyword",
            "share_with_negative_neighbour": "the output keyword has at least one negative neighbour"}
 _TOP = 10           # keywords of each method
-_LISTED = 12        # keywords whose neighbours are listed
-_NEIGHBOURS = 5     # of each sign
+_LISTED = 12        # phrases whose neighbours are listed
+_NEIGHBOURS = 5
 _BESIDE = 8         # texts whose keywords are shown method by method
 
 
@@ -56,7 +55,7 @@ class Dataset:
     size: str = ""
     top_methods: Sequence[str] = ()
     tops: Sequence[Sequence[str]] = ()
-    listed: Sequence[tuple[str, str, str, str]] = ()
+    listed: Sequence[tuple[str, str, str]] = ()
     methods: Sequence[tuple[str, str]] = ()
     beside_methods: Sequence[str] = ()
     beside: Sequence[tuple[str, list[str]]] = ()
@@ -72,37 +71,33 @@ class Dataset:
     encoders: Sequence[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def single(self) -> bool:
-        """Whether its texts belong to no pairs, so that its graph has one sign."""
-        return structure_of(self.settings["layout"]) == "texts"
-
-    @property
     def has_keywords(self) -> bool:
         """Whether there is anything to say of its keywords."""
         return bool(self.tops or self.keyword_counts or self.methods)
 
     @property
     def has_graph(self) -> bool:
-        """Whether there is anything to say of its graph."""
-        return bool(self.degrees or self.graph_counts or self.graph)
+        """Whether it has a keyword graph, of HCL."""
+        return bool(self.graph_counts)
 
 
 def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) -> Dataset:
-    """Return what the page says of a data set; ``first``: of what its graph was made from, and the graph, alone."""
+    """Return what the page says of a data set; ``first``: of its keywords and its phrase graph alone."""
     paths = DatasetPaths(name)
     counts = ({stage: read_metadata(paths.table(kind))["counts"] for stage, kind in _FIRST_COUNTS.items()} if first
               else {stage: read_json(paths.metrics(stage), f"{stage}@{name}") for stage in _STAGES
                     if paths.metrics(stage).exists()})
     tables = [path for kind in (_FIRST_TABLES if first else _TABLES) if (path := paths.table(kind)).exists()]
     metadata = {path.stem: read_metadata(path) for path in tables}
-    keywords, nodes, graph = _optional(paths, KEYWORDS), _optional(paths, NODES), read_graph(paths)
+    keywords, graph = _optional(paths, KEYWORDS), read_graph(paths)
+    nodes = None if first else _optional(paths, NODES)
     of_graph = counts.get("graph", {})
     tops = read_tops(paths, keywords, not first)
     found = Dataset(
-        name, settings, size_of(0 if keywords is None else len(keywords), of_graph), *top_table(tops),
+        name, settings, size_of(0 if keywords is None else len(keywords), counts.get("phrases", {})), *top_table(tops),
         listed=neighbour_table(graph), methods=_methods(keywords),
         counts=[(stage_label(stage), list(rows_of(content))) for stage, content in counts.items()
-                if stage not in ("keywords", "graph", "side_by_side")],
+                if stage not in ("keywords", "phrases", "graph", "side_by_side")],
         keyword_counts=list(rows_of(counts.get("keywords", {}))),
         graph_counts=list(rows_of({key: value for key, value in of_graph.items() if key not in _BOUNDS})),
         bounds=[(text, percentage(of_graph[key])) for key, text in _BOUNDS.items() if key in of_graph],
@@ -207,27 +202,17 @@ def top_table(tops: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[list[str],
     return [_METHODS.get(name, "keyword") for name in tops], [list(row) for row in zip_longest(*lists, fillvalue="")]
 
 
-def neighbour_table(graph: GraphMaterial | None) -> list[tuple[str, str, str, str]]:
-    """Return the largest keywords: each with its training examples and its strongest neighbours of each sign."""
-    if graph is None:
-        return []
-    found = neighbours_of(graph.edges)
-
-    def listed(node: int, sign: int) -> str:
-        pairs = found.get((node, sign), [])[:_NEIGHBOURS]
-        return ", ".join(f"{graph.names[source]} ({number(count)})" for source, count in pairs) or "–"
-
-    return [(str(row.keyword), number(int(row.cluster_size)), listed(int(row.node_id), 1), listed(int(row.node_id), -1))
-            for row in graph.nodes.head(_LISTED).itertuples()]
+def neighbour_table(graph: GraphMaterial | None) -> list[tuple[str, str, str]]:
+    """Return the largest phrases, each with its texts and its strongest neighbours."""
+    return [] if graph is None else [
+        (row.keyword, number(row.texts), ", ".join(f"{graph.names[other]} ({number(weight)})" for other, weight in
+                                                   graph.neighbours.get(row.node_id, [])[:_NEIGHBOURS]) or "–")
+        for row in graph.nodes.head(_LISTED).itertuples()]
 
 
 def size_of(texts: int, counts: Mapping[str, Any]) -> str:
-    """Return how large a corpus of so many texts and its graph (``counts`` of stage graph) are, in one line."""
+    """Return how large a corpus of so many texts and its phrase graph (``counts`` of its stage) are, in one line."""
     said = [f"{number(texts)} texts"] if texts else []
-    said += [f"{number(int(counts['nodes']))} keywords"] if "nodes" in counts else []
-    if "edges_positive" in counts:
-        positive, negative = (number(int(counts[f"edges_{sign}"])) for sign in ("positive", "negative"))
-        said.append(f"{positive} positive and {negative} negative edges between them" if counts["edges_negative"]
-                    else f"{positive} edges between them")
-    said += [f"{number(int(counts['communities']))} communities"] if "communities" in counts else []
+    said += [f"{number(counts[name])} {label}" for name, label in (
+        ("nodes", "phrases"), ("edges", "edges between them"), ("communities", "communities")) if name in counts]
     return " · ".join(said)

@@ -1,7 +1,7 @@
-"""Data of the map and the explorer: the largest keywords, where they stand, their neighbours, and their examples.
+"""Data of the map and the explorer: the largest phrases, where they stand, their neighbours, and their texts.
 
-A graph of a million nodes must not make a huge page. Nodes are kept in order of their clusters and degrees,
-neighbours in order of their counts, and all of it is held to a number of bytes; what was left out is counted.
+A graph of a million nodes must not make a huge page. Nodes are kept in order of their texts and degrees,
+neighbours in order of their weights, and all of it is held to a number of bytes; what was left out is counted.
 """
 
 import json
@@ -16,25 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import EDGES, NODES
-from stages.common.columns.items import EXAMPLES
+from stages.common.columns.graph import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
 from stages.common.columns.texts import TEXTS
-from stages.common.example_texts import examples_schema
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import NO_KEYWORD, TableSchema
+from stages.common.schemas import TableSchema
 from stages.common.tables import read_batches, read_frame
 from stages.results.page import layout
 
-KEYWORDS = 10_000       # keywords that can be opened, at most; bytes may allow fewer
-NEIGHBOURS = 24         # of each sign
-EXAMPLES_EACH = 4       # of each keyword
+PHRASES = 10_000        # phrases that can be opened, at most; bytes may allow fewer
+NEIGHBOURS = 24
+TEXTS_EACH = 4          # of each phrase
 LETTERS = 400           # of one text
-_OF_TEXTS = 0.45        # share of the bytes that is for examples
+_OF_TEXTS = 0.45        # share of the bytes that is for texts
 _ROWS = 131_072
-# A row of table nodes, its neighbours with their counts by sign, and rows of its examples.
-Shown = tuple[Any, list[list[tuple[int, int]]], list[int]]
-_ROLES = ("keyword", "output_keyword", "negative_keyword")
 # What could end a script element, begin a comment, or end a line of older scripts.
 _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
@@ -61,172 +55,121 @@ def _known(data: Any) -> Any:
 
 @dataclass(frozen=True)
 class GraphMaterial:
-    """What the explorer may show of a graph: kept nodes, edges to them, and examples; ``total`` counts all."""
+    """What the explorer may show of a phrase graph.
+
+    Attributes:
+        nodes: the kept rows of table ``phrase_nodes``, the largest first.
+        neighbours: of each kept node, by number, its strongest neighbours with the texts they share.
+        names: phrases of the kept nodes and their neighbours, by number.
+        texts: a few texts of each kept node, by number: text id and text.
+        total: nodes of the whole graph.
+    """
 
     nodes: pd.DataFrame
-    edges: pd.DataFrame
-    names: dict[int, str]
-    examples: pd.DataFrame
+    neighbours: Mapping[int, list[tuple[int, int]]]
+    names: Mapping[int, str]
+    texts: Mapping[int, list[tuple[int, str]]]
     total: int
 
 
-def read_graph(paths: DatasetPaths, limit: int = KEYWORDS) -> GraphMaterial | None:
-    """Read the part of a data set's graph that the page may show; None where there is no graph.
+def read_graph(paths: DatasetPaths, limit: int = PHRASES) -> GraphMaterial | None:
+    """Read the part of a data set's phrase graph that the page may show; None where there is no graph.
 
-    Edges, clusters and texts are read in pieces, so that only what is kept lies in memory.
+    Edges and texts are read in pieces, so that only what is kept lies in memory.
     """
-    if not (paths.table("nodes").exists() and paths.table("edges").exists()):
+    if not paths.table("phrase_nodes").exists():
         return None
-    nodes = read_frame(paths.table("nodes"), NODES)
+    nodes = read_frame(paths.table("phrase_nodes"), PHRASE_NODES)
     kept = largest(nodes, limit)
-    edges = _selected(paths, EDGES, "target", kept["node_id"])
-    edges = edges[edges["target"] != edges["source"]]
-    wanted = np.union1d(kept["node_id"].to_numpy(), edges["source"].to_numpy())
+    neighbours = _neighbours(paths, kept["node_id"])
+    wanted = {*kept["node_id"].tolist(), *(other for pairs in neighbours.values() for other, _ in pairs)}
     named = nodes[nodes["node_id"].isin(wanted)]
-    names = {int(number): str(word) for number, word in zip(named["node_id"], named["keyword"], strict=True)}
-    total = int((nodes["keyword"] != NO_KEYWORD).sum())
-    return GraphMaterial(kept, edges, names, _examples(paths, kept["keyword"]), total)
+    return GraphMaterial(kept, neighbours, dict(zip(named["node_id"].tolist(), named["keyword"], strict=True)),
+                         _texts(paths, kept["node_id"]), len(nodes))
 
 
 def largest(nodes: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """Return at most ``limit`` nodes: the largest clusters first, then the most neighbours, then by number."""
-    degree = nodes["in_positive"] + nodes["in_negative"] + nodes["out_positive"] + nodes["out_negative"]
-    ranked = nodes.assign(degree=degree)[nodes["keyword"] != NO_KEYWORD]
-    ranked = ranked.sort_values(["cluster_size", "degree", "node_id"], ascending=[False, False, True])
-    return ranked.drop(columns="degree").head(limit).reset_index(drop=True)
+    """Return at most ``limit`` nodes: those of most texts first, then the most neighbours, then by number."""
+    ranked = nodes.sort_values(["texts", "degree", "node_id"], ascending=[False, False, True])
+    return ranked.head(limit).reset_index(drop=True)
+
+
+def _neighbours(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[int, int]]]:
+    """Return the strongest neighbours of each of ``nodes`` and the texts they share."""
+    edges = pd.concat([_selected(paths, PHRASE_EDGES, node, nodes).rename(columns={node: "node", other: "other"})
+                       for node, other in (("source", "target"), ("target", "source"))])
+    ordered = edges.sort_values(["node", "weight", "other"], ascending=[True, False, True])
+    found: dict[int, list[tuple[int, int]]] = {}
+    for node, other, weight in ordered.groupby("node").head(NEIGHBOURS)[["node", "other", "weight"]].itertuples(
+            index=False):
+        found.setdefault(node, []).append((other, weight))
+    return found
+
+
+def _texts(paths: DatasetPaths, nodes: pd.Series) -> dict[int, list[tuple[int, str]]]:
+    """Return the first texts that hold each of ``nodes``."""
+    held = _selected(paths, PHRASE_TEXTS, "node_id", nodes, TEXTS_EACH)
+    rows = _selected(paths, TEXTS, "text_id", held["text_id"])
+    texts = dict(zip(rows["text_id"], rows["text"], strict=True))
+    found: dict[int, list[tuple[int, str]]] = {}
+    for text, node in held[["text_id", "node_id"]].itertuples(index=False):
+        found.setdefault(node, []).append((text, texts[text]))
+    return found
+
+
+def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
+              each: int | None = None) -> pd.DataFrame:
+    """Return the rows of a table whose ``column`` is among ``values``, the first ``each`` of each, read in pieces."""
+    wanted = pa.array(sorted(set(values)), schema.arrow().field(column).type)
+    pieces = [schema.arrow().empty_table().to_pandas()]
+    for batch in read_batches(paths.table(schema.name), schema, rows=_ROWS):
+        piece = batch.filter(pc.is_in(batch[column], value_set=wanted)).to_pandas()
+        pieces.append(piece if each is None else piece.groupby(column).head(each))
+    found = pd.concat(pieces)
+    return found if each is None else found.groupby(column).head(each)
 
 
 def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
     """Return what the page embeds of ``graph``, within ``budget`` bytes.
 
     Returns:
-        ``names``: keywords, those that can be opened first; ``nodes``: for each of these
-        [cluster size, positive neighbours, negative neighbours, receivers by sign, kept neighbours by sign as
-        [place, count, place, count, …], places of examples, x, y, community]; the last keywords may be without
-        examples for want of room; ``examples``: [example_id, keyword, output keyword,
-        negative keyword, source, target, negative]; ``total``: keywords of the whole graph.
+        ``names``: phrases, those that can be opened first; ``nodes``: for each of these [texts, neighbours, kept
+        neighbours as [place, weight, place, weight, …], places of texts, x, y, community]; the last phrases may be
+        without texts for want of room; ``texts``: [text_id, text]; ``total``: phrases of the whole graph.
     """
-    keywords = [str(word) for word in graph.nodes["keyword"]]
-    places = {int(number): place for place, number in enumerate(graph.nodes["node_id"])}
-    neighbours = neighbours_of(graph.edges)
-    examples = _examples_of(keywords, graph.examples)
-    rows = list(graph.examples.itertuples(index=False))
-    shown, used, extra = [], 200.0, {}
+    places = {node: place for place, node in enumerate(graph.nodes["node_id"].tolist())}
+    shown, used, extra = [], 200.0, set[int]()
     room = budget * _OF_TEXTS
-    taken: dict[int, int] = {}
-    for place, node in enumerate(graph.nodes.itertuples()):
-        lists = [neighbours.get((int(node.node_id), sign), []) for sign in (1, -1)]
-        news = [source for pairs in lists for source, _ in pairs if source not in places and source not in extra]
-        texts = [row for row in examples[place] if row not in taken]
-        # Places are counted as six digits: they are known only when all keywords are.
-        used += (size(keywords[place]) + 58 + 10 * sum(map(len, lists)) + 7 * len(examples[place])
-                 + sum(size(graph.names[source]) + 1 for source in news))
+    taken: dict[int, tuple[int, list[Any]]] = {}
+    for row in graph.nodes.itertuples():
+        pairs, texts = graph.neighbours.get(row.node_id, []), graph.texts.get(row.node_id, [])
+        news = {other for other, _ in pairs if other not in places and other not in extra}
+        # Places are counted as six digits: they are known only when all phrases are.
+        used += (size(row.keyword) + 58 + 10 * len(pairs) + 7 * len(texts)
+                 + sum(size(graph.names[other]) + 1 for other in news))
         if used > budget * (1 - _OF_TEXTS):
             break
-        extra.update(dict.fromkeys(news))
-        room -= sum(size(_texts(rows[row])) + 1 for row in texts)
+        extra |= news
+        cut = [[text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
+               for text, written in texts if text not in taken]
+        room -= sum(size(one) + 1 for one in cut)
         if room >= 0:
-            taken.update({row: number for number, row in enumerate(texts, len(taken))})
-        shown.append((node, lists, [row for row in examples[place] if row in taken]))
-    return _assembled(graph, shown, [_texts(rows[row]) for row in taken], taken)
+            taken.update({one[0]: (number, one) for number, one in enumerate(cut, len(taken))})
+        shown.append((row, pairs, [taken[text][0] for text, _ in texts if text in taken]))
+    return _assembled(graph, shown, [one for _, one in taken.values()])
 
 
-def _assembled(graph: GraphMaterial, shown: Sequence[Shown], texts: list[list[Any]],
-               taken: dict[int, int]) -> dict[str, Any]:
-    """Number the shown keywords and, after them, neighbours that cannot be opened."""
-    places = {int(node.node_id): place for place, (node, _, _) in enumerate(shown)}
-    for _, lists, _ in shown:
-        for pairs in lists:
-            for source, _ in pairs:
-                places.setdefault(source, len(places))
-    stand = _places(shown, places)
-    nodes = [[int(node.cluster_size), int(node.in_positive), int(node.in_negative), int(node.out_positive),
-              int(node.out_negative), *([value for source, count in pairs for value in (places[source], count)]
-                                        for pairs in lists), [taken[row] for row in rows],
-              int(stand[place][0]), int(stand[place][1]), int(node.community)]
-             for place, (node, lists, rows) in enumerate(shown)]
-    return {"names": [graph.names[number] for number in places], "nodes": nodes, "examples": texts,
-            "total": graph.total}
-
-
-def _places(shown: Sequence[Shown], places: Mapping[int, int]) -> np.ndarray:
-    """Return where the shown keywords stand on the map (n, 2)."""
-    edges = [(places[source], target, sign) for target, (_, lists, _) in enumerate(shown)
-             for pairs, sign in zip(lists, (1, -1), strict=True) for source, _ in pairs if places[source] < len(shown)]
-    source, target, sign = np.array(edges, dtype=np.int64).reshape(-1, 3).T
-    return layout.places(len(shown), source, target, sign)
-
-
-def neighbours_of(edges: pd.DataFrame) -> dict[tuple[int, int], list[tuple[int, int]]]:
-    """Return the strongest sources and their counts by target and sign."""
-    ordered = edges.sort_values(["target", "sign", "count", "source"], ascending=[True, False, False, True])
-    ordered = ordered.groupby(["target", "sign"], sort=False).head(NEIGHBOURS)
-    found: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for target, source, sign, count in zip(ordered["target"].tolist(), ordered["source"].tolist(),
-                                           ordered["sign"].tolist(), ordered["count"].tolist(), strict=True):
-        found.setdefault((target, sign), []).append((source, count))
-    return found
-
-
-def _examples_of(keywords: Sequence[str], examples: pd.DataFrame) -> list[list[int]]:
-    """Return the rows of a few examples for each keyword: of its cluster, else with it as output or negative."""
-    rows: dict[tuple[str, str], list[int]] = {}
-    for column in _ROLES:
-        for row, word in enumerate(examples[column].tolist()):
-            if len(rows.setdefault((column, word), [])) < EXAMPLES_EACH:
-                rows[column, word].append(row)
-    return [next((rows[column, word] for column in _ROLES if rows.get((column, word))), []) for word in keywords]
-
-
-def _texts(row: Any) -> list[Any]:
-    texts = [None if text is None else text if len(text) <= LETTERS else text[:LETTERS - 1] + "…"
-             for text in (row.source, row.target, row.negative)]
-    return [int(row.example_id), row.keyword, row.output_keyword, row.negative_keyword, *texts]
-
-
-def _examples(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
-    """Return training examples that have the keywords, a few for each, with their texts."""
-    columns = ["example_id", *_ROLES, "source", "target", "negative"]
-    if not all(paths.table(kind).exists() for kind in ("clusters", "examples", "texts")):
-        return pd.DataFrame(columns=columns)
-    chosen = _clusters(paths, keywords)
-    found = _members(paths, chosen["example_id"])
-    found = chosen.merge(found, on="example_id").sort_values("example_id")
-    roles = {"source": "source_id", "target": "target_id", "negative": "negative_id"}
-    wanted = pd.concat([found[column] for column in roles.values()]).dropna().astype("int64").drop_duplicates()
-    texts = _selected(paths, TEXTS, "text_id", wanted, ["text_id", "text"]).set_index("text_id")["text"]
-    found = found.assign(**{role: found[column].map(texts) for role, column in roles.items()})[columns]
-    return found.astype(object).where(found.notna(), None).reset_index(drop=True)
-
-
-def _members(paths: DatasetPaths, wanted: Iterable[int]) -> pd.DataFrame:
-    """Return the text ids of examples; those of plain texts have a source alone."""
-    schema = examples_schema(paths.table("examples"))
-    if schema is EXAMPLES:
-        return _selected(paths, schema, "example_id", wanted, ["example_id", "source_id", "target_id", "negative_id"])
-    found = _selected(paths, schema, "example_id", wanted, ["example_id", "text_id"], "examples")
-    return found.rename(columns={"text_id": "source_id"}).assign(target_id=None, negative_id=None)
-
-
-def _clusters(paths: DatasetPaths, keywords: pd.Series) -> pd.DataFrame:
-    """Return the first rows of table ``clusters`` for each keyword, in each of its roles."""
-    words = pa.array(keywords.astype(str), pa.string())
-    pieces: dict[str, list[pd.DataFrame]] = {role: [] for role in _ROLES}
-    for batch in read_batches(paths.table("clusters"), CLUSTERS, rows=_ROWS):
-        for role, found in pieces.items():
-            rows = batch.filter(pc.is_in(batch[role], value_set=words)).to_pandas()
-            found.append(rows.groupby(role, sort=False).head(EXAMPLES_EACH))
-    heads = [pd.concat(found).groupby(role, sort=False).head(EXAMPLES_EACH) for role, found in pieces.items() if found]
-    return pd.concat(heads).drop_duplicates() if heads else pd.DataFrame(columns=["example_id", *_ROLES])
-
-
-def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Iterable[int],
-              columns: list[str] | None = None, table: str | None = None) -> pd.DataFrame:
-    """Return the rows of a table whose ``column`` is among ``values``, read in pieces; its file may have another name.
-
-    ``table`` is that name.
-    """
-    wanted, path = pa.array(sorted(set(values)), pa.int64()), paths.table(table or schema.name)
-    pieces = [batch.filter(pc.is_in(batch[column].cast(pa.int64()), value_set=wanted))
-              for batch in read_batches(path, schema, columns, _ROWS)]
-    return pa.concat_tables(pieces).to_pandas() if pieces else read_frame(path, schema, columns)
+def _assembled(graph: GraphMaterial, shown: Sequence[tuple[Any, list[tuple[int, int]], list[int]]],
+               texts: list[list[Any]]) -> dict[str, Any]:
+    """Number the shown phrases and, after them, neighbours that cannot be opened."""
+    places = {int(row.node_id): place for place, (row, _, _) in enumerate(shown)}
+    for _, pairs, _ in shown:
+        for other, _ in pairs:
+            places.setdefault(other, len(places))
+    edges = np.array([(place, places[other]) for place, (_, pairs, _) in enumerate(shown) for other, _ in pairs
+                      if places[other] < len(shown)], dtype=np.int64).reshape(-1, 2)
+    stand = layout.places(len(shown), edges[:, 0], edges[:, 1])
+    nodes = [[int(row.texts), int(row.degree), [value for other, weight in pairs for value in (places[other], weight)],
+              held, int(x), int(y), int(row.community)]
+             for (row, pairs, held), (x, y) in zip(shown, stand, strict=True)]
+    return {"names": [graph.names[number] for number in places], "nodes": nodes, "texts": texts, "total": graph.total}

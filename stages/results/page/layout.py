@@ -9,7 +9,6 @@ from scipy.sparse import csgraph
 
 SIZE = 10_000       # places are whole numbers from 0 to this
 _SEED = 1           # a constant: the picture describes the graph, whatever seed trains models
-_PULL = {1: 1.0, -1: 0.15}      # of an edge, by its sign
 _ROUNDS = 300_000   # nodes times passes over them; a large component gets fewer, and at least _FEWEST
 _FEWEST, _MOST = 60, 400
 _SMALL = 200        # nodes of a component up to which all distances in it are fitted
@@ -18,19 +17,18 @@ _STEP = 0.25        # of the spiral
 _WIDE = 1.7         # the map is wider than high
 
 
-def places(nodes: int, source: np.ndarray, target: np.ndarray, sign: np.ndarray) -> np.ndarray:
-    """Return x and y of each node (n, 2) int, the same ones on each call; edges (m,) of sign 1 pull harder."""
+def places(nodes: int, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return x and y of each node (n, 2) int, the same ones on each call; edges (m,) pull."""
     if nodes == 0:
         return np.zeros((0, 2), dtype=np.int64)
     links = sparse.csr_array((np.ones(len(source)), (source, target)), shape=(nodes, nodes))
     member = csgraph.connected_components(links, directed=False)[1]
-    pulls = np.where(sign > 0, _PULL[1], _PULL[-1])
     order = np.argsort(member, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(member[order])) + 1)
     edges = np.argsort(member[source], kind="stable") if len(source) else np.zeros(0, dtype=np.int64)
     bounds = np.searchsorted(member[source][edges], np.arange(len(groups) + 1)) if len(source) else np.zeros(
         len(groups) + 1, dtype=np.int64)
-    drawn = [_component(group, source[own], target[own], pulls[own])
+    drawn = [_component(group, source[own], target[own])
              for number, group in enumerate(groups) for own in [edges[bounds[number]:bounds[number + 1]]]]
     found = np.zeros((nodes, 2))
     largest = sorted(range(len(groups)), key=lambda number: (-len(groups[number]), groups[number][0]))
@@ -41,7 +39,7 @@ def places(nodes: int, source: np.ndarray, target: np.ndarray, sign: np.ndarray)
     return np.rint((found - low) / extent * SIZE).astype(np.int64)
 
 
-def _component(nodes: np.ndarray, source: np.ndarray, target: np.ndarray, pulls: np.ndarray) -> np.ndarray:
+def _component(nodes: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Return places of the nodes of one component (k, 2) around 0; its edges are about 1 long."""
     if len(nodes) == 1:
         return np.zeros((1, 2))
@@ -51,7 +49,7 @@ def _component(nodes: np.ndarray, source: np.ndarray, target: np.ndarray, pulls:
     igraph.set_random_number_generator(random.Random(_SEED))
     try:
         layout = graph.layout_kamada_kawai(seed=begin) if len(nodes) <= _SMALL else graph.layout_fruchterman_reingold(
-            weights=pulls.tolist(), niter=int(np.clip(_ROUNDS // len(nodes), _FEWEST, _MOST)), seed=begin,
+            niter=int(np.clip(_ROUNDS // len(nodes), _FEWEST, _MOST)), seed=begin,
             grid="grid" if len(nodes) > 1000 else "nogrid")
     finally:
         igraph.set_random_number_generator(random)

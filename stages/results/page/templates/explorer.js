@@ -1,13 +1,11 @@
-// The keyword explorer: look a keyword up, see its neighbours, go on to one of them, open its examples.
+// The explorer: look a phrase up, see its neighbours, go on to one of them, open its texts.
 
 const SUGGESTED = 8;
-const DRAWN = 12;       // neighbours of each sign in the picture; the list has all
-const NO_KEYWORD = "<nokw>";
-const SIGNS = [["positive", 5, 1, 3], ["negative", 6, 2, 4]];      // name, and places in a node's row
+const DRAWN = 12;       // neighbours in the picture; the list has all
 
-/** Neighbours of a sign as [{place, count}], the strongest first. */
-function neighboursOf(node, place) {
-  const flat = node[place];
+/** Neighbours as [{place, count}], the strongest first. */
+function neighboursOf(node) {
+  const flat = node[2];
   const found = [];
   for (let at = 0; at < flat.length; at += 2) found.push({place: flat[at], count: flat[at + 1]});
   return found;
@@ -18,7 +16,7 @@ function combobox(id, label, suggest, choose) {
   const list = element("ul", {id: `${id}-list`, role: "listbox", "aria-label": label, hidden: true});
   const input = element("input", {
     id, type: "search", role: "combobox", autocomplete: "off", spellcheck: "false", "aria-expanded": "false",
-    "aria-controls": `${id}-list`, "aria-autocomplete": "list", placeholder: "type a keyword"});
+    "aria-controls": `${id}-list`, "aria-autocomplete": "list", placeholder: "type a phrase"});
   let options = [];
   let active = -1;
 
@@ -68,67 +66,62 @@ function combobox(id, label, suggest, choose) {
   return {box: element("div", {class: "combobox"}, element("label", {for: id}, label), input, list), input};
 }
 
-/** The neighbourhood as a picture of `width` pixels: negative on the left, positive on the right. */
-function neighbourhoodDrawing(name, sides, width, follow) {
-  const rows = Math.max(3, ...sides.map((side) => Math.min(side.length, DRAWN)));
-  const height = 30 * rows + 40;
+/** The neighbourhood as a picture of `width` pixels: neighbours to the right and to the left, in turn. */
+function neighbourhoodDrawing(name, neighbours, width, follow) {
+  const drawn = neighbours.slice(0, DRAWN);
+  const height = 30 * Math.max(3, Math.ceil(drawn.length / 2)) + 40;
   const reach = Math.min(width / 2 - 70, Math.max(56, width / 5));
   const letters = Math.max(6, Math.floor((width / 2 - reach - 16) / 7));
   const cut = (text) => ([...text].length > letters ? `${[...text].slice(0, letters - 1).join("")}…` : text);
   const picture = shape("svg", {class: "radial", width, height, viewBox: `${-width / 2} ${-height / 2} ${width} ${height}`,
     role: "group", "aria-label": `Neighbours of ${name}`});
-  sides.forEach((side, which) => {
-    const way = which === 0 ? 1 : -1;
-    const drawn = side.slice(0, DRAWN);
-    drawn.forEach((neighbour, row) => {
-      const level = drawn.length === 1 ? 0 : 2 * row / (drawn.length - 1) - 1;
-      const y = level * (height / 2 - 24);
-      const x = way * reach * (1 - 0.3 * level * level);
-      const node = shape("g", {
-        class: `${SIGNS[which][0]}${neighbour.open ? "" : " closed"}`, role: neighbour.open ? "button" : null,
-        tabindex: neighbour.open ? "0" : null, "data-hint": `${neighbour.name}: ${SIGNS[which][0]}, ${neighbour.count}`,
-        "aria-label": `${neighbour.name}, ${SIGNS[which][0]}, ${neighbour.count}`,
-      },
-      shape("path", {d: `M${x} ${y}Q${x / 2} ${y * 0.85} 0 0`,
-        "stroke-width": (1 + 1.2 * Math.log2(1 + neighbour.count)).toFixed(2)}),
-      shape("circle", {cx: x, cy: y, r: 5}),
-      shape("text", {x: x + way * 10, y: y + 4.5, "text-anchor": way > 0 ? "start" : "end"}, cut(neighbour.name)));
-      if (neighbour.open) {
-        node.addEventListener("click", () => follow(neighbour.place));
-        node.addEventListener("keydown", (event) => {
-          if (event.key !== "Enter" && event.key !== " ") return;
-          event.preventDefault();
-          follow(neighbour.place);
-        });
-      }
-      picture.append(node);
-    });
+  drawn.forEach((neighbour, number) => {
+    const way = number % 2 === 0 ? 1 : -1;
+    const rows = Math.ceil((drawn.length - number % 2) / 2);
+    const level = rows === 1 ? 0 : 2 * Math.floor(number / 2) / (rows - 1) - 1;
+    const y = level * (height / 2 - 24);
+    const x = way * reach * (1 - 0.3 * level * level);
+    const note = `${neighbour.name}, in ${counted(neighbour.count, "text")} of both`;
+    const node = shape("g", {class: neighbour.open ? null : "closed", role: neighbour.open ? "button" : null,
+      tabindex: neighbour.open ? "0" : null, "data-hint": note, "aria-label": note},
+    shape("path", {d: `M${x} ${y}Q${x / 2} ${y * 0.85} 0 0`,
+      "stroke-width": (1 + 1.2 * Math.log2(1 + neighbour.count)).toFixed(2)}),
+    shape("circle", {cx: x, cy: y, r: 5}),
+    shape("text", {x: x + way * 10, y: y + 4.5, "text-anchor": way > 0 ? "start" : "end"}, cut(neighbour.name)));
+    if (neighbour.open) {
+      node.addEventListener("click", () => follow(neighbour.place));
+      node.addEventListener("keydown", (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        follow(neighbour.place);
+      });
+    }
+    picture.append(node);
   });
   picture.append(shape("circle", {class: "middle", r: 8}),
     shape("text", {class: "middle", y: -16, "text-anchor": "middle"}, cut(name)));
   return picture;
 }
 
-/** One list of neighbours; those that can be opened are buttons, with a bar as long as their count. */
-function neighbourList(sign, side, total, follow, name = `${sign} neighbour`) {
-  const most = Math.max(1, ...side.map((neighbour) => neighbour.count));
-  const rows = side.map((neighbour) => {
+/** The list of neighbours; those that can be opened are buttons, with a bar as long as their count. */
+function neighbourList(neighbours, total, follow) {
+  const most = Math.max(1, ...neighbours.map((neighbour) => neighbour.count));
+  const rows = neighbours.map((neighbour) => {
     const inside = [element("bdi", {}, neighbour.name), element("span", {class: "count"}, String(neighbour.count))];
     const row = neighbour.open
       ? element("button", {type: "button", onclick: () => follow(neighbour.place)}, ...inside)
-      : element("span", {class: "closed", title: "not among the keywords that can be opened here"}, ...inside);
+      : element("span", {class: "closed", title: "not among the phrases that can be opened here"}, ...inside);
     row.style.setProperty("--share", `${Math.round(100 * neighbour.count / most)}%`);
     return element("li", {}, row);
   });
-  const more = total > side.length ? ` (${side.length} of ${total} here)` : "";
-  return element("div", {class: `neighbours ${sign}`}, element("h5", {}, `${counted(total, name)}${more}`),
+  const more = total > neighbours.length ? ` (${neighbours.length} of ${total} here)` : "";
+  return element("div", {class: "neighbours"}, element("h5", {}, `${counted(total, "neighbour")}${more}`),
     rows.length ? element("ul", {}, ...rows) : element("p", {class: "quiet small"}, "none"));
 }
 
 /** `text` as nodes, the keyword in <mark>: whole words, but for Chinese and Japanese, as in page/examples.py. */
 function marked(text, keyword) {
   if (!text) return [element("span", {class: "quiet"}, "(empty)")];
-  if (!keyword || keyword === NO_KEYWORD) return [text];
   const spaced = (letter) => /[\p{L}\p{N}_]/u.test(letter) && !/[\u3040-\u9fff]/.test(letter);
   const inner = keyword.split(/\s+/).map((part) => part.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("\\s+");
   const letters = [...keyword];
@@ -136,20 +129,8 @@ function marked(text, keyword) {
   return text.split(pattern).map((piece, place) => (place % 2 ? element("mark", {}, piece) : piece));
 }
 
-/** An example with its keywords marked. */
-function exampleArticle([number, keyword, output, negative, source, target, other], language) {
-  const row = (name, word, text) => (text === null ? null : element("div", {},
-    element("dt", {lang: "en"}, word && word !== NO_KEYWORD ? `${name} · ${word}` : name),
-    element("dd", {dir: "auto"}, ...marked(text, word))));
-  return element("article", {lang: language}, element("h5", {lang: "en"}, `Example ${number}`),
-    element("dl", {class: "texts"}, row("source", keyword, source), row("target", output, target),
-      row("negative", negative, other)));
-}
-
 function startExplorer(holder) {
   const data = embedded(holder.dataset.source);
-  // Of texts that belong to no pairs: their graph has one sign and no direction.
-  const single = holder.dataset.single !== undefined;
   const openable = data.nodes.length;
   const lower = data.names.slice(0, openable).map((name) => name.toLowerCase());
   const past = [];
@@ -164,16 +145,16 @@ function startExplorer(holder) {
     const places = lower.map((_, place) => place).filter((place) => lower[place].includes(wanted));
     const rank = (place) => (lower[place] === wanted ? 0 : lower[place].startsWith(wanted) ? 1 : 2);
     places.sort((one, other) => rank(one) - rank(other) || one - other);
-    status.textContent = places.length ? "" : `No keyword here contains “${typed.trim()}”.`;
+    status.textContent = places.length ? "" : `No phrase here contains “${typed.trim()}”.`;
     return places.slice(0, SUGGESTED).map((place) => ({
-      place, name: data.names[place], note: counted(data.nodes[place][0], single ? "text" : "example")}));
+      place, name: data.names[place], note: counted(data.nodes[place][0], "text")}));
   };
-  const search = combobox(`${holder.dataset.source}-search`, "Keyword", suggest, (place) => show(place, true));
+  const search = combobox(`${holder.dataset.source}-search`, "Phrase", suggest, (place) => show(place, true));
   const back = element("button", {type: "button", class: "back", disabled: true, onclick: () => {
     current = null;
     show(past.pop(), false);
   }}, "Back");
-  const start = element("p", {class: "start small"}, single ? "Most texts: " : "Most examples: ", ...data.names.slice(0, Math.min(openable, 8))
+  const start = element("p", {class: "start small"}, "Most texts: ", ...data.names.slice(0, Math.min(openable, 8))
     .flatMap((name, place) => [element("button", {type: "button", onclick: () => show(place, true)},
       element("bdi", {}, name)), " "]));
 
@@ -190,22 +171,18 @@ function startExplorer(holder) {
       show(next, true);
       view.querySelector("h4").focus();
     };
-    const sides = SIGNS.map(([, list]) => neighboursOf(node, list).map((neighbour) => ({
-      ...neighbour, name: data.names[neighbour.place], open: neighbour.place < openable})));
+    const neighbours = neighboursOf(node).map((neighbour) => ({
+      ...neighbour, name: data.names[neighbour.place], open: neighbour.place < openable}));
     const drawing = element("div", {class: "drawing"});
-    const examples = examplesOf(node);
     view.replaceChildren(
       element("h4", {tabindex: "-1"}, element("bdi", {}, name)),
-      element("p", {class: "small"}, single ? `In ${counted(node[0], "text")}; shares texts with ${counted(node[1], "keyword")}.`
-        : `${counted(node[0], "training example")} with it as the input's keyword. Gives to `
-        + `${counted(node[3], "keyword")} positively and to ${counted(node[4], "keyword")} negatively.`),
-      examples,
+      element("p", {class: "small"}, `In ${counted(node[0], "text")}; shares texts with ${counted(node[1], "phrase")}.`),
+      textsOf(node, name),
       drawing,
-      element("div", {class: "pair"}, ...sides.slice(0, single ? 1 : 2).map((side, which) => neighbourList(
-        SIGNS[which][0], side, Math.max(node[SIGNS[which][2]], side.length), follow, single ? "neighbour" : undefined))));
+      neighbourList(neighbours, node[1], follow));
     const draw = () => drawing.replaceChildren(
-      neighbourhoodDrawing(name, sides, Math.max(260, Math.min(drawing.clientWidth, 760)), follow));
-    if (sides.some((side) => side.length)) {
+      neighbourhoodDrawing(name, neighbours, Math.max(260, Math.min(drawing.clientWidth, 760)), follow));
+    if (neighbours.length) {
       draw();
       view.redraw = draw;
     } else {
@@ -213,13 +190,13 @@ function startExplorer(holder) {
     }
   }
 
-  function examplesOf(node) {
-    const rows = node[7].map((place) => data.examples[place]);
-    const texts = element("div", {class: "examples", hidden: true},
-      ...rows.map((row) => exampleArticle(row, holder.dataset.language)));
-    const role = node[0] || single ? "" : " that have it as target's or negative's keyword";
+  function textsOf(node, name) {
+    const rows = node[3].map((place) => data.texts[place]);
+    const texts = element("div", {class: "examples", hidden: true}, ...rows.map(([number, text]) => element("article",
+      {lang: holder.dataset.language}, element("h5", {lang: "en"}, `Text ${number}`),
+      element("p", {dir: "auto"}, ...marked(text, name)))));
     const some = rows.length < node[0] ? `${rows.length} of ` : "";
-    const label = (open) => `${open ? "Close" : "Open"} ${some}${counted(some ? node[0] : rows.length, "example text")}${role}`;
+    const label = (open) => `${open ? "Close" : "Open"} ${some}${counted(node[0], "text")}`;
     const button = element("button", {type: "button", class: "open", "aria-expanded": "false", onclick: () => {
       texts.hidden = !texts.hidden;
       button.setAttribute("aria-expanded", String(!texts.hidden));

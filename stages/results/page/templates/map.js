@@ -1,6 +1,6 @@
-// The map of the keyword graph: drawn by sigma over a graph of graphology, both in the page.
+// The map of the phrase graph: drawn by sigma over a graph of graphology, both in the page.
 
-const COMMUNITY = 10;       // place of the community in a node's row; before it x and y
+const COMMUNITY = 6;        // place of the community in a node's row; before it x and y
 const COLOURS = ["first", "second", "violet", "ochre", "olive", "slate"];
 const MANY_EDGES = 12000;   // from which on lines are left out while the map moves
 const NEAR = 0.25;          // of the map, around a keyword that was chosen
@@ -20,25 +20,6 @@ function pageColour(name, share = 1) {
   return `rgb(${own.map((value, place) => Math.round(share * value + (1 - share) * paper[place])).join(", ")})`;
 }
 
-/** Lines of dashes: those of the library, cut along their way. */
-function dashedProgram() {
-  return class extends Sigma.rendering.EdgeRectangleProgram {
-    getDefinition() {
-      const found = super.getDefinition();
-      const cut = (shader, before, after) => {
-        if (!shader.includes(before)) throw new Error(`no ${before} in the shader of lines`);
-        return shader.replace(before, after);
-      };
-      const vertex = cut(cut(found.VERTEX_SHADER_SOURCE, "varying vec4 v_color;", "varying vec4 v_color;\nvarying float v_way;"),
-        "v_normal = unitNormal;", `v_normal = unitNormal;
-        v_way = a_positionCoef * length((u_matrix * vec3(a_positionEnd, 1)).xy - (u_matrix * vec3(a_positionStart, 1)).xy);`);
-      const fragment = cut(cut(found.FRAGMENT_SHADER_SOURCE, "varying vec4 v_color;", "varying vec4 v_color;\nvarying float v_way;"),
-        "float dist =", "if (fract(v_way * 45.0) > 0.55) discard;\n  float dist =");
-      return {...found, VERTEX_SHADER_SOURCE: vertex, FRAGMENT_SHADER_SOURCE: fragment};
-    }
-  };
-}
-
 /** Communities of three and more by their number, the largest first: keywords, the largest of them, and a colour. */
 function communitiesOf(data) {
   const sizes = new Map();
@@ -55,18 +36,16 @@ function communitiesOf(data) {
 function startMap(holder, data, follow) {
   if (typeof Sigma === "undefined" || typeof graphology === "undefined") return null;
   const communities = communitiesOf(data);
-  const graph = new graphology.Graph({multi: true, type: "directed"});
+  const graph = new graphology.UndirectedGraph();
   const largest = Math.max(1, ...data.nodes.map((node) => node[0]));
   data.nodes.forEach((node, place) => graph.addNode(place, {
-    x: node[8], y: -node[9], label: data.names[place], community: node[COMMUNITY],
+    x: node[4], y: -node[5], label: data.names[place], community: node[COMMUNITY],
     size: (graph.order > 3000 ? 1.5 : 2) + 5 * Math.sqrt(node[0] / largest)}));
-  data.nodes.forEach((node, place) => SIGNS.forEach(([sign, list]) => {
-    for (const neighbour of neighboursOf(node, list)) {
-      if (neighbour.place < data.nodes.length) graph.addEdge(neighbour.place, place, {sign, type: sign, size: 1});
-    }
+  data.nodes.forEach((node, place) => neighboursOf(node).forEach((neighbour) => {
+    if (neighbour.place < data.nodes.length) graph.mergeEdge(neighbour.place, place, {size: 1});
   }));
 
-  const drawing = element("div", {class: "canvas", role: "img", "aria-label": `Map of ${counted(graph.order, "keyword")}; `
+  const drawing = element("div", {class: "canvas", role: "img", "aria-label": `Map of ${counted(graph.order, "phrase")}; `
     + "the box above it finds one by keyboard, and the table below lists the largest"});
   const legend = element("ul", {class: "legend communities", "aria-label": "Largest communities"},
     ...[...communities.values()].slice(0, COLOURS.length).map(({name, count, first, colour}) => element("li", {},
@@ -85,14 +64,13 @@ function startMap(holder, data, follow) {
   const box = element("div", {class: "graphmap"}, drawing,
     element("div", {class: "zoom", role: "group", "aria-label": "Map"}, button("+", "Nearer", () => zoom(1 / 1.6)),
       button("−", "Farther", () => zoom(1.6)), button("Whole", "Whole map", () => move({x: 0.5, y: 0.5, ratio: 1}))),
-    communities.size ? element("p", {class: "small quiet"}, "Largest communities, by their largest keyword:") : null,
+    communities.size ? element("p", {class: "small quiet"}, "Largest communities, by their largest phrase:") : null,
     communities.size ? legend : null);
 
   function readColours() {
     colours = {ink: pageColour("ink"), muted: pageColour("muted"), line: pageColour("line"), paper: pageColour("paper"),
-      positive: pageColour("good", 0.6), negative: pageColour("bad", 0.6), strongpositive: pageColour("good"),
-      faintpositive: pageColour("good", 0.25), faintnegative: pageColour("bad", 0.25),
-      strongnegative: pageColour("bad"), plain: pageColour("edge")};
+      edge: pageColour("good", 0.6), strong: pageColour("good"), faint: pageColour("good", 0.25),
+      plain: pageColour("edge")};
     for (const {colour} of communities.values()) colours[colour] = pageColour(colour);
   }
 
@@ -109,8 +87,7 @@ function startMap(holder, data, follow) {
   function begin() {
     readColours();
     sigma = new Sigma(graph, drawing, {
-      defaultEdgeType: "positive",
-      edgeProgramClasses: {positive: Sigma.rendering.EdgeRectangleProgram, negative: dashedProgram()},
+      defaultEdgeType: "line", edgeProgramClasses: {line: Sigma.rendering.EdgeRectangleProgram},
       // A point each, and not three corners: five times as fast where a processor does the work of graphics.
       nodeProgramClasses: {circle: Sigma.rendering.NodePointProgram},
       hideEdgesOnMove: graph.size > MANY_EDGES, labelFont: getComputedStyle(document.body).fontFamily, labelSize: 13,
@@ -124,8 +101,8 @@ function startMap(holder, data, follow) {
         return {...own, color: colour, ink: colours.muted};
       },
       edgeReducer: (edge, own) => {
-        const strong = chosen !== null && graph.target(edge) === String(chosen);
-        return {...own, color: colours[(strong ? "strong" : chosen === null ? "" : "faint") + own.sign], size: strong ? 3 : 1, zIndex: strong ? 1 : 0};
+        const strong = chosen !== null && graph.hasExtremity(edge, String(chosen));
+        return {...own, color: colours[strong ? "strong" : chosen === null ? "edge" : "faint"], size: strong ? 3 : 1, zIndex: strong ? 1 : 0};
       },
     });
     sigma.on("clickNode", ({node}) => follow(Number(node)));
@@ -158,10 +135,10 @@ function startMap(holder, data, follow) {
     drawing.addEventListener(kind, (event) => { if (passing) event.stopPropagation(); }, {capture: true});
   }
 
-  /** Mark a keyword and those it receives from, and bring it into sight. */
+  /** Mark a phrase and its neighbours, and bring it into sight. */
   function choose(place) {
     chosen = place;
-    near = new Set(graph.inNeighbors(place));
+    near = new Set(graph.neighbors(place));
     sigma.refresh({skipIndexation: true});
     const {x, y} = sigma.getNodeDisplayData(String(place));
     move({x, y, ratio: Math.min(sigma.getCamera().getState().ratio, NEAR)});

@@ -1,0 +1,120 @@
+"""The phrase graph of a data set: phrases of its texts, joined where they share a text.
+
+A node is one of the phrases that a ranking puts first in a text (as many as `textrank.phrases` keeps), at most
+``NODES`` of them, those of most texts. A text counts for each node that it contains, word by word, whatever else is
+ranked above it there. An edge counts the texts that hold both. It is the graph of
+:func:`keycontrast.graph.keyword_graph`; HCL's keyword graph is another one, with signs (:mod:`stages.graph.graph`).
+"""
+
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keycontrast.errors import InputError
+from keycontrast.files import hash_values
+from keycontrast.graph import phrase_graph
+from keycontrast.network import Containment, contained
+from stages.common.columns.graph import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
+from stages.common.columns.phrases import PHRASES, ranked_by
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.fingerprint import hash_code, hash_files
+from stages.common.lookup import Following
+from stages.common.methods import METHODS
+from stages.common.paths import DatasetPaths
+from stages.common.settings import code_of
+from stages.common.tables import Provenance, as_table, read_batches, read_table, write_json, write_part, write_table
+from stages.common.writing import table_writer
+from stages.graph.joins import JoinLimits, joining
+from stages.run.executor import Executor, MakePart
+from stages.run.process import StageProcess, run_stage
+
+# More than anyone looks at; the memory of the stage grows with them.
+NODES = 100_000
+_BATCH = 1024
+_WRITTEN = ["text_id", "text"]
+_RANKED = ["text_id", "keyword", "score"]
+_MOST_FREQUENT = """
+    SELECT keyword FROM phrases WHERE score > 0 GROUP BY keyword ORDER BY count(*) DESC, keyword LIMIT $limit"""
+
+
+def most_frequent(ranking: Path, limits: JoinLimits, limit: int = NODES) -> list[str]:
+    """Return at most ``limit`` phrases of table ``ranking`` with a positive score, those of most texts, sorted."""
+    with joining({"phrases": ranking}, limits) as connection:
+        return sorted(keyword for keyword, in connection.execute(_MOST_FREQUENT, {"limit": limit}).fetchall())
+
+
+def part_searcher(names: list[str], method: str, texts: Path, ranking: Path, provenance: Provenance) -> MakePart:
+    """Return what finds the phrases ``names`` in the texts of a part of table ``tokens``.
+
+    Args:
+        names: sorted; the position of a phrase is its node id.
+        method: that ranked.
+        texts: table ``texts``, whose parts have the texts of the parts of ``tokens``.
+        ranking: table of the method, likewise.
+        provenance: of the table.
+    """
+    containment, known = Containment(names, lemmas=False), pa.array(names, pa.string())
+
+    def make(part: Path, result: Path) -> dict[str, int]:
+        write_part(result, PHRASE_TEXTS, found(part), provenance.of_part())
+        return {}
+
+    def found(part: Path) -> Iterator[pa.Table]:
+        written = Following(read_batches(texts / part.name, TEXTS, _WRITTEN, _BATCH),
+                            TEXTS.arrow().empty_table().select(_WRITTEN))
+        phrases = Following(read_batches(ranking / part.name, ranked_by(method), _RANKED, _BATCH),
+                            PHRASES.arrow().empty_table().select(_RANKED))
+        for tokens in read_batches(part, TOKENS, ["text_id", "start", "end", "lemma"], _BATCH):
+            last = tokens["text_id"][-1].as_py()
+            named, rows = phrases.up_to(last), written.up_to(last)
+            for table, ids in ((texts, rows["text_id"]), (ranking, pc.unique(named["text_id"]))):
+                if ids.to_pylist() != tokens["text_id"].to_pylist():
+                    raise InputError(f"{table} and {part.parent}: not of the same texts in {part.name}. The tables are "
+                                     f"out of step: run `keycontrast run`, or annotate and the stages after it, again.")
+            piece = tokens.append_column("text", rows["text"])
+            pairs = pa.concat_tables([named.filter(pc.greater(named["score"], 0)).select(["text_id", "keyword"]),
+                                      *contained([piece], containment)])
+            nodes = pa.table({"text_id": pairs["text_id"], "node_id": pc.index_in(pairs["keyword"], known)})
+            yield as_table(PHRASE_TEXTS, nodes.drop_null().group_by(["text_id", "node_id"]).aggregate([]))
+
+    return make
+
+
+def _work(process: StageProcess) -> None:
+    params, paths = process.params, DatasetPaths(process.instance)
+    method = params.keywords.method if METHODS[params.keywords.method].ranks_phrases else "textrank"
+    tokens, texts, ranking = (paths.table(kind) for kind in ("tokens", "texts", method))
+    names = most_frequent(ranking, JoinLimits.of(process))
+    executor = Executor.of(process, hash_values({
+        **process.declared_values, "code": hash_code(code_of(process.stage)), "data": hash_files([tokens, ranking])}))
+    provenance = Provenance(process.name, process.params_hash)
+    with table_writer(paths.table("phrase_texts"), PHRASE_TEXTS, provenance) as writer:
+        executor.make(tokens, part_searcher, (names, method, texts, ranking, provenance), writer)
+    held = read_table(paths.table("phrase_texts"), PHRASE_TEXTS)
+    made = phrase_graph(pa.array(names, pa.string()), held["node_id"].to_numpy(), held["text_id"].to_numpy())
+    component, community = (made.nodes[name].to_numpy() for name in ("component", "community"))
+    sizes = {"nodes": made.nodes.num_rows, "edges": made.edges.num_rows,
+             "components": int(component.max(initial=-1)) + 1,
+             "largest_component": int(np.bincount(component).max(initial=0)),
+             "communities": int(community.max(initial=-1)) + 1}
+    provenance = Provenance(process.name, process.params_hash, counts=sizes,
+                            models={"communities": {"igraph": version("igraph")}})
+    write_table(paths.table("phrase_nodes"), PHRASE_NODES, made.nodes, provenance)
+    write_table(paths.table("phrase_edges"), PHRASE_EDGES, made.edges, provenance)
+    write_json(paths.metrics("phrases"), sizes)
+    executor.clear()
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage for the data set named on the command line."""
+    return run_stage("phrases", _work, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
