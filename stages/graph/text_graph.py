@@ -2,8 +2,8 @@
 
 There are no inputs and outputs here, hence no contrast and no negative edge. A node is a phrase
 that a training text was ranked to have (as many as `textrank.phrases` keeps); its cluster are the training texts that
-contain it, word by word, whatever else is ranked above it there (HCL's "samples that contain the same keyword", METHODS
-A.3); an edge counts the texts that contain both.
+contain it, word by word, whatever else is ranked above it there (HCL section 3.2.2: "texts
+that contain the same keyword"); an edge counts the texts that contain both.
 """
 
 from typing import TYPE_CHECKING

@@ -5,7 +5,7 @@ import pyarrow as pa
 from stages.common.schemas import STRINGS, TableSchema
 
 ATTRIBUTION = TableSchema(
-    "attribution", "Saliency of each word under the pair classifier or a Siamese encoder (PGKPR, section 3): of "
+    "attribution", "Saliency of each word under the pair classifier or a Siamese encoder (PGKPR section 3): of "
     "sources, and of every text where it names keywords.",
     ("text_id", "mode", "pair"), (
         ("text_id", pa.int64(), "text whose words are scored"),
@@ -24,7 +24,7 @@ WORD_VECTORS = TableSchema(
     ))
 
 PSI = TableSchema(
-    "psi", "Paired semantic importance of each word (IANet; METHODS C.7): of sources, and of every text where it names "
+    "psi", "Paired semantic importance of each word (IANet): of sources, and of every text where it names "
     "keywords.",
     ("text_id", "mode", "pair"), (
         ("text_id", pa.int64(), "text whose words are scored"),
@@ -36,7 +36,7 @@ PSI = TableSchema(
     ))
 
 S_TAGS = TableSchema(
-    "s_tags", "Primary words as the S-Tagger sees them, without a target (METHODS C.7).", ("text_id",), (
+    "s_tags", "Primary words as the S-Tagger sees them, without a target.", ("text_id",), (
         ("text_id", pa.int64(), "source text"),
         ("word", STRINGS, "word as written; aligned with the token lists of table tokens"),
         ("probability", pa.list_(pa.float32()), "of being primary; aligned likewise"),
