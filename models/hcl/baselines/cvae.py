@@ -1,4 +1,4 @@
-"""CVAE (Zhao et al. 2017, Learning Discourse-level Diversity for Neural Dialog Models; METHODS B1)."""
+"""CVAE (Zhao et al. 2017, Learning Discourse-level Diversity for Neural Dialog Models)."""
 
 from collections.abc import Mapping
 from typing import Any

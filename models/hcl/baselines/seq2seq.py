@@ -1,4 +1,4 @@
-"""Seq2Seq with attention and a pointer (Bahdanau et al. 2015; See et al. 2017; METHODS B2)."""
+"""Seq2Seq with attention and a pointer (Bahdanau et al. 2015; See et al. 2017)."""
 
 from abc import abstractmethod
 
