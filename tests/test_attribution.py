@@ -1,4 +1,4 @@
-"""Gradient saliency: facts C-K1 to C-K7 of the method, on a linear classifier and on a tiny BERT."""
+"""Gradient saliency: its properties, on a linear classifier and on a tiny BERT."""
 
 from types import SimpleNamespace
 

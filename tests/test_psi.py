@@ -1,4 +1,4 @@
-"""PSI for whole tables, against the equations written out; the facts of METHODS C.7; its guards; the stage."""
+"""PSI for whole tables, against the equations written out; its properties; its guards; the stage."""
 
 
 import numpy as np
