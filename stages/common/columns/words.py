@@ -24,8 +24,7 @@ WORD_VECTORS = TableSchema(
     ))
 
 PSI = TableSchema(
-    "psi", "Paired semantic importance of each word (IANet): of sources, and of every text where it names "
-    "keywords.",
+    "psi", "Paired semantic importance of each word (IANet): of sources, and of every text where it names keywords.",
     ("text_id", "mode", "pair"), (
         ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),

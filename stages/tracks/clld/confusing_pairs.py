@@ -1,8 +1,7 @@
 """List the pairs of classes that a finished CT model confuses on the validation split, for static label distances.
 
 Reads the confusions of the model under each seed; writes a confusing_pairs.parquet for each: every pair that is
-confused at all, the worst first, and which of them are chosen (docs/clld.md). The test split has no
-part in it.
+confused at all, the worst first, and which are chosen (docs/clld.md). The test split has no part in it.
 """
 
 import sys
