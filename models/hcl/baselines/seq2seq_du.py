@@ -24,7 +24,7 @@ class Seq2SeqDu(Pointing):
 
     D'_i = sum_j softmax_j(v tanh(W1 d_i + W2 s_j)) s_j, and S'_j likewise of D. [D; D'] and [S; S'] are projected to d;
     an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source.
-    Our choice: it starts from the mean of the fused D by tanh and a linear layer, one BERT reads tokens and phrases.
+    Our choice: it starts from the mean of the fused D by tanh and a linear layer; one BERT reads tokens and phrases.
     ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
     ``config.lexicon`` those of training texts, of which a text may hold more.
 
