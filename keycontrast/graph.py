@@ -88,7 +88,7 @@ class KeywordGraph:
 
 def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = None,
                   neighbours: int = 64) -> KeywordGraph:
-    """Return the graph of the phrases of ``texts``, joined where they share a text (METHODS A.3 without signs).
+    """Return the graph of the phrases of ``texts``, joined where they share a text.
 
     Args:
         texts: texts as :meth:`Keywords.rank` takes them.

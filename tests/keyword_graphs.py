@@ -1,4 +1,4 @@
-"""Tables of keyword triples, and the keyword graph as METHODS A.3 words it, by loops over pairs of members."""
+"""Tables of keyword triples, and the keyword graph of HCL section 3.2.2, by loops over pairs of members."""
 
 import itertools
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Gradient saliency: facts C-K1 to C-K7 of the method, on a linear classifier and on a tiny BERT."""
+"""Gradient saliency: its properties, on a linear classifier and on a tiny BERT."""
 
 from types import SimpleNamespace
 
@@ -52,7 +52,7 @@ def encode(tokenizer):
 
 
 @pytest.mark.parametrize("target", SWITCHES)
-def test_ck1_scores_are_probabilities_one_per_source_word(encode, target):
+def test_scores_are_probabilities_one_per_source_word(encode, target):
     scores = word_saliency(tiny_bert.classifier(), encode(), target)
     assert [len(row) for row in scores] == [10, 4, 1]  # unknown ' s dog: basic tokens
     for row in scores[:2]:
@@ -60,13 +60,13 @@ def test_ck1_scores_are_probabilities_one_per_source_word(encode, target):
     assert scores[2].tolist() == [0.5]  # a single word
 
 
-def test_ck2_equal_norms_give_a_half():
+def test_equal_norms_give_a_half():
     batch = linear_batch(5, [[1], [2], [3]])
     for normalisation in ("minmax", "max", "sum"):
         assert word_saliency(Linear([1.0] * 5), batch, "pos_logit", normalisation)[0].tolist() == [0.5] * 3
 
 
-def test_ck3_linear_classifier_scores_are_its_coefficients():
+def test_linear_classifier_scores_are_its_coefficients():
     coefficients = [9.0, 3.0, -1.0, 2.0, -5.0, 7.0]
     words = [[1], [2], [3], [4]]  # positions 0 and 5 stand outside the source
     scores, = word_saliency(Linear(coefficients), linear_batch(6, words), "pos_logit")
@@ -86,7 +86,7 @@ def test_pieces_are_averaged_into_words_and_words_without_pieces_get_zero():
 
 
 @pytest.mark.parametrize("target", ["pos_logit", "argmax_logit", "logit_diff"])
-def test_ck5_scaling_the_output_changes_nothing(encode, target):
+def test_scaling_the_output_changes_nothing(encode, target):
     classifier = tiny_bert.classifier()
     before = word_saliency(classifier, encode(), target)
     with torch.no_grad():
@@ -96,12 +96,12 @@ def test_ck5_scaling_the_output_changes_nothing(encode, target):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
-def test_ck6_target_words_never_score(encode):
+def test_target_words_never_score(encode):
     scores = word_saliency(tiny_bert.classifier(), encode(["dog cat"], ["dog cat run eat play"]), "pos_logit")
     assert [len(row) for row in scores] == [2]
 
 
-def test_ck7_padding_and_company_do_not_matter(encode):
+def test_padding_and_company_do_not_matter(encode):
     classifier = tiny_bert.classifier()
     together = word_saliency(classifier, encode(), "pos_logit")
     padded = word_saliency(classifier, encode(pad_to_multiple_of=40), "pos_logit")

@@ -1,4 +1,4 @@
-"""The switches of METHODS C.2, integrated gradients and the Siamese method, against captum and the definitions."""
+"""The readings of PGKPR eq. 1, integrated gradients and the Siamese method, against captum and the definitions."""
 
 
 import pytest
@@ -70,7 +70,7 @@ def test_gradient_norms_are_captums(classifier, encoding):
 
 
 def released_norms(classifier, encoding):
-    """The released code's steps, as METHODS C.2 tells them, one at a time: the second pass alone drops the types."""
+    """The released code's steps, one at a time: the second pass alone drops the types."""
     part, ids, types = classifier.bert.embeddings, encoding["input_ids"], encoding["token_type_ids"]
     summed = (part.word_embeddings(ids) + part.token_type_embeddings(types)
               + part.position_embeddings(torch.arange(ids.shape[1])))

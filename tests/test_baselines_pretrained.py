@@ -1,4 +1,4 @@
-"""Baselines that are models of transformers: DialoGPT, SimCTG, T5 and T5-CLAPS (METHODS B5, B7, B9, F)."""
+"""Baselines that are models of transformers: DialoGPT, SimCTG, T5 and T5-CLAPS."""
 
 import shutil
 from dataclasses import asdict

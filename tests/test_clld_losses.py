@@ -1,4 +1,4 @@
-"""The contrasts of the CLLD track: METHODS D-1 to D-6 and D-10, loops from the formulas, gradients, precision."""
+"""The contrasts of the CLLD track: their properties, loops from the formulas, gradients, precision."""
 
 import math
 
@@ -29,7 +29,7 @@ def some(count=4, classes=3, width=5, seed=0):
 
 
 def shares(h, labels, ldm, temperature=1.0):
-    """q and z (2M, 2M) of METHODS D.2 by plain loops."""
+    """q and z (2M, 2M) of CLLD eq. 12, 13 by plain loops."""
     count, pairs = len(h), []
     for i in range(count):
         row = []
@@ -51,7 +51,7 @@ def by_loop(h, labels, ldm, temperature=1.0):
     return total / len(h)
 
 
-def test_worked_example():  # D-1
+def test_worked_example():
     five = torch.tensor([[1.0, 5.0], [5.0, 1.0]])
     for ldm, expected in ((torch.ones(2, 2), 0.794377), (five, 2.298916), (torch.full((2, 2), 5.0), 0.152008)):
         assert label_distance_contrast(AXES, AB, ldm).item() == pytest.approx(expected, abs=1e-6)
@@ -85,7 +85,7 @@ def supcon_out(h, labels, temperature):
 
 
 @pytest.mark.parametrize("c", [1.0, 4.0])
-def test_a_constant_matrix_is_supervised_contrast_at_temperature_2_over_c(c):  # D-2
+def test_a_constant_matrix_is_supervised_contrast_at_temperature_2_over_c(c):
     h, labels, _ = some(6)
     found = label_distance_contrast(h, labels, c * torch.ones(3, 3, dtype=torch.float64))
     counts = positive_pairs(labels).sum(1).double()
@@ -113,7 +113,7 @@ def test_twin_contrast_is_a_loop_over_second_views():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_rows_of_shares_sum_to_one_and_the_loss_is_not_negative(seed):  # D-3
+def test_rows_of_shares_sum_to_one_and_the_loss_is_not_negative(seed):
     h, labels, ldm = some(seed=seed)
     for i, (q, z) in enumerate(shares(h.detach(), labels, ldm)):
         assert sum(q) == pytest.approx(1.0) and sum(z) == pytest.approx(1.0)
@@ -126,13 +126,13 @@ def test_rows_of_shares_sum_to_one_and_the_loss_is_not_negative(seed):  # D-3
                                torch.stack([expected[i][positive_pairs(labels)[i]].prod() for i in range(8)]))
 
 
-def test_loss_is_zero_only_where_shares_are_those_of_the_positives():  # D-3
+def test_loss_is_zero_only_where_shares_are_those_of_the_positives():
     # At this temperature a cosine of 0 has no share beside one of 1, so q = z.
     assert label_distance_contrast(AXES, AB, torch.ones(2, 2), temperature=1e-3).item() == pytest.approx(0, abs=1e-6)
     assert label_distance_contrast(AXES, AB, torch.ones(2, 2), temperature=1e-1).item() > 1e-3
 
 
-def test_distances_of_pairs_are_those_of_their_classes():  # D-4
+def test_distances_of_pairs_are_those_of_their_classes():
     _, labels, ldm = some()
     one_hot = torch.nn.functional.one_hot(labels, 3).double()
     product = one_hot @ ldm @ one_hot.t()
@@ -147,12 +147,12 @@ def test_distances_of_pairs_are_those_of_their_classes():  # D-4
     torch.testing.assert_close(label_distance_contrast(h, labels, ldm), expected)
 
 
-def test_one_class_of_identical_vectors_has_loss_zero():  # D-5
+def test_one_class_of_identical_vectors_has_loss_zero():
     loss = label_distance_contrast(torch.ones(10, 4), torch.zeros(10, dtype=torch.long), torch.ones(1, 1))
     assert loss.item() == pytest.approx(0, abs=1e-6)
 
 
-def test_a_permutation_of_the_batch_changes_nothing():  # D-5
+def test_a_permutation_of_the_batch_changes_nothing():
     h, labels, ldm = some(6)
     order = torch.tensor([4, 0, 5, 2, 1, 3])
     both = torch.cat([order, order + 6])
@@ -162,7 +162,7 @@ def test_a_permutation_of_the_batch_changes_nothing():  # D-5
     torch.testing.assert_close(supervised_contrast(h[both], labels[both]), supervised_contrast(h, labels))
 
 
-def test_gradients_of_similarities_have_the_sign_and_size_of_q_minus_z():  # D-6
+def test_gradients_of_similarities_have_the_sign_and_size_of_q_minus_z():
     h, labels, ldm = some()
     similarity = rescaled_cosine(h.detach()).requires_grad_()
     distance = ldm[labels][:, labels]
@@ -177,7 +177,7 @@ def test_gradients_of_similarities_have_the_sign_and_size_of_q_minus_z():  # D-6
     assert wanting.any() and (similarity.grad[wanting] < 0).all()
 
 
-def test_a_larger_distance_pushes_a_negative_away_harder():  # D-6
+def test_a_larger_distance_pushes_a_negative_away_harder():
     gradients = []
     for distance in (1.0, 5.0):
         h = torch.tensor([[1.0, 0.0], [0.8, 0.6], [1.0, 0.1], [0.7, 0.7]], requires_grad=True)
@@ -187,7 +187,7 @@ def test_a_larger_distance_pushes_a_negative_away_harder():  # D-6
     assert gradients[1] > gradients[0] > 0
 
 
-def test_twins_without_dropout_have_similarity_one():  # D-10
+def test_twins_without_dropout_have_similarity_one():
     h = torch.randn(3, 7).repeat(2, 1)
     similarity = rescaled_cosine(h)
     torch.testing.assert_close(similarity[range(3), range(3, 6)], torch.ones(3))

@@ -94,7 +94,7 @@ def test_pooling_is_the_state_of_cls_the_pooler_or_the_mean():
 
 
 @pytest.mark.parametrize("make", [textcnn, bert])
-def test_views_stand_one_behind_the_other_and_differ_by_dropout_alone(make):  # D-10
+def test_views_stand_one_behind_the_other_and_differ_by_dropout_alone(make):
     model, (ids, mask) = make(contrast=LABEL_DISTANCE), inputs()
     with torch.no_grad():
         still = model.train_views(ids, mask)

@@ -1,4 +1,4 @@
-"""Training of CLLD classifiers: the loss of a batch and its shares, METHODS D-8 and D-9, resume, overfit, processes."""
+"""Training of CLLD classifiers: loss of a batch, shares, updates of the matrix, resume, overfit, processes."""
 
 import os
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_the_loss_is_half_cross_entropy_and_half_contrast(contrast, formula, vie
 
 
 @pytest.mark.parametrize("make", [textcnn, bert])
-def test_ct_has_the_gradients_of_cross_entropy_exactly(make):  # D-9
+def test_ct_has_the_gradients_of_cross_entropy_exactly(make):
     one = task(make())
     one.module.train()
     torch.manual_seed(3)
@@ -126,7 +126,7 @@ def uninterrupted():
     return run()
 
 
-def test_the_matrix_moves_at_every_tenth_evaluation_by_the_confusions_of_validation(uninterrupted):  # D-8
+def test_the_matrix_moves_at_every_tenth_evaluation_by_the_confusions_of_validation(uninterrupted):
     one, history = uninterrupted
     assert one.evaluate_every == 1 and [row["step"] for row in one.updates] == [10, 20, 30]
     assert [row["epoch"] for row in one.updates] == [2, 4, 5]  # six steps each; an epoch is a fifth of them
@@ -142,7 +142,7 @@ def test_the_matrix_moves_at_every_tenth_evaluation_by_the_confusions_of_validat
     assert one.module.ldm.tolist() == (past[-1] if past else torch.ones(3, 3).tolist())
 
 
-def test_no_update_in_the_first_fifth_of_the_epochs():  # D-8
+def test_no_update_in_the_first_fifth_of_the_epochs():
     one, _ = run(replace(SETTINGS, epochs=10))
     assert [row["step"] for row in one.updates] == [20, 30, 40, 50, 60]  # step 10 is of epoch 2 of 10
     still, _ = run(replace(SETTINGS, epochs=10), changes={"contrast": CONTRAST})

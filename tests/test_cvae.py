@@ -1,4 +1,4 @@
-"""Facts of the CVAE (METHODS B1)."""
+"""The CVAE of GRUs (Zhao et al. 2017)."""
 
 import pytest
 import torch

@@ -84,7 +84,7 @@ def test_a_path_of_three_words_is_explained_with_its_known_scores(paths, tmp_pat
     shown = asked("0")
     assert "Text 0 of small" in shown and "alpha beta gamma" in shown
     assert "Candidate graph: 3 words, 2 edges" in shown
-    # The scores of a path of three nodes (METHODS A.2); one word in three is kept.
+    # The scores of a path of three nodes; one word in three is kept.
     beta = next(line for line in shown.splitlines() if "1.45946" in line)
     assert "beta" in beta and "yes" in beta and "alpha (1), gamma (1)" in beta
     rest = [line for line in shown.splitlines() if "0.77027" in line]

@@ -1,4 +1,4 @@
-"""The graph stage against loops over pairs of members, and METHODS A.3's resolutions one by one."""
+"""The graph stage against loops over pairs of members, and the readings of docs/hcl.md one by one."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The keyword graph and its attention against a loop written from HCL eq. 4-9 (METHODS A-G1 .. A-G6)."""
+"""The keyword graph and its attention against a loop written from HCL eq. 4-9, and its properties."""
 
 import math
 
@@ -215,7 +215,7 @@ def test_a_new_node_is_a_node_with_its_self_loop_alone():
     assert attention.isolated(graph.h0[:0]).shape == (0, WIDTH)
 
 
-# Impostors (METHODS A.4)
+# Impostors
 
 
 def candidates_by_loop(output, negative):

@@ -1,4 +1,4 @@
-"""Facts of group-wise contrasts (METHODS B8)."""
+"""Group-wise contrasts (Cai et al. 2020)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The rows of the ablation table (METHODS A.9): each removes exactly its own terms, and still trains and saves."""
+"""The rows of the ablation table (HCL Table 2): each removes exactly its own terms, and still trains and saves."""
 
 from dataclasses import dataclass, field
 

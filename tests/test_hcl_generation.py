@@ -1,4 +1,4 @@
-"""Decoding with the HCL model: facts A-D1 .. A-D5 of METHODS A.8."""
+"""Decoding with the HCL model: beams, lengths, padding, caching and z."""
 
 import pytest
 import tiny_hcl

@@ -1,4 +1,4 @@
-"""How z enters the decoder: each way alone reaches the output, and nothing else changes (METHODS A.7, A-D5)."""
+"""How z enters the decoder: each way alone reaches the output, and nothing else changes."""
 
 import pytest
 import tiny_hcl

@@ -1,4 +1,4 @@
-"""The HCL model's training pass and objective: parts, gradients, invariances, saving (METHODS A.5 - A.8)."""
+"""The HCL model's training pass and objective: parts, gradients, invariances, saving."""
 
 import math
 

@@ -1,5 +1,5 @@
 """The latent variable's settings against its being left unused: floors, who they hold, where the posterior stands,
-batch normalisation of its means, dropout of source attention (METHODS A.5)."""
+batch normalisation of its means, dropout of source attention."""
 
 import pytest
 import tiny_hcl
@@ -27,7 +27,7 @@ def latent_model(**latent):
     return tiny_hcl.model(latent={"bow_loss": False, **latent}, **NO_CONTRAST)
 
 
-# Floors (A-V6)
+# Floors
 
 
 @pytest.mark.parametrize("by", ["dimension", "total"])

@@ -1,4 +1,4 @@
-"""Under autocast every loss, KL and distance stays in float32, and near what it is without (METHODS 0)."""
+"""Under autocast every loss, KL and distance stays in float32, and near what it is without."""
 
 import pytest
 import tiny_hcl

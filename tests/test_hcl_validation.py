@@ -1,4 +1,4 @@
-"""Validation values and training monitors against loops, and what the selecting loss may not see (METHODS A.5, A.8)."""
+"""Validation values and training monitors against loops, and what the selecting loss may not see."""
 
 import math
 

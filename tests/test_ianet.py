@@ -68,7 +68,7 @@ def test_sequences_are_those_of_a_plain_loop_as_wide_as_the_longest():
         assert sequence[0].shape[1] == max(map(len, expected))
 
 
-def test_both_sequences_in_order_restore_the_text():  # C-P4
+def test_both_sequences_in_order_restore_the_text():
     ids, mask, lengths = drawn(seed=1)
     primary, secondary = (rows(sequence) for sequence in primary_secondary(ids, mask, lengths))
     for text, one, other in zip(texts(ids, mask, lengths), primary, secondary, strict=True):
@@ -78,7 +78,7 @@ def test_both_sequences_in_order_restore_the_text():  # C-P4
 
 
 @pytest.mark.parametrize("primary", [True, False])
-def test_a_text_of_one_kind_leaves_a_single_mask_to_the_other(primary):  # C-P3
+def test_a_text_of_one_kind_leaves_a_single_mask_to_the_other(primary):
     ids, mask, lengths = drawn()
     kinds = primary_secondary(ids, torch.full_like(mask, primary), lengths)
     whole, other = kinds if primary else reversed(kinds)

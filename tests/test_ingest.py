@@ -1,4 +1,4 @@
-"""Stage ``ingest``: reading, de-duplication, triples, splits (METHODS A.1)."""
+"""Stage ``ingest``: reading, de-duplication, triples, splits."""
 
 import json
 import os

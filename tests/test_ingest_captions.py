@@ -1,4 +1,4 @@
-"""Captions: one item per group of texts that say the same (METHODS, data of PGKPR)."""
+"""Captions: one item per group of texts that say the same (PGKPR section 5.1)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Dialogues (METHODS A.1, Douban): tables and published text files, items, negatives by score, BM25, label, chance."""
+"""Dialogues (HCL section 4.1): tables and published text files, items, negatives by score, BM25, label, chance."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Labelled texts: one example per text, published splits honoured (METHODS, data of CLLD)."""
+"""Labelled texts: one example per text, published splits honoured (CLLD section IV-A)."""
 
 import pytest
 from ingest_rows import dataset, ingested

@@ -1,4 +1,4 @@
-"""Several negatives per item, and splits that data sets of the same files share (METHODS A.1, steps 5 to 7)."""
+"""Several negatives per item, and splits that data sets of the same files share."""
 
 from collections import Counter, defaultdict
 

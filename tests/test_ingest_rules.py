@@ -1,4 +1,4 @@
-"""Every ``qqp_rule`` and ``neg_pick`` against loops over plain dictionaries (METHODS A.1, steps 2 to 5)."""
+"""Every ``qqp_rule`` and ``neg_pick`` against loops over plain dictionaries."""
 
 from collections import defaultdict
 from itertools import product

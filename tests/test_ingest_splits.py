@@ -1,4 +1,4 @@
-"""Splits by component, by pair, by class and as published; samples; what leaks (METHODS A.1, step 6)."""
+"""Splits by component, by pair, by class and as published; samples; what leaks."""
 
 from dataclasses import replace
 

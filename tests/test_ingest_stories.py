@@ -1,4 +1,4 @@
-"""Stories of five sentences (METHODS A.1, RocStories): reading, cutting, items, negatives by BM25 or at random."""
+"""Stories of five sentences (HCL section 4.1): reading, cutting, items, negatives by BM25 or at random."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Human evaluation: sheets that tell raters nothing, sheets read back, kappas and paired t (METHODS E.5)."""
+"""Human evaluation: sheets that tell raters nothing, sheets read back, kappas and paired t."""
 
 import io
 import json

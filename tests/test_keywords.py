@@ -1,4 +1,4 @@
-"""Stage ``keywords``: ties, fall-backs and counts (METHODS A.2)."""
+"""Stage ``keywords``: ties, fall-backs and counts."""
 
 import json
 import math

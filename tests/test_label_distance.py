@@ -1,4 +1,4 @@
-"""Label distance matrices: METHODS D-7 and D-8, counts by hand, static pairs, the schedule."""
+"""Label distance matrices (CLLD Algorithm 1): counts by hand, static pairs, the schedule."""
 
 import pytest
 import torch
@@ -23,19 +23,19 @@ def test_shares_of_confusions_are_scaled_to_tau():
     close(counted_distance(CONFUSION), [[1, 5, 2], [5, 1, 1], [2, 1, 1]])
 
 
-def test_full_strength_gives_the_new_matrix_and_none_leaves_the_old():  # D-7
+def test_full_strength_gives_the_new_matrix_and_none_leaves_the_old():
     old = 1 + torch.rand(3, 3)
     assert torch.equal(update_label_distance(old, CONFUSION, 1.0), counted_distance(CONFUSION).float())
     assert torch.equal(update_label_distance(old, CONFUSION, 0.0), old)
     close(update_label_distance(torch.ones(3, 3), CONFUSION, 0.25), [[1, 2, 1.25], [2, 1, 1], [1.25, 1, 1]])
 
 
-def test_without_errors_the_new_matrix_is_of_ones():  # D-7
+def test_without_errors_the_new_matrix_is_of_ones():
     assert torch.equal(counted_distance(torch.diag(torch.tensor([3, 0, 9]))), torch.ones(3, 3).double())
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_entries_stay_between_one_and_tau(seed):  # D-7
+def test_entries_stay_between_one_and_tau(seed):
     random = torch.Generator().manual_seed(seed)
     ldm = torch.ones(6, 6)
     for step in range(8):
@@ -74,7 +74,7 @@ def test_pairs_of_20_newsgroups():
         pairs_within([("rec.cars", "rec.autos")], NEWS)
 
 
-def test_no_update_in_the_first_fifth_and_then_at_every_tenth_evaluation():  # D-8
+def test_no_update_in_the_first_fifth_and_then_at_every_tenth_evaluation():
     schedule = AdaptiveSchedule(50, 39)  # TREC-6 in batches of 128
     assert (schedule.interval, schedule.total_steps) == (3, 1950)
     steps = [step for step in range(1, schedule.total_steps + 1) if schedule.updates(step)]

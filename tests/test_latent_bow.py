@@ -1,4 +1,4 @@
-"""Latent bag of words: its loss, bags, memory and decoder against their formulas, and the facts of METHODS C.7."""
+"""Latent bag of words: its loss, bags, memory and decoder against their formulas."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Losses against loops written from their formulas, and the facts of METHODS A.5 and A.6."""
+"""Losses against loops written from their formulas, and their properties."""
 
 import math
 
@@ -33,7 +33,7 @@ def gaussians(batch=5, size=3, seed=0):
     return normal(4, batch, size, seed=seed).unbind(0)
 
 
-# Gaussian KL (A-V1 .. A-V6)
+# Gaussian KL
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_floor_on_the_total_stops_all_gradients_or_none():
         torch.testing.assert_close(kl.grad, torch.full_like(kl, gradient))
 
 
-# Contrasts (A-C1 .. A-C8)
+# Contrasts
 
 
 @pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
@@ -118,7 +118,7 @@ def test_contrasts_are_computed_in_full_precision(loss):
     assert loss(first.double(), second.double(), 0.5).dtype == torch.float64
 
 
-# Mahalanobis distance (A-C6)
+# Mahalanobis distance
 
 
 def test_mahalanobis_equals_a_loop():
@@ -140,7 +140,7 @@ def test_mahalanobis_per_dimension_expects_one():
     assert mahalanobis(points, mu, logvar).mean().item() == pytest.approx(1.0, abs=0.03)
 
 
-# Reduction (A-C8) and bag of words
+# Reduction and bag of words
 
 
 def test_masked_samples_change_nothing():

@@ -1,4 +1,4 @@
-"""Metrics against NLTK, against slow loops, and against the numbers of METHODS E.1, E.2 and E.4."""
+"""Metrics against NLTK, against slow loops, and against numbers worked out by hand."""
 
 import random
 import subprocess
@@ -140,7 +140,7 @@ def cosine(left, right):
 
 
 def slow_similarity(left, right):
-    """Extrema, Average and Greedy of two lists of vectors, as a loop written from METHODS E.2."""
+    """Extrema, Average and Greedy of two lists of vectors, as a loop (HCL section 4.4)."""
     def extreme(vectors):
         result = []
         for column in zip(*vectors, strict=True):

@@ -1,4 +1,4 @@
-"""What is taken off the posts of newsgroups (METHODS D.4, ``ng_strip``)."""
+"""What is taken off the posts of newsgroups (``ng_strip``)."""
 
 import pytest
 from ingest_rows import dataset, ingested

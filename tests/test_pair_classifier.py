@@ -77,7 +77,7 @@ def test_known_partners_and_the_source_itself_are_never_negatives():
 
 
 def test_released_rule_for_groups_draws_four_negatives_per_pair():
-    """Ratio 2N : 4N (METHODS C.2), in validation 2N : 2N, and no reference of a source is its negative."""
+    """Ratio 2N : 4N, as in the released code, in validation 2N : 2N, and no reference of a source is its negative."""
     examples, _ = tables(train=8, validation=4)
     examples["reference_ids"] = [[target, (target + 2) % 24] for target in examples["target_id"]]
     for seed in range(20):

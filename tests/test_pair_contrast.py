@@ -1,4 +1,4 @@
-"""The contrast of pairs: the facts of METHODS C.4, a loop written from the formula, values and gradients."""
+"""The contrast of pairs: its properties, a loop written from PGKPR eq. 3, values and gradients."""
 
 import math
 
@@ -51,7 +51,7 @@ def test_values_and_gradients_are_those_of_a_loop(similarity, groups, with_other
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_equal_similarities_give_the_log_of_the_number_of_candidates(similarity):  # C-C1
+def test_equal_similarities_give_the_log_of_the_number_of_candidates(similarity):
     same = torch.ones(7, 3)
     torch.testing.assert_close(pair_contrast(same, same, 0.1, similarity), torch.full((7,), math.log(7)))
     with_others = pair_contrast(same, same, 0.1, similarity, others=same)
@@ -60,13 +60,13 @@ def test_equal_similarities_give_the_log_of_the_number_of_candidates(similarity)
     torch.testing.assert_close(grouped, torch.tensor([1 + 8.0] * 3 + [1 + 10.0] * 2 + [1 + 12.0] * 2).log())
 
 
-def test_perfect_positives_among_orthogonal_negatives():  # C-C2
+def test_perfect_positives_among_orthogonal_negatives():
     loss = pair_contrast(torch.eye(128), 3 * torch.eye(128), 0.1, "cosine")
     torch.testing.assert_close(loss, torch.full((128,), 0.005749), atol=1e-6, rtol=0)
     torch.testing.assert_close(loss, torch.full((128,), math.log1p(127 * math.exp(-10))))
 
 
-def test_a_permutation_of_the_batch_permutes_the_losses():  # C-C3
+def test_a_permutation_of_the_batch_permutes_the_losses():
     anchor, positive, others = vectors(6)
     groups, order = torch.tensor([0, 1, 0, 2, 3, 3]), torch.tensor([3, 0, 5, 1, 4, 2])
     losses = pair_contrast(anchor, positive, 0.5, "cosine", groups, others)
@@ -75,7 +75,7 @@ def test_a_permutation_of_the_batch_permutes_the_losses():  # C-C3
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_without_negatives_loss_and_gradient_are_zero(similarity):  # C-C4
+def test_without_negatives_loss_and_gradient_are_zero(similarity):
     anchor, positive, others = vectors(3)
     alone = pair_contrast(anchor[:1], positive[:1], 0.1, similarity, others=others[:1])
     one_group = pair_contrast(anchor, positive, 0.1, similarity, torch.tensor([4, 4, 4]), others)
@@ -85,7 +85,7 @@ def test_without_negatives_loss_and_gradient_are_zero(similarity):  # C-C4
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_descent_raises_the_similarity_to_the_positive(similarity):  # C-C5
+def test_descent_raises_the_similarity_to_the_positive(similarity):
     scores = []
     for step in (0.0, 1e-3):
         anchor, positive, _ = vectors()

@@ -1,4 +1,4 @@
-"""Pairs as words with tags and scores, and the vocabulary (METHODS C.1, C.2): facts, counts, bad inputs, the stage."""
+"""Pairs as words with tags and scores, and the vocabulary: facts, counts, bad inputs, the stage."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Keyword masks: coins in training and evaluation, primary words, all occurrences of a word (METHODS C.2, C.6)."""
+"""Keyword masks: coins in training and evaluation, primary words, all occurrences of a word."""
 
 from typing import get_args
 
@@ -38,7 +38,7 @@ def many(probabilities, count=4000):
 
 
 def test_coins_of_training_fall_as_often_as_the_probabilities_say():
-    """C-K4: the expected number of keywords is the sum of p; and p is the share of each word."""
+    """The expected number of keywords is the sum of p; and p is the share of each word."""
     torch.manual_seed(0)
     p = torch.tensor([[0.0, 0.25, 0.5, 1.0, 0.9], [0.7, 0.1, 0.3, 0.0, 0.0]])
     lengths, rounds = torch.tensor([5, 3]), 20_000
@@ -49,7 +49,7 @@ def test_coins_of_training_fall_as_often_as_the_probabilities_say():
 
 
 def test_coins_of_evaluation_fall_as_often_as_the_probabilities_say():
-    """C-K4 for the coins that are fixed per example, and for those that are flipped once for training."""
+    """The same for the coins that are fixed per example, and for those that are flipped once for training."""
     p = [0.0, 0.25, 0.5, 1.0]
     frame = many(p).assign(reference=0)
     for masks in (fixed_masks(frame, "xx", seed=3),
@@ -188,7 +188,7 @@ def test_random_words_depend_on_seed_and_example_alone():
 
 
 def test_controls_mark_no_word_or_every_word():
-    """C-R1: of no keyword part 1 is tags alone, of all it is the sentence."""
+    """Of no keyword part 1 is tags alone, of all it is the sentence."""
     frame = pairs()[["example_id", "reference", "source_words"]]    # no score is read
     for which, marked in (("none", False), ("all", True)):
         masks = fixed_masks(frame, which, 1, max_length=4)

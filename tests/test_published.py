@@ -19,7 +19,7 @@ def ratios(row):
 
 
 def test_successive_orders_have_the_ratios_of_individual_weights_but_for_one_row():
-    # METHODS E.1: with weight on one order alone and smoothing 7, BLEU-(n+1) >= BLEU-n / 3.
+    # With weight on one order alone and smoothing 7, BLEU-(n+1) >= BLEU-n / 3.
     outside = [(number, row.name) for number, row in TABLE_1
                if not all(0.34 <= round(ratio, 2) <= 0.63 for ratio in ratios(row))]
     assert outside == [("1c", "Transformer")]

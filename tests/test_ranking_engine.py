@@ -1,4 +1,4 @@
-"""The default ranking: facts of METHODS A.2, and a slow loop written from the paper."""
+"""The default ranking: its properties, and a slow loop written from the paper."""
 
 import math
 import sys

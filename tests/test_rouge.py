@@ -1,4 +1,4 @@
-"""ROUGE in both conventions: the facts of METHODS E.3, the package rouge_score, and loops written from the formulas."""
+"""ROUGE in both conventions: values by hand, the package rouge_score, loops written from the formulas."""
 
 from collections import Counter
 from functools import cache

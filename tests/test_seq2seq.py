@@ -1,4 +1,4 @@
-"""Facts of the pointer (METHODS B2)."""
+"""Seq2Seq with a pointer."""
 
 import pytest
 import torch

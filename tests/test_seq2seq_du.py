@@ -1,4 +1,4 @@
-"""Facts of Seq2Seq-DU as it is adapted (METHODS B4)."""
+"""Seq2Seq-DU as it is adapted (docs/hcl.md)."""
 
 import pytest
 import torch

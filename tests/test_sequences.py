@@ -1,4 +1,4 @@
-"""TS_s and the counterparts of the contrast: the paper's example, loops, and the facts of METHODS C.3."""
+"""TS_s and the counterparts of the contrast: the paper's example, loops, and their properties."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_sequences_are_those_of_a_loop_with_padding_behind(seed):
         assert attention[row].tolist() == [True] * real + [False] * (21 - real)
 
 
-def test_all_words_as_keywords_and_none():  # C-R1
+def test_all_words_as_keywords_and_none():
     everything, nothing = torch.ones_like(WORDS, dtype=torch.bool), torch.zeros_like(WORDS, dtype=torch.bool)
     ids, targets, _ = perturbed(WORDS, TAGS, everything, LENGTHS)
     assert torch.equal(ids[0, 1:10], WORDS[0]) and torch.equal(ids[0, 11:20], TAGS[0])

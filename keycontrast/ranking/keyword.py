@@ -1,4 +1,4 @@
-"""The keyword of every text of a block at once: best candidate, else best content word, else none (METHODS A.2)."""
+"""The keyword of every text of a block at once: best candidate, else best content word, else none."""
 
 import numpy as np
 import pyarrow as pa

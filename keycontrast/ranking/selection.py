@@ -1,4 +1,4 @@
-"""What decides between candidates: inverse document frequency, and the order of ties (METHODS A.2)."""
+"""What decides between candidates: inverse document frequency, and the order of ties."""
 
 import math
 from collections import Counter

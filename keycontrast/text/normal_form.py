@@ -1,4 +1,4 @@
-"""The normal form of keywords, by which two phrases are the same node (METHODS A.2)."""
+"""The normal form of keywords, by which two phrases are the same node."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""CLLD: text classification with a contrast between classes, weighted by label distance (METHODS D)."""
+"""CLLD: text classification with a contrast between classes, weighted by label distance."""
 
 from models.clld.config import ClldConfig
 from models.clld.encoders import load_text_encoder, plain_config

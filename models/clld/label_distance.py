@@ -1,7 +1,7 @@
 """Label distance matrices: static ones, and the one that follows a model's confusions (CLLD, Algorithm 1).
 
 A matrix LDM (N, N) holds d_ab >= 1 of each pair of classes. 1 everywhere is plain supervised contrast; tau = 5.0 is
-the distance of pairs that a static matrix names, and the largest of an adaptive one (METHODS D.3).
+the distance of pairs that a static matrix names, and the largest of an adaptive one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,7 +74,7 @@ def counted_distance(confusion: Tensor) -> Tensor:
         ValueError: the matrix is not square.
 
     References:
-        CLLD, Algorithm 1, lines 6-8; METHODS D.3.
+        CLLD, Algorithm 1, lines 6-8, as docs/clld.md reads it.
     """
     if confusion.dim() != 2 or len(confusion) != confusion.shape[1]:
         raise ValueError(f"counted_distance: the confusion matrix is {tuple(confusion.shape)}, expected (N, N)")
@@ -103,7 +103,7 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float) -> Te
         ValueError: a strength outside [0, 1], or matrices of different sizes.
 
     References:
-        CLLD, Algorithm 1, line 10, read as METHODS D.3 resolves it (as printed it changes nothing).
+        CLLD, Algorithm 1, line 10, as docs/clld.md reads it (as printed it changes nothing).
     """
     if not 0.0 <= strength <= 1.0:
         raise ValueError(f"update_label_distance: the strength is {strength}, expected a number in [0, 1]")

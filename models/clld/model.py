@@ -30,7 +30,7 @@ class Views:
 
 
 class ClldModel(PreTrainedModel):
-    """Classifier of texts, trained with a contrast between classes (CLLD, section III; METHODS D.1).
+    """Classifier of texts, trained with a contrast between classes (CLLD section III).
 
     Symbols: M texts, N classes, h the vector of a text (d), h' = MLP(h), two layers with ReLU in between. The
     classifier is dropout and a linear layer on h. The label distance matrix ``ldm`` (a buffer, N x N) and the head

@@ -1,4 +1,4 @@
-"""A CLLD classifier as a task of the training loop (METHODS D.2-D.4)."""
+"""A CLLD classifier as a task of the training loop (CLLD section III-C)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class ClldTask(BatchedTask):
     """Trains a CLLD classifier; see ``models.common.training.Task`` and ``Evaluating``.
 
     The loss is lambda L_c + (1 - lambda) L_s. The cross-entropy L_c is a mean over the step's whole batch, so its
-    shares add up over micro-batches. The contrast L_s is one of the whole batch (METHODS D.2), however many
+    shares add up over micro-batches. The contrast L_s is one of the whole batch, however many
     micro-batches and processes it is cut for; see ``models.common.training.Contrasting``.
 
     With an adaptive label distance the schedule says when the validation confusions are counted, and the matrix, a

@@ -33,7 +33,7 @@ class TextCnn(nn.Module):
         super().__init__()
         self.features = filters * len(_WIDTHS)  # width of the result
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PAD)
-        # So that two views of a text differ (METHODS D.4, ours). The dropout of the original, on the features, belongs
+        # So that two views of a text differ (docs/clld.md). The dropout of the original, on the features, belongs
         # to the classifier.
         self.dropout = nn.Dropout(0.1)
         self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in _WIDTHS)

@@ -1,4 +1,4 @@
-"""Transformer encoder and decoder, normalised before each part (Vaswani et al. 2017; METHODS C.5)."""
+"""Transformer encoder and decoder, normalised before each part (Vaswani et al. 2017)."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -35,7 +35,7 @@ LEAK_RATIO, LEAK_NATS = 2.0, 1.0
 LEAK_SHARE = 0.15
 # Total variation of the next token's distribution: below, not one of a hundred tokens is another under another keyword.
 IGNORED_SWAP = 0.01
-# METHODS A.6: above this share of losses under 0.01 the contrast teaches nobody.
+# Above this share of losses under 0.01 the contrast teaches nobody.
 VANISHED_SHARE = 0.9
 # A contrast that teaches falls by more than two percent in three epochs.
 STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3

@@ -66,7 +66,7 @@ class HclConfig(PretrainedConfig):
         num_nodes: nodes of the keyword graph; sizes the buffers of a saved model.
         num_edges: directed edges, self loops included.
         mean_target_length: mean number of predicted tokens per training target; the constant by which
-            sentence sums are divided (METHODS A.8).
+            sentence sums are divided (docs/hcl.md).
 
     Raises:
         ValueError: when a choice is unknown or two settings contradict each other.
@@ -190,7 +190,7 @@ class HclConfig(PretrainedConfig):
 
     @property
     def banned_token_ids(self) -> list[int]:
-        """Tokens never generated: [PAD], [CLS], [UNK] and [MASK] (METHODS A.8)."""
+        """Tokens never generated: [PAD], [CLS], [UNK] and [MASK]."""
         return sorted({self.special_ids[role] for role in ("pad", "bos", "unk", "mask")})
 
     def _check(self) -> None:

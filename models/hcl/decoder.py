@@ -17,7 +17,7 @@ from models.hcl.config import HclConfig
 class Decoder(nn.Module):
     """A stack of decoder layers between embedded tokens and prediction states.
 
-    Width, heads and feed-forward width follow the encoder (METHODS A.7).
+    Width, heads and feed-forward width follow the encoder.
     """
 
     def __init__(self, config: HclConfig) -> None:

@@ -53,7 +53,7 @@ class _Weights:
 class GraphAttention(nn.Module):
     """Keyword vectors u_c = h^T_c by T rounds of attention over signed edges.
 
-    Symbols of the paper (HCL, ACL 2022, sect. 3.1): h_i node vectors, r_ij vector of the edge by which i
+    Symbols of the paper (HCL section 3.2.2): h_i node vectors, r_ij vector of the edge by which i
     receives from j, Wp, Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9. One set of
     parameters serves all rounds. N_i holds the neighbours of both signs, and i itself.
 

@@ -1,4 +1,4 @@
-"""Impostor keywords: plausible but wrong output keywords, made from negative neighbours (HCL sect. 3.2.2)."""
+"""Impostor keywords: plausible but wrong output keywords, made from negative neighbours (HCL section 3.2.2)."""
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ def impostor_candidates(
 
 IMPOSTOR_WEIGHTS = ("cosine", "linear")
 
-# Candidates differ by about 0.3 in cosine (METHODS A.4): the hardest weighs twenty times what the easiest does.
+# Candidates differ by about 0.3 in cosine: the hardest weighs twenty times what the easiest does.
 _TEMPERATURE = 0.1
 
 

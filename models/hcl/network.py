@@ -38,7 +38,7 @@ class HclNetwork(PreTrainedModel):
     Symbols: H_x (B, Lx, d) and h_x (B, d) encoder states of the input and their mean over real tokens;
     u_in, u_out, u_imp (B, d) vectors of input, output and impostor keyword; p(z|x,u_in) prior and
     q(z|x,y) posterior over z (B, dz). z enters the decoder as :class:`LatentEntry` says: by default as a memory
-    slot, [Wm z ; H_x], and added to every input embedding, e_t + We z (METHODS A.7).
+    slot, [Wm z ; H_x], and added to every input embedding, e_t + We z.
 
     All modules of the full model exist whatever the configuration switches off; what is off is not run and gets
     no gradient. Each module draws its weights from a seed of its own name, so that every row of an ablation

@@ -1,4 +1,4 @@
-"""Signs of collapse: is z used, do the contrasts still pull? And the loss that selects (METHODS A.5, A.6, A.8)."""
+"""Signs of collapse: is z used, do the contrasts still pull? And the loss that selects."""
 
 from collections.abc import Mapping
 
@@ -148,7 +148,7 @@ class Validation:
     """Adds up validation batches; see :class:`HclNetwork` for what a batch holds.
 
     The loss that selects checkpoints reads input, target and input keyword alone. Negatives and output keywords,
-    where a batch has them, are read by monitors only (METHODS A.8), and so change no choice.
+    where a batch has them, are read by monitors only, and so change no choice.
 
     >>> validation = Validation(model.eval())
     >>> for batch in batches:

@@ -1,4 +1,4 @@
-"""Starting a model from the weights of another one (``init_from``, METHODS A.8)."""
+"""Starting a model from the weights of another one (``init_from``)."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR, section 3).
+"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR section 3).
 
 The network is the library's own sequence classifier over the pre-trained encoder, with two logits: their
 softmax cross-entropy is the binary cross-entropy of their difference, and attribution can ask for either

@@ -1,4 +1,4 @@
-"""The S-Tagger: says which words of a source are primary without seeing a target (IANet; METHODS C.7)."""
+"""The S-Tagger: says which words of a source are primary without seeing a target (IANet)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,8 +47,8 @@ class STaggerConfig(PretrainedConfig):
 class STagger(PreTrainedModel):
     """Stacked LSTM over word embeddings, with two logits per word.
 
-    It reads from left to right, as METHODS C.7 has it ("2-layer LSTM"), so what stands after a word, padding
-    included, has no part in its logits. No dropout, since the paper names none.
+    It reads from left to right, so what stands after a word, padding included, has no part in its logits. No
+    dropout, since the paper names none.
 
     >>> tagger = STagger.from_pretrained(folder)  # doctest: +SKIP
     >>> tagger(word_ids).softmax(-1)[..., 1]  # doctest: +SKIP

@@ -118,7 +118,7 @@ class Rewriter(PreTrainedModel, ABC):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw matrices by Xavier's rule, embeddings among them; biases begin at 0 (METHODS C.5)."""
+        """Draw matrices by Xavier's rule, embeddings among them; biases begin at 0."""
         if isinstance(module, (nn.Linear, nn.Embedding)):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.LayerNorm):

@@ -1,4 +1,4 @@
-"""IANet's aggregation model (Su et al. 2021, Keep the Primary, Rewrite the Secondary; METHODS C.7)."""
+"""IANet's aggregation model (Su et al. 2021, Keep the Primary, Rewrite the Secondary)."""
 
 from collections.abc import Callable
 from typing import cast

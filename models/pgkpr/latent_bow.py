@@ -37,7 +37,7 @@ class LatentBow(RecurrentRewriter):
 
     Symbols: h_t is the encoder's output at source word t; every word has a few softmaxes over the vocabulary,
     softmax(W_k2 W_k1 h_t); b is their sum over words and k. The memory M holds the K words v with the largest b_v as
-    embedding(v) b_v: gradients reach b through these factors, not through the choice (METHODS C.7).
+    embedding(v) b_v: gradients reach b through these factors, not through the choice.
 
     Every layer of the decoder starts from the cell of the encoder's first layer, and from its hidden state plus the
     mean of M. At each step the query q, the hidden state of the decoder's top layer, attends to M and to the h_t; the

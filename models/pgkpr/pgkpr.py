@@ -1,4 +1,4 @@
-"""PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022; METHODS C.3-C.5)."""
+"""PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022)."""
 
 
 import torch

@@ -25,7 +25,7 @@ class LstmStack(nn.Module):
     """LSTM layers of one width, left to right, whose input is added back every few layers.
 
     Symbols: x^(l) is the input of layer l and h^(l) its output, after dropout; x^(l+1) = h^(l), and behind every n-th
-    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2; METHODS C.7). Layers behind the last multiple of
+    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
     n have no addition.
 
     Args:

@@ -16,9 +16,9 @@ _BOUND = 0.1
 class ResidualLstm(RecurrentRewriter):
     """Stacked LSTMs with residual additions that read the source, and write the output from their last states.
 
-    Settings are those of METHODS C.7, most of them ours, since the paper's are not all known. A decoder's output h
-    becomes tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by dot products with h
-    (Luong et al. 2015, eq. 5, 8). Weights begin uniform in -0.1 .. 0.1, as there.
+    Most settings are ours (docs/pgkpr.md), since the paper's are not all known. A decoder's output h becomes
+    tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by dot products with h (Luong
+    et al. 2015, eq. 5, 8). Weights begin uniform in -0.1 .. 0.1, as there.
     """
 
     def __init__(self, config: RewriterConfig) -> None:

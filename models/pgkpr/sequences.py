@@ -1,4 +1,4 @@
-"""The two-part sequences that PGKPR's encoder reads, and what it reconstructs of them (METHODS C.3, C.4)."""
+"""The two-part sequences that PGKPR's encoder reads, and what it reconstructs of them (PGKPR section 4)."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Transformer encoder-decoders over source words: what PGKPR builds on, and the plain baseline (METHODS C.5, C.7)."""
+"""Transformer encoder-decoders over source words: what PGKPR builds on, and the plain baseline."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -89,7 +89,7 @@ class TransformerRewriter(AttentiveRewriter):
 
 
 class PlainTransformer(TransformerRewriter):
-    """The Transformer baseline: the encoder reads the words of the source, nothing else (METHODS C.7).
+    """The Transformer baseline: the encoder reads the words of the source, nothing else.
 
     It differs from PGKPR without both of its losses in this input. With ``source.wrapped`` it reads them between <s>
     and </s>, as the released code has it.

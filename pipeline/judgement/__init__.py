@@ -1,4 +1,4 @@
-"""The commands `keycontrast judge`: blinded sheets for raters, and the results of the filled sheets (METHODS E.5)."""
+"""The commands `keycontrast judge`: blinded sheets for raters, and the results of the filled sheets."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -21,7 +21,7 @@ from stages.common.schemas import TableSchema
 from stages.common.tables import Provenance, write_table
 
 JUDGEMENTS = TableSchema(
-    "judgements", "What raters said in filled sheets (METHODS E.5); written by `keycontrast judge read`, no stage.",
+    "judgements", "What raters said in filled sheets; written by `keycontrast judge read`, no stage.",
     ("item", "run", "rater", "criterion"), (
         ("item", pa.int64(), "example of table examples"),
         ("run", pa.string(), "run whose output was judged, or `human reference`"),

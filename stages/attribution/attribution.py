@@ -1,4 +1,4 @@
-"""Score the words of every source text by what they do to a network's answer (METHODS C.2, PGKPR, section 3).
+"""Score the words of every source text by what they do to a network's answer (PGKPR section 3).
 
 Reads examples, texts and tokens of a data set and its pair classifier (method siamese: the sentence encoder);
 writes table attribution with one row per source text paired with itself (mode xx) and one per source and reference

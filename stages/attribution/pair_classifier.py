@@ -1,4 +1,4 @@
-"""Train the classifier of sentence pairs whose gradients become keyword scores (METHODS C.2).
+"""Train the classifier of sentence pairs whose gradients become keyword scores (PGKPR section 3).
 
 Reads tables examples and texts of a data set; writes artifacts/DATASET/pair_classifier/ (Hugging
 Face layout) and its metrics. Trains on the training split alone and selects by validation accuracy.

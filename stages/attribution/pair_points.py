@@ -1,4 +1,4 @@
-"""What the pair classifier learns to tell apart (METHODS C.2), and the card that says so."""
+"""What the pair classifier learns to tell apart (PGKPR section 3), and the card that says so."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -8,7 +8,7 @@ from stages.common.params import Block, Datasets, Presets, Switches
 
 
 class PairClassifier(Block):
-    """Classifier of sentence pairs whose gradients become keyword scores (METHODS C.2)."""
+    """Classifier of sentence pairs whose gradients become keyword scores (PGKPR section 3)."""
 
     stage1_neg: Literal["random2", "released"] = "random2"
     max_sources: int | None = Field(None, ge=1, description="seeded sample of training pairs; null takes all")
@@ -21,7 +21,7 @@ class PairClassifier(Block):
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
 
 
-# What METHODS C.2 has as the paper's reading, and what the released code does.
+# The paper's text as read in docs/pgkpr.md, and what the released code does.
 _ATTRIBUTION_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"method": "gradient", "attr_target": "pos_logit", "argmax_of": "row", "embedding": "lookup",
               "token_types": True, "normalisation": "minmax"},
@@ -31,7 +31,7 @@ _ATTRIBUTION_PRESETS: dict[str, dict[str, Any]] = {
 
 
 class Attribution(Switches):
-    """Saliency of source words (METHODS C.2)."""
+    """Saliency of source words (PGKPR eq. 1)."""
 
     presets: ClassVar[Presets] = _ATTRIBUTION_PRESETS
 

@@ -1,4 +1,4 @@
-"""Coins that make keywords of probabilities, the same wherever they are asked for by the same name (METHODS C.2)."""
+"""Coins that make keywords of probabilities, the same wherever the name is the same (PGKPR section 4.1)."""
 
 import numpy as np
 

@@ -54,7 +54,7 @@ class Searched:
 
 def run(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LIMITS,
         searched: Searched | None = None) -> Iterator[pa.Table]:
-    """Yield table ``clusters`` (HCL 3.1) in its order, in pieces of a fixed number of rows.
+    """Yield table ``clusters`` (HCL section 3.2.2) in its order, in pieces of a fixed number of rows.
 
     There is one row per training example whose input has a keyword; or, if inputs are searched, one for each of all
     inputs' keywords that its input contains, its own among them.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def run(examples: Rows, keywords: Rows, clusters: Rows, params: "Graph",
         limits: JoinLimits = DEFAULT_LIMITS) -> GraphTables:
-    """Return the keyword graph (HCL 3.1; METHODS A.3), from training data only.
+    """Return the keyword graph (HCL section 3.2.2), from training data only.
 
     Args:
         examples: table ``examples``, or its file.

@@ -1,7 +1,7 @@
 """Joins over a whole corpus in DuckDB: on disk where they outgrow their memory, no Python object per row.
 
 Keywords become node ids here, and stay numbers from here on. DuckDB compares strings by their UTF-8 bytes, which is
-the order of Python's ``sorted``: node ids are positions among the sorted keywords (METHODS A.3).
+the order of Python's ``sorted``: node ids are positions among the sorted keywords.
 """
 
 from collections.abc import Iterator, Mapping

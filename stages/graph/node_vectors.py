@@ -1,4 +1,4 @@
-"""Give every node of the keyword graph its initial vector: a mean of frozen text embeddings (METHODS A.3).
+"""Give every node of the keyword graph its initial vector: a mean of frozen text embeddings (HCL section 3.2.2).
 
 Reads examples, texts, keywords and nodes of a data set; writes tables node_vectors and text_vectors. A node
 averages the distinct input texts of the training split that have its keyword; a keyword never seen on an input averages

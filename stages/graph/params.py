@@ -6,13 +6,13 @@ from pydantic import Field
 
 from stages.common.params import Block, Datasets, Presets, Switches
 
-# HCL 3.1 has no caps, and links no input keywords; texts that "contain the same keyword" are a cluster.
+# HCL section 3.2.2 has no caps, and links no input keywords; texts that "contain the same keyword" are a cluster.
 _GRAPH_PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"cluster_by": "contains", "max_nbr": None, "max_cluster_outputs": None, "link_inputs": False}}
 
 
 class Graph(Switches):
-    """The keyword graph (METHODS A.3)."""
+    """The keyword graph (HCL section 3.2.2)."""
 
     presets: ClassVar[Presets] = _GRAPH_PRESETS
 
@@ -29,7 +29,7 @@ class Graph(Switches):
 
 
 class NodeVectors(Block):
-    """Initial node vectors (METHODS A.3)."""
+    """Initial node vectors (HCL section 3.2.2)."""
 
     datasets: Datasets = Field([], description="of graph.datasets; those that models.hcl names")
     pooling: Literal["mean", "cls"] = "mean"

@@ -1,4 +1,4 @@
-"""Edges of the keyword graph from clusters (HCL 3.1, METHODS A.3), as sparse matrix products.
+"""Edges of the keyword graph from clusters (HCL section 3.2.2), as sparse matrix products.
 
 For a cluster c let n[c, a] be the number of its members whose output keyword is a, and m[c, b] the number whose
 negative keyword is b. "Each member's output keyword receives from every member's output keyword" is then the matrix

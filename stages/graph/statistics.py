@@ -1,4 +1,4 @@
-"""Node statistics and the shares that bound what a contrast can do (METHODS A.3)."""
+"""Node statistics and the shares that bound what a contrast can do."""
 
 
 import numpy as np
@@ -32,9 +32,9 @@ def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component
 
 
 def contrast_shares(triples: NodeTriples, edges: Edges) -> dict[str, float]:
-    """Return the shares of training examples that METHODS A.3 asks to report beside every contrast.
+    """Return the shares of training examples that are reported beside every contrast.
 
-    An example whose output keyword has no negative neighbour falls back to its own negative keyword (METHODS A.4);
+    An example whose output keyword has no negative neighbour falls back to its own negative keyword;
     without either it takes part in no keyword contrast and counts as masked.
     """
     if not len(triples):

@@ -1,4 +1,4 @@
-"""Raw rows checked, texts numbered, repeated and contradictory rows set aside by DuckDB (METHODS A.1)."""
+"""Raw rows checked, texts numbered, repeated and contradictory rows set aside by DuckDB."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,
         embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
-    """Turn raw rows into examples (METHODS A.1).
+    """Turn raw rows into examples.
 
     Besides the database, memory holds some tens of bytes per distinct text and per item; retrieved negatives need
     some tens of bytes more per word of the texts of a split.

@@ -1,4 +1,4 @@
-"""Items as arrays of text numbers, and the rules that make them (METHODS A.1, steps 2 to 7)."""
+"""Items as arrays of text numbers, and the rules that make them (docs/hcl.md, docs/pgkpr.md)."""
 
 from array import array
 from collections.abc import Iterator
@@ -194,7 +194,7 @@ class Relations:
                                   self.other_rank[bad])
 
     def rule_counts(self) -> dict[str, int]:
-        """Return how many triples each ``qqp_rule`` gives from the labels (METHODS A.1, step 4)."""
+        """Return how many triples each ``qqp_rule`` gives from the labels."""
         counts = dict.fromkeys(RULES, 0)
         for _, mine in self.by_split():
             for way in ("undirected", "question1"):

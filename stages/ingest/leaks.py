@@ -1,4 +1,4 @@
-"""What training sees of the texts that are evaluated (METHODS A.1, step 6)."""
+"""What training sees of the texts that are evaluated."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Negatives by search: the most overlapping or nearest texts, and outputs of other items (METHODS A.1, step 7)."""
+"""Negatives by search: the most overlapping or nearest texts, and outputs of other items."""
 
 import re
 import unicodedata

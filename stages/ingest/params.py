@@ -114,7 +114,7 @@ class Dataset(Block):
 
 
 class Ingest(Block):
-    """De-duplication, triples and splits (METHODS A.1)."""
+    """De-duplication, triples and splits (HCL section 4.1)."""
 
     text_identity: Literal["symbols", "letters_digits"] = Field(
         "symbols", description="what makes two texts the same. symbols: all but case, white space, quotation marks and "
@@ -153,7 +153,7 @@ class Ingest(Block):
                             "and none whose class is in dispute; keep takes every row, so that counts are as "
                             "published, and reports the copies")
     ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
-        "none", description="labelled texts that are posts of newsgroups: what is taken off them (METHODS D.4)")
+        "none", description="labelled texts that are posts of newsgroups: what is taken off them")
     captions: int | None = Field(None, ge=2, description="distinct captions that a group must have, neither more nor "
                                                          "fewer; null: any number from two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")

@@ -1,4 +1,4 @@
-"""Content by role of the lines, cells and posts of published files (METHODS A.1, D.4)."""
+"""Content by role of the lines, cells and posts of published files."""
 
 import math
 import re

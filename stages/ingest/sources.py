@@ -1,4 +1,4 @@
-"""The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
+"""The items of a data set, and where their negatives are from."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Splits by connected component, by hash, by item or by class, and seeded samples (METHODS A.1, step 6)."""
+"""Splits by connected component, by hash, by item or by class, and seeded samples."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The keyword of every text of a piece at once: best candidate, else best content word, else none (METHODS A.2)."""
+"""The keyword of every text of a piece at once: best candidate, else best content word, else none."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ class Chosen:
 
 
 def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywords") -> Chosen:
-    """Choose the keyword of every text (METHODS A.2).
+    """Choose the keyword of every text.
 
     Args:
         tokens: table ``tokens``.

@@ -11,7 +11,7 @@ from stages.common.settings import NOTHING
 
 
 class TextRank(Block):
-    """Ranked phrases of each text (METHODS A.2)."""
+    """Ranked phrases of each text."""
 
     method: Literal["mihalcea", "pytextrank", "positionrank", "tfidf", "topicrank", "biasedtextrank"] = Field(
         "pytextrank", description="mihalcea: TextRank as printed, whose keywords are the worst of all that were read; "

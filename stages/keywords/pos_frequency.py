@@ -1,4 +1,4 @@
-"""Which parts of speech the keywords of PGKPR and PSI have (PGKPR Figures 3 and 4; METHODS C.6)."""
+"""Which parts of speech the keywords of PGKPR and PSI have (PGKPR Figures 3 and 4)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -98,7 +98,7 @@ def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.nda
 def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> dict[str, PosCounts]:
     """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
 
-    A source counts once per example, as each example has coins of its own; those are PGKPR's (METHODS C.6), but over
+    A source counts once per example, as each example has coins of its own; those are PGKPR's, but over
     whole sources, since how many words models read is none of this stage's settings.
 
     Args:
@@ -134,7 +134,7 @@ def family(tag: str, universal: str, penn: bool) -> str:
 
 
 def flips(scores: Sequence[float], seed: int, example_id: int) -> np.ndarray:
-    """Return which words of an example's source are keywords, (n_words,) of 0 and 1 (METHODS C.2).
+    """Return which words of an example's source are keywords, (n_words,) of 0 and 1 (PGKPR section 4.1).
 
     The coins are those by which PGKPR reads the example when it is evaluated, which cuts long sources afterwards;
     they depend on the seed and the example alone.

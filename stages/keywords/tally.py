@@ -42,7 +42,7 @@ class Tally:
         self._unscored += unscored
 
     def counts(self, examples: Iterable[pa.Table]) -> dict[str, Any]:
-        """Return how keywords were found and, for triples, the shares that bound what a contrast can do (A.3).
+        """Return how keywords were found and, for triples, the shares that bound what a contrast can do.
 
         Args:
             examples: pieces of their table.

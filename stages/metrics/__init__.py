@@ -1,4 +1,4 @@
-"""Metrics of generated text (METHODS E): overlap, similarity, variety, keywords; floors; intervals and tests.
+"""Metrics of generated text: overlap, similarity, variety, keywords; floors; intervals and tests.
 
 ``stages.metrics.bertscore`` and ``stages.metrics.word_tables`` are imported by themselves: they need encoders, or
 gensim, and whoever counts n-grams does not.

@@ -1,4 +1,4 @@
-"""BERTScore (Zhang et al. 2020): greedy cosine over the contextual word pieces of an encoder (METHODS E.4).
+"""BERTScore (Zhang et al. 2020): greedy cosine over the contextual word pieces of an encoder.
 
 Precision is the mean, over the word pieces of the output, of the best cosine among those of the reference; recall
 the reverse; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight in either mean but may

@@ -1,4 +1,4 @@
-"""BLEU as HCL reports it, the usual styles, sacreBLEU and chrF, of a corpus also as sums over items (METHODS E.1).
+"""BLEU as HCL reports it, the usual styles, sacreBLEU and chrF, of a corpus also as sums over items.
 
 HCL's published BLEU-1..4 fit sentence BLEU of each order *alone* with NLTK's smoothing method 7, averaged over
 items. Method 7 raises low scores, and identical texts score above 1, so these numbers are never comparable
@@ -150,7 +150,7 @@ def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | N
 
 def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None = None,
                  size: int = LBOW_BATCH) -> np.ndarray:
-    """Return the mean over batches of corpus BLEU-1..4, (4,) (METHODS E.3).
+    """Return the mean over batches of corpus BLEU-1..4, (4,), as LBOW's code has it.
 
     Batches follow the order of items; the last one may have fewer than ``size``, and counts as much as the others.
     """

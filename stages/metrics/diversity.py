@@ -1,4 +1,4 @@
-"""How varied outputs are: Distinct-n and self-BLEU (METHODS E.4)."""
+"""How varied outputs are: Distinct-n and self-BLEU."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

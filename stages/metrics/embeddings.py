@@ -1,4 +1,4 @@
-"""Embedding similarity of outputs and references: Extrema, Average and Greedy (METHODS E.2).
+"""Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4).
 
 Values depend on the word vectors and are comparable only under one and the same table.
 """

@@ -1,4 +1,4 @@
-"""Bootstrap over items: intervals of metrics, and paired tests of their differences (METHODS E.4).
+"""Bootstrap over items: intervals of metrics, and paired tests of their differences.
 
 A metric takes part as a :class:`Statistic`: what each item adds to some sums, and the value that follows from those
 sums. That holds for means of per-item scores and for corpus metrics such as BLEU alike, and a resample then costs a

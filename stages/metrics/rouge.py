@@ -1,4 +1,4 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) as the two packages in use count them (METHODS E.3).
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) as the two packages in use count them.
 
 ``rouge_score``: the package of that name, Porter stems of words longer than three letters, of several references the
 best by F1, for each measure by itself. Most papers since 2020 report it.

@@ -1,4 +1,4 @@
-"""Differences of systems over seeds and items together, for models trained under several seeds (METHODS E.4).
+"""Differences of systems over seeds and items together, for models trained under several seeds.
 
 An interval over items takes the trained models as they are: it does not tell how the next training would end. Here
 seeds and items are both drawn, and a difference counts if the interval leaves 0 out and the test over seeds agrees.

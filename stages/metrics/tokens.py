@@ -1,6 +1,6 @@
 """Lower-cased BERT basic tokens, on which every metric of this package is computed.
 
-Chinese is scored on characters (METHODS A.8): a basic token is a word, a punctuation mark or one Chinese character.
+Chinese is scored on characters: a basic token is a word, a punctuation mark or one Chinese character.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Word vectors of the embedding metrics that come from a file, or from the training texts (METHODS E.2).
+"""Word vectors of the embedding metrics that come from a file, or from the training texts.
 
 Words are basic tokens here: lower case, without accents, Chinese one character at a time. A table for them is one
 of lower-cased words; of a Chinese table its characters are used.

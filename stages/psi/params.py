@@ -22,7 +22,7 @@ class WordVectors(Block):
 
 
 class Psi(Block):
-    """Primary words by paired semantic importance (METHODS C.7, IANet)."""
+    """Primary words by paired semantic importance (IANet)."""
 
     datasets: Datasets = Field([], description="of pairs, whose words are scored; each has word vectors")
     alpha: float = Field(0.1, description="a word is primary if its importance exceeds this")
@@ -31,7 +31,7 @@ class Psi(Block):
 
 
 class STagger(Block):
-    """The tagger of primary words that needs no target (METHODS C.7, IANet+S)."""
+    """The tagger of primary words that needs no target (IANet+S)."""
 
     datasets: Datasets = Field([], description="of psi.datasets")
     min_count: int = Field(2, ge=1, description="rarer words of the training sources are read as unknown, which so has "

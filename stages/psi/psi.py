@@ -1,4 +1,4 @@
-"""Score the words of every source text by paired semantic importance (METHODS C.7, IANet).
+"""Score the words of every source text by paired semantic importance (IANet).
 
 Reads tables examples, tokens and word_vectors of a data set; writes table psi with one row per
 source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one). Where

@@ -1,4 +1,4 @@
-"""Train the S-Tagger, which tells the primary words of a source without its target (METHODS C.7, IANet+S).
+"""Train the S-Tagger, which tells the primary words of a source without its target (IANet+S).
 
 Reads tables examples, tokens and psi of a data set; learns the labels of mode xy on training sources
 and is selected on validation sources. Writes artifacts/DATASET/s_tagger/ (Hugging Face layout), table s_tags with

@@ -22,7 +22,7 @@ from stages.tracks.common.evaluation.strata import STRATA
 
 _DECIMALS = 6
 PAIRED = TableSchema(
-    "paired", "Paired tests between the runs of a data set on the same items (METHODS E.4).",
+    "paired", "Paired tests between the runs of a data set on the same items.",
     ("dataset", "metric", "first", "second"), (
         ("dataset", pa.string(), "data set and split, such as sample/test"),
         ("metric", pa.string(), "metric as named in metrics.json"),

@@ -16,7 +16,7 @@ def positive_pairs(labels: Tensor) -> Tensor:
         labels: class of each vector (K,).
 
     References:
-        CLLD eq. 6; METHODS D.2.
+        CLLD eq. 6.
 
     Example:
         >>> positive_pairs(torch.tensor([0, 1, 0]))
@@ -84,7 +84,7 @@ def pair_contrast(
         ValueError: for an unknown ``similarity``.
 
     References:
-        PGKPR (Findings of ACL 2022) eq. 3; METHODS C.4.
+        PGKPR (Findings of ACL 2022) eq. 3.
 
     Degenerate batches:
         An item without negatives (B = 1, or everything of one group) has loss 0 and no gradient.
@@ -129,7 +129,7 @@ def twin_contrast(h: Tensor, temperature: float = 0.05) -> Tensor:
 
     References:
         SimCSE (Gao et al. 2021) eq. 4, unsupervised. It is a training of its own there; beside a classifier, in the
-        weights of CLLD eq. 9, it is ours (METHODS F).
+        weights of CLLD eq. 9, it is ours.
 
     Degenerate batches:
         A single text has no negative: loss 0, without gradient.
@@ -207,7 +207,7 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
         precision, under autocast too.
 
     References:
-        CLLD eq. 4-8, 11-13; METHODS D.2.
+        CLLD eq. 4-8, 11-13.
 
     Degenerate batches:
         A vector without a positive, which the second view rules out, is left out of the mean. Without any, and for

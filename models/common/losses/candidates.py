@@ -22,7 +22,7 @@ def instance_contrast(d_pos: Tensor, d_neg: Tensor, temperature: float) -> Tenso
         Loss per sample (B,); log 2 where the two distances are equal.
 
     References:
-        HCL (ACL 2022) sect. 3.2.1; METHODS A.6.
+        HCL (ACL 2022) section 3.2.1.
 
     Degenerate batches:
         Samples without a negative are masked out by the caller with :func:`masked_mean`.
@@ -51,7 +51,7 @@ def keyword_contrast(s_pos: Tensor, s_imp: Tensor, temperature: float) -> Tensor
         Loss per sample (B,); log 2 where both similarities are equal.
 
     References:
-        HCL (ACL 2022) sect. 3.2.2, eq. 10; METHODS A.6.
+        HCL (ACL 2022) section 3.2.2, eq. 10.
 
     Degenerate batches:
         Samples without an impostor are masked out by the caller with :func:`masked_mean`.
@@ -80,7 +80,7 @@ def mahalanobis_contrast(d_out: Tensor, d_imp: Tensor, temperature: float) -> Te
         Loss per sample (B,); log 2 where both distances are equal.
 
     References:
-        HCL (ACL 2022) sect. 3.2.3; METHODS A.6.
+        HCL (ACL 2022) section 3.2.3, eq. 11.
 
     Degenerate batches:
         Samples without an impostor are masked out by the caller with :func:`masked_mean`. The loss can also

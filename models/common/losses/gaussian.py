@@ -57,7 +57,7 @@ def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
         theirs as soon as the sum is above, and none before.
 
     References:
-        Kingma et al. 2016, sect. C.8; METHODS A.5.
+        Kingma et al. 2016, sect. C.8.
 
     Degenerate batches:
         The mean is over the samples given: with micro-batches, the nats are granted to each of them.
@@ -88,7 +88,7 @@ def mahalanobis(points: Tensor, mu: Tensor, logvar: Tensor) -> Tensor:
         Distance per sample (B,).
 
     References:
-        HCL (ACL 2022) sect. 3.2.3; METHODS A.6.
+        HCL (ACL 2022) section 3.2.3, with the inverse that is missing in print.
 
     Degenerate batches:
         An empty batch gives an empty tensor.

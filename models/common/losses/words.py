@@ -20,7 +20,7 @@ def bow_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
         Sum over the tokens of each sample, in nats (B,). Invariant to the order of the tokens.
 
     References:
-        Zhao et al. 2017, sect. 3.3; METHODS A.5.
+        Zhao et al. 2017, sect. 3.3.
 
     Degenerate batches:
         A sample without real tokens has loss 0.
@@ -52,8 +52,7 @@ def bag_of_words(bag: Tensor, words: Tensor, mask: Tensor) -> Tensor:
         Loss per sample (B,), in nats; negative where the bag holds more than one of the words.
 
     References:
-        Fu et al. 2019, sect. 3 and the released code, from which the 1e-6 under the logarithm and the one more word
-        are; METHODS C.7.
+        Fu et al. 2019, sect. 3 and the released code (1e-6 under the logarithm; one more word).
 
     Degenerate batches:
         A sample without real words has loss 0. A word that the bag lacks altogether costs no more than

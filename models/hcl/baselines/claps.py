@@ -1,4 +1,4 @@
-"""T5-CLAPS (Lee et al. 2021; METHODS B9): T5 with two adversarial views of the decoder's states as contrast."""
+"""T5-CLAPS (Lee et al. 2021): T5 with two adversarial views of the decoder's states as contrast."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""CVAE (Zhao et al. 2017, Learning Discourse-level Diversity for Neural Dialog Models; METHODS B1)."""
+"""CVAE (Zhao et al. 2017, Learning Discourse-level Diversity for Neural Dialog Models)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ from models.hcl.baselines.recurrent import Given, RecurrentSteps, State, lengths
 
 _BOUND = 0.08
 _ANNEALING = 10_000  # steps
-_LOGVAR = (-8.0, 8.0)  # *[ours]*, as of HCL's
+_LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 
 
 class Cvae(OwnPieceModel):
@@ -27,7 +27,7 @@ class Cvae(OwnPieceModel):
     two last states; another reads that of the source as a context of one utterance, whose state is c (B, dc). The prior
     p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c; the posterior q(z | x, y) one linear layer
     on [c; vector of y]. The decoder starts from a linear layer on [c; z], and the bag of words is predicted by tanh and
-    a linear layer from the same. Texts are written from the prior's mean, *[ours]*, as HCL's are.
+    a linear layer from the same. Texts are written from the prior's mean (our choice), as HCL's are.
     """
 
     def __init__(self, config: PieceConfig) -> None:

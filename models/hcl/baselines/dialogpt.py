@@ -1,4 +1,4 @@
-"""DialoGPT (Zhang et al. 2020; METHODS B5): a GPT-2 that goes on from x and an end token with y and another."""
+"""DialoGPT (Zhang et al. 2020): a GPT-2 that goes on from x and an end token with y and another."""
 
 import torch
 from torch import Tensor

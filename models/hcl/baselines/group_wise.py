@@ -1,6 +1,6 @@
 """Group-wise contrastive learning (Cai et al. 2020, Group-wise Contrastive Learning for Neural Dialogue Generation).
 
-METHODS B8. A target model p_m learns on pairs by cross-entropy first; then a copy p_n of it is frozen, and p_m learns
+A target model p_m learns on pairs by cross-entropy first; then a copy p_n of it is frozen, and p_m learns
 to raise, against p_n, the probability of pairs that match, and to lower that of pairs that do not.
 """
 

@@ -93,7 +93,7 @@ def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> T
 class PointerGenerator(nn.Module):
     """Words from the vocabulary, or copied from the source.
 
-    P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings, *[ours]*;
+    P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings (our choice);
     p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other.
 
     Args:

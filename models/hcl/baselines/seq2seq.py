@@ -1,4 +1,4 @@
-"""Seq2Seq with attention and a pointer (Bahdanau et al. 2015; See et al. 2017; METHODS B2)."""
+"""Seq2Seq with attention and a pointer (Bahdanau et al. 2015; See et al. 2017)."""
 
 from abc import abstractmethod
 
@@ -79,7 +79,7 @@ class PointerSeq2Seq(Pointing):
     """A bidirectional LSTM reads the source; an LSTM writes, attends, and copies.
 
     ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder attends to the encoder's outputs
-    (B, S, 2 d), and starts from tanh(W [last forward; last backward state]), *[ours]*.
+    (B, S, 2 d), and starts from tanh(W [last forward; last backward state]) (our choice).
     """
 
     def __init__(self, config: PieceConfig) -> None:

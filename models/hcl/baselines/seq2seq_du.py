@@ -1,4 +1,4 @@
-"""Seq2Seq-DU (Feng et al. 2021), adapted from tracking dialogue states to writing text (METHODS B4).
+"""Seq2Seq-DU (Feng et al. 2021), adapted from tracking dialogue states to writing text.
 
 The paper points at slots of a schema. Here the schema is the keyword of the source and other keywords of the data set
 that it holds, and words come from a pointer-generator; HCL, which lists the row, does not say what it did instead.
@@ -23,9 +23,8 @@ class Seq2SeqDu(Pointing):
     """Symbols: D = BERT(x), a vector per token (B, m, d); S, the mean of BERT's states of each phrase (B, k, d).
 
     D'_i = sum_j softmax_j(v tanh(W1 d_i + W2 s_j)) s_j, and S'_j likewise of D. [D; D'] and [S; S'] are projected to d;
-    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source (B2). It
-    starts from the mean of the fused D by tanh and a linear layer, *[ours]*; one BERT reads tokens and phrases,
-    *[ours]*.
+    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source.
+    Our choice: it starts from the mean of the fused D by tanh and a linear layer; one BERT reads tokens and phrases.
     ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
     ``config.lexicon`` those of training texts, of which a text may hold more.
 

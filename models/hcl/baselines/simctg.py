@@ -1,4 +1,4 @@
-"""SimCTG's contrastive training (Su et al. 2022, eq. 2; METHODS F): tokens of a text are to have unlike states."""
+"""SimCTG's contrastive training (Su et al. 2022, eq. 2): tokens of a text are to have unlike states."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020; METHODS B7): an encoder of "task: x" and a decoder of y."""
+"""T5 (Raffel et al. 2020): an encoder of "task: x" and a decoder of y."""
 
 import torch
 from torch import Tensor

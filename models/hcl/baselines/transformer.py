@@ -1,4 +1,4 @@
-"""Transformer (Vaswani et al. 2017) over word pieces (METHODS B3)."""
+"""Transformer (Vaswani et al. 2017) over word pieces."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The contrasts of HCL by name, in the order in which they enter the objective (METHODS A.6).
+"""The contrasts of HCL by name, in the order in which they enter the objective (HCL section 3.2).
 
 A further one is a module here, its place in :data:`CONTRASTS`, and its block in ``stages.tracks.hcl.params.Contrasts``:
 objective, monitors, alarms, validation and curves go over this mapping.

@@ -1,4 +1,4 @@
-"""Keyword probabilities of words: how much each source word decides a network's answer (PGKPR, section 3).
+"""Keyword probabilities of words: how much each source word decides a network's answer (PGKPR section 3).
 
 Usage::
 

@@ -1,4 +1,4 @@
-"""Scores of the words of a pair's source by the gradient of a pair classifier (PGKPR, section 3; METHODS C.2)."""
+"""Scores of the words of a pair's source by the gradient of a pair classifier (PGKPR eq. 1)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -28,7 +28,7 @@ EDGES = TableSchema(
     ))
 
 NODE_VECTORS = TableSchema(
-    "node_vectors", "Initial vector of each node: mean of frozen text embeddings (HCL 3.1).", ("node_id",), (
+    "node_vectors", "Initial vector of each node: mean of frozen text embeddings (HCL section 3.2.2).", ("node_id",), (
         ("node_id", pa.int32(), "node"),
         ("vector", pa.list_(pa.float32()), "mean embedding; all rows have the encoder's width"),
         ("origin", pa.string(), "texts averaged: input, output or negative"),

@@ -24,8 +24,7 @@ WORD_VECTORS = TableSchema(
     ))
 
 PSI = TableSchema(
-    "psi", "Paired semantic importance of each word (IANet; METHODS C.7): of sources, and of every text where it names "
-    "keywords.",
+    "psi", "Paired semantic importance of each word (IANet): of sources, and of every text where it names keywords.",
     ("text_id", "mode", "pair"), (
         ("text_id", pa.int64(), "text whose words are scored"),
         ("mode", pa.string(), "xx: the text paired with itself; xy: paired with a target"),
@@ -36,7 +35,7 @@ PSI = TableSchema(
     ))
 
 S_TAGS = TableSchema(
-    "s_tags", "Primary words as the S-Tagger sees them, without a target (METHODS C.7).", ("text_id",), (
+    "s_tags", "Primary words as the S-Tagger sees them, without a target.", ("text_id",), (
         ("text_id", pa.int64(), "source text"),
         ("word", STRINGS, "word as written; aligned with the token lists of table tokens"),
         ("probability", pa.list_(pa.float32()), "of being primary; aligned likewise"),

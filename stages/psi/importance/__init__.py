@@ -1,1 +1,1 @@
-"""Word vectors, and how much each word of a text matters by them: paired semantic importance (METHODS C.7)."""
+"""Word vectors, and how much each word of a text matters by them: paired semantic importance (IANet)."""

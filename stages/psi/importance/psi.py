@@ -1,4 +1,4 @@
-"""Paired semantic importance of words, for many texts at once (IANet; METHODS C.7).
+"""Paired semantic importance of words, for many texts at once (IANet, Su et al. 2021).
 
 A text is a vector, v(X): in each of D coordinates the largest value among its words. Two texts are as alike as
 the order of their coordinates is: F(X, Y) is the Spearman correlation of v(X) and v(Y) over the D coordinates.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-UNKNOWN = -1.0  # every coordinate of a word without a vector (METHODS C.7)
+UNKNOWN = -1.0  # every coordinate of a word without a vector, as in PGKPR's code
 
 
 def forms(token: str) -> Iterator[str]:

@@ -36,7 +36,7 @@ _FIRST_TABLES = ("examples", "texts", "tokens", "keywords", "phrase_nodes")
 _FIRST_COUNTS = {"ingest": "examples", "keywords": "keywords", "phrases": "phrase_nodes"}
 _METHODS = {name: method.title for name, method in METHODS.items()}
 _KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
-# They bound what a contrast over keywords can do (METHODS A.3).
+# They bound what a contrast over keywords can do.
 _BOUNDS = {"share_input_equals_output": "input and output have the same keyword",
            "share_output_equals_negative": "output and negative have the same keyword",
            "share_with_negative_neighbour": "the output keyword has at least one negative neighbour"}

@@ -1,1 +1,1 @@
-"""CLLD's own work: labelled texts, training, what a model is good for, tables of confusions (METHODS D)."""
+"""CLLD's own work: labelled texts, training, what a model is good for, tables of confusions."""

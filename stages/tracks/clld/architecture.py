@@ -1,4 +1,4 @@
-"""What the CLLD track knows of a kind of classifier, and how it trains one (METHODS D)."""
+"""What the CLLD track knows of a kind of classifier, and how it trains one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -80,8 +80,8 @@ class ClassifierArchitecture:
         name: as ``config.json`` of its models has it.
         title: for people.
         code: dotted name of the module that builds it.
-        own: optimiser, decay and warm-up, and learning rate and schedule where the params say null (METHODS D.4;
-            warm-up and schedule ours). A schedule that is named has no warm-up.
+        own: optimiser, decay and warm-up, and learning rate and schedule where the params say null (CLLD
+            section IV-B; warm-up and schedule ours). A schedule that is named has no warm-up.
         resolved: given a source and its place in the params, returns the encoder to start from; None for none.
         built: given settings, groups of the configuration that all architectures share, class names, encoder and
             training texts, returns a model; its weights are drawn from torch's generator.

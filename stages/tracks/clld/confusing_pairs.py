@@ -1,8 +1,7 @@
 """List the pairs of classes that a finished CT model confuses on the validation split, for static label distances.
 
 Reads the confusions of the model under each seed; writes a confusing_pairs.parquet for each: every pair that is
-confused at all, the worst first, and which of them are chosen (METHODS D.3, "Other datasets"). The test split has no
-part in it.
+confused at all, the worst first, and which are chosen (docs/clld.md). The test split has no part in it.
 """
 
 import sys
@@ -28,9 +27,6 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
     Args:
         confusion: table ``validation_confusion`` of the model.
         share: of these pairs that are chosen, rounded up; one at least.
-
-    References:
-        METHODS D.3, "Other datasets".
     """
     counts, classes = counts_of(confusion)
     both = counts + counts.T

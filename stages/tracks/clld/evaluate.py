@@ -1,4 +1,4 @@
-"""Let a classifier of the CLLD track predict its split, and score it beside the floors, with intervals (METHODS D.4).
+"""Let a classifier of the CLLD track predict its split, and score it beside the floors, with intervals.
 
 Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
 classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority, linear and,

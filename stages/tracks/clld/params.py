@@ -1,4 +1,4 @@
-"""Params of the CLLD track: its models, their training, its evaluation (METHODS D)."""
+"""Params of the CLLD track: its models, their training, its evaluation."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,21 +12,21 @@ Contrast = Literal["none", "uniform", "static_tau_pairs", "adaptive", "supcl_seq
 
 
 class Contrasting(Block):
-    """The contrast, for models that have one (METHODS D.1, D.2)."""
+    """The contrast, for models that have one (CLLD section III-B)."""
 
     temperature: float | None = Field(None, gt=0, description="null: that of its paper (CLLD has none, which is 1; "
                                                               "supcl_seq and simcse 0.05)")
 
 
 class ConfusingPairs(Block):
-    """Which pairs of classes a finished model confuses most (METHODS D.3, "Other datasets")."""
+    """Which pairs of classes a finished model confuses most (docs/clld.md)."""
 
     models: list[Name] = Field([], description="of models.clld, whose pairs others take (`pairs_of`)")
     share: float = Field(0.1, gt=0, le=1, description="of the pairs that are confused at all, rounded up; one at least")
 
 
 class TextCnnSizes(Block):
-    """TextCNN and its vocabulary (Kim 2014; METHODS D.4)."""
+    """TextCNN and its vocabulary (Kim 2014)."""
 
     embedding: int = Field(300, ge=1)
     filters: int = Field(100, ge=1, description="of each width: 3, 4 and 5 words")
@@ -34,7 +34,7 @@ class TextCnnSizes(Block):
 
 
 class ClldTraining(Block):
-    """Optimisation and selection (METHODS D.4)."""
+    """Optimisation and selection (CLLD section IV-B)."""
 
     epochs: int = Field(50, ge=1)
     patience: int | None = Field(10, ge=1, description="epochs without a better validation accuracy; null: never stop")
@@ -100,7 +100,7 @@ class ClldModel(Block):
 
 
 class EvaluateClld(Block):
-    """Prediction and metrics (METHODS D.4); intervals are as `evaluation` says."""
+    """Prediction and metrics; intervals are as `evaluation` says."""
 
     split: Literal["validation", "test"] = "test"
     batch_size: int = Field(64, ge=1, description="texts of a forward pass")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 # What stands in the place of an encoder's source for the model that starts from none.
 TEXTCNN = "textcnn"
-# As published (CLLD Table III), and the further rows of METHODS D.3.
+# As published (CLLD Table III), and further rows of ours (docs/clld.md).
 LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "adaptive": "CT+CLALD",
           "supcl_seq": "SupCL-Seq", "simcse": "CT+SimCSE"}
 # CT whose cross-entropy reads two views: the time that a contrast takes, without one.

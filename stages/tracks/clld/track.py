@@ -1,4 +1,4 @@
-"""The CLLD track: classifying texts, with contrasts that know how far classes are apart (METHODS D)."""
+"""The CLLD track: classifying texts, with contrasts that know how far classes are apart."""
 
 from stages.common.columns.items import LABELLED_EXAMPLES
 from stages.tracks.clld.rows import TEXTCNN, source_of

@@ -1,4 +1,4 @@
-"""Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set (METHODS D).
+"""Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set.
 
 Reads the labelled texts of the model's data set, and the confusing pairs of another model where the row takes them from
 there; writes the model in Hugging Face layout, its training history and metrics, the texts that it is evaluated on, its

@@ -9,7 +9,7 @@ from stages.common.settings import NOTHING
 
 
 class Sizes(Block):
-    """Sizes of a Transformer (METHODS C.5); IANet reads its layers from its own block."""
+    """Sizes of a Transformer (PGKPR section 5.3); IANet reads its layers from its own block."""
 
     layers: int = Field(6, ge=1, description="of the encoder, and of the decoder")
     heads: int = Field(8, ge=1)
@@ -30,7 +30,7 @@ BEGINNING = (f"where the weights come from: artifacts/models/NAME, a model of th
 
 
 class BertScore(Block):
-    """BERTScore: greedy cosine over contextual word pieces (METHODS E.4)."""
+    """BERTScore: greedy cosine over contextual word pieces."""
 
     encoder: str | None = Field("bundled", pattern=r"^(bundled|hub:.+|path|characters)$",
                                 description="null leaves it out; path, characters: as `encoder.source`, of `path`")
@@ -40,7 +40,7 @@ class BertScore(Block):
 
 
 class Evaluation(Block):
-    """Metrics of texts, and the intervals of every track (METHODS E)."""
+    """Metrics of texts, and the intervals of every track."""
 
     bleu_style: Literal["individual_m7", "cumulative_m7", "corpus", "sacrebleu"] = Field(
         "individual_m7", description="the reading that leads tables; all are computed")

@@ -1,4 +1,4 @@
-"""HCL items as padded tensors (shapes of METHODS A.0)."""
+"""HCL items as padded tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from models.common.encoders import special_ids
 from stages.common.layouts import TURN
 
-# Which end of a text that is too long survives: dialogues keep their last turn (METHODS A.1).
+# Which end of a text that is too long survives: dialogues keep their last turn.
 Keep = Literal["first", "last"]
 
 

@@ -1,7 +1,7 @@
 """Score the outputs of an HCL run, and of the floors on the same examples, against the references.
 
-Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors`` (every metric of
-METHODS E), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
+Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors`` (every
+metric), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
 """
 
 import sys
@@ -38,7 +38,7 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
 
 def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Collection[str] = FLOORS,
         scorer: BertScorer | None = None, resampling: Resampling = USUAL) -> Evaluation:
-    """Return scores and metrics of a run (METHODS E) and of each floor on the same examples, whatever their order.
+    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
 
     Args:
         predictions: table ``predictions``; sample 0 is scored, further ones only for variety within an item.

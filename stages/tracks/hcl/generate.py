@@ -1,4 +1,4 @@
-"""Rewrite the evaluated split with a trained HCL model (METHODS A.8).
+"""Rewrite the evaluated split with a trained HCL model (HCL section 4.2).
 
 Reads the folder and the items of the run's model; writes predictions.parquet.
 """

@@ -1,4 +1,4 @@
-"""Candidates of group-wise contrasts (METHODS B8): items whose inputs are much alike, and items whose are not."""
+"""Candidates of group-wise contrasts (Cai et al. 2020): items whose inputs are much alike, and items whose are not."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

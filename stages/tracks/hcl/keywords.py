@@ -15,8 +15,8 @@ def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed:
     """Return ``items`` with the column ``keyword`` as ``setting`` has it.
 
     A keyword need not be a node of the training graph: then it is a new node, whose vector is the frozen embedding of
-    a text, column ``unseen_text``. For a text's own keyword that is the text (METHODS A.3); for a given one, which
-    need not fit the text, it is the keyword itself.
+    a text, column ``unseen_text``. For a text's own keyword that is the text; for a given one, which need not
+    fit the text, it is the keyword itself.
 
     Args:
         items: columns ``example_id``, ``source``, ``keyword``.

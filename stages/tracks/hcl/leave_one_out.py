@@ -1,4 +1,4 @@
-"""The keyword graph without what a group of training items contributed, for every group, as differences (METHODS A.3).
+"""The keyword graph without what a group of training items contributed, for every group, as differences.
 
 Nothing is built again. An entry "keyword a is an output in cluster c" is owned by a group if that group alone makes it
 so, and a term of an edge (both entries in one cluster, or a link) is gone with the owner of either. So an edge is gone

@@ -73,7 +73,7 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
 
 
 class UnseenKeywords:
-    """Initial vectors for keywords that are no node: the frozen embedding of the text alone (METHODS A.3).
+    """Initial vectors for keywords that are no node: the frozen embedding of the text alone.
 
     The encoder is loaded at the first text that needs it.
 

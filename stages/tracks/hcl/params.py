@@ -1,4 +1,4 @@
-"""Params of the HCL track: method (METHODS A), baselines (METHODS B), training, decoding, probes."""
+"""Params of the HCL track: method, baselines, training, decoding, probes."""
 
 from typing import Any, ClassVar, Literal
 
@@ -36,7 +36,7 @@ class KeywordUse(Block):
 
 
 class Latent(Block):
-    """The CVAE's latent variable (METHODS A.5)."""
+    """The CVAE's latent variable (HCL section 3.1)."""
 
     enabled: bool = Field(True, description="false: deterministic backbone")
     size: int = Field(200, ge=1)
@@ -59,7 +59,7 @@ class Latent(Block):
     annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
     enters: Literal["memory+embed", "layers"] = Field(
         "memory+embed", description="how z enters the decoder: as a slot of the memory and with every word, or with "
-                                    "the input of each layer (METHODS A.7)")
+                                    "the input of each layer")
     bow_loss: bool = False
     word_dropout: float = Field(0.0, ge=0, lt=1)
 
@@ -91,7 +91,7 @@ class InstanceContrast(Contrast):
 
 
 class Contrasts(Block):
-    """The three contrasts (METHODS A.6)."""
+    """The three contrasts (HCL section 3.2)."""
 
     instance: InstanceContrast = InstanceContrast()
     keyword: Contrast = Contrast(temperature=0.1)
@@ -102,7 +102,7 @@ class Contrasts(Block):
 
 
 class Decoder(Block):
-    """Transformer decoder (METHODS A.7)."""
+    """Transformer decoder (HCL section 4.2)."""
 
     layers: int = Field(6, ge=1)
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -112,7 +112,7 @@ class Decoder(Block):
 
 
 # The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
-# keeps its inverse (METHODS A.6). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
+# keeps its inverse (docs/hcl.md). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
 # it a matrix, as its capital letter has it. Nothing is hidden from an item, since the text has one graph for all. What
 # the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
 # enabled, weights, T = 0) may stand beside the preset.
@@ -143,7 +143,7 @@ class Method(Switches):
 
 
 class Seq2Seq(Block):
-    """LSTMs with attention and a pointer (METHODS B2); the paper gives no sizes."""
+    """LSTMs with attention and a pointer; HCL gives no sizes."""
 
     embedding: int = Field(256, ge=1, description="of word pieces, which also score the output")
     width: int = Field(256, ge=1, description="of the encoder, per direction, and of the decoder")
@@ -151,7 +151,7 @@ class Seq2Seq(Block):
 
 
 class Cvae(Block):
-    """The CVAE of GRUs (METHODS B1). With clip 5.0, Adam at 1e-3 and batches of 30 the released code's."""
+    """The CVAE of GRUs (Zhao et al. 2017). With clip 5.0, Adam at 1e-3 and batches of 30 the released code's."""
 
     embedding: int = Field(200, ge=1)
     encoder: int = Field(300, ge=1, description="per direction")
@@ -164,13 +164,13 @@ class Cvae(Block):
 
 
 class Seq2SeqDu(Block):
-    """Seq2Seq-DU, adapted (METHODS B4); its width is the encoder's."""
+    """Seq2Seq-DU, adapted (docs/hcl.md); its width is the encoder's."""
 
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class GroupWise(Sizes):
-    """Group-wise contrasts over a Transformer (METHODS B8)."""
+    """Group-wise contrasts over a Transformer (Cai et al. 2020)."""
 
     pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps, 5,000 at most, by likelihood alone, "
                                                                "before the reference is frozen")
@@ -192,13 +192,13 @@ class Pretrained(Sizes):
 
 
 class DialoGpt(Pretrained):
-    """DialoGPT: GPT-2 over x and y in one sequence (METHODS B5)."""
+    """DialoGPT: GPT-2 over x and y in one sequence."""
 
     positions: int = Field(256, ge=1, description="tokens of x and y together at most")
 
 
 class T5(Pretrained):
-    """T5 (METHODS B7)."""
+    """T5 (Raffel et al. 2020)."""
 
     layers: int = Field(2, ge=1, description="of the encoder, and of the decoder")
 
@@ -226,7 +226,7 @@ class Architectures(Method):
 
 
 class Training(Block):
-    """Optimisation and selection (METHODS A.8)."""
+    """Optimisation and selection (HCL section 4.2)."""
 
     epochs: int = Field(30, ge=0, description="0: the model stays as it begins (`init`), for a row of its own")
     patience: int = Field(3, ge=1, description="epochs without a smaller validation loss, after annealing")
@@ -268,7 +268,7 @@ class HclModel(Block):
 
 
 class GenerateHcl(Block):
-    """Decoding (METHODS A.8)."""
+    """Decoding (HCL section 4.2)."""
 
     split: Literal["validation", "test"] = "test"
     search: Literal["beam", "contrastive"] = Field("beam", description="beam search (one beam is greedy), or "

@@ -1,4 +1,4 @@
-"""Baselines of word pieces on the items of the HCL track: their batches, task and training (METHODS B)."""
+"""Baselines of word pieces on the items of the HCL track: their batches, task and training (HCL section 4.3)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Probe a trained HCL model: a picture of its latent space, and its outputs under other keywords (METHODS A.9).
+"""Probe a trained HCL model: a picture of its latent space, and its outputs under other keywords (HCL section 4.5).
 
 Reads the folder and the items of the probed model under its first seed; writes latent.parquet, keyword_swap.parquet,
 metrics.json and the picture as SVG and PNG. Outputs are decoded by the defaults of `generate_hcl`, whatever the runs

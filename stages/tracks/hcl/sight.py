@@ -1,4 +1,4 @@
-"""What a training item sees of the keyword graph when its prior is computed (METHODS A.3, `own_edges`).
+"""What a training item sees of the keyword graph when its prior is computed (`own_edges`, docs/hcl.md).
 
 A graph made from training data tells a training item its own target, and no other item: the target's keyword is a
 neighbour of the input's by the item itself. So what the item contributed, or all that its connected component did, is
@@ -99,7 +99,7 @@ def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
 
 
 def leaks(items: pd.DataFrame, graph: KeywordGraph, sight: Sight | None) -> dict[str, dict[str, float]]:
-    """Return, by split, what the graph tells of the target keyword where it is not the input's (METHODS A.3).
+    """Return, by split, what the graph tells of the target keyword where it is not the input's.
 
     ``target_is_neighbour`` and ``target_is_only_neighbour`` share of the items whose input and target have different
     keywords; ``without_neighbour`` share of all items, those with an unseen keyword among them, and ``unseen`` of

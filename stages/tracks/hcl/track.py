@@ -1,4 +1,4 @@
-"""The HCL track: rewriting a text under the guidance of its keyword (METHODS A)."""
+"""The HCL track: rewriting a text under the guidance of its keyword."""
 
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.schemas.predictions import PREDICTIONS

@@ -1,4 +1,4 @@
-"""Train a model of the HCL track: HCL, one of its ablations (METHODS A.3-A.9), or a baseline on the same items.
+"""Train a model of the HCL track: HCL, one of its ablations, or a baseline on the same items.
 
 Reads the examples, texts, keywords and keyword graph of the model's data set, and the model that it starts from, if
 any; writes the model in Hugging Face layout, its training history and metrics, and the items that it was trained and

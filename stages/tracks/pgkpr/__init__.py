@@ -1,1 +1,1 @@
-"""Workshop of the PGKPR track: words, vocabulary, batches, keyword masks, training (METHODS C)."""
+"""Workshop of the PGKPR track: words, vocabulary, batches, keyword masks, training."""

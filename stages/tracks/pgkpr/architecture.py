@@ -1,4 +1,4 @@
-"""What the PGKPR track knows of a kind of rewriter, and how it trains one (METHODS C.5)."""
+"""What the PGKPR track knows of a kind of rewriter, and how it trains one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,7 +111,7 @@ class RewriterArchitecture:
         """Train a model on the training pairs and keep the epoch of smallest validation loss.
 
         Validation reads keywords as the model will be used where that is one way: by attribution from the source
-        alone. By PSI it is several (METHODS C.6: +X and +S share a model), so it reads those of training, primary_xy.
+        alone. By PSI it is several (+X and +S share a model), so it reads those of training, primary_xy.
 
         Args:
             pairs: table ``paraphrase_items``, all splits.

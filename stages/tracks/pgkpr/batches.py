@@ -1,4 +1,4 @@
-"""Pairs of the PGKPR track as padded tensors (METHODS C.0)."""
+"""Pairs of the PGKPR track as padded tensors."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -18,7 +18,7 @@ _ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "
             "primary_textrank")
 # Those that stage paraphrase_items leaves null in all rows where no model reads them.
 _PERHAPS_NULL = ("primary_xx", "primary_xy", "primary_s", "primary_textrank")
-# Penn tags of function words and of what is no word. A bag of words to predict holds the others (METHODS C.7).
+# Penn tags of function words and of what is no word. A bag of words to predict holds the others.
 _FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "PRP", "PRP$", "RP", "SYM", "TO", "UH",
                             "WDT", "WP", "WP$", "WRB"))
 _FUNCTION_WORDS = frozenset(("am", "are", "be", "been", "being", "did", "do", "does", "doing", "had", "has", "have",

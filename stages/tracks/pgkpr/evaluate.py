@@ -2,7 +2,7 @@
 
 Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors``, ``intervals``
 (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. Texts are compared word by word, as the
-language pipeline cut them, under two norms (METHODS E.3): names that begin with ``released`` are of the form in which
+language pipeline cut them, under two norms (docs/pgkpr.md): names that begin with ``released`` are of the form in which
 PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary, all others of whole texts.
 """
 
@@ -44,7 +44,7 @@ from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 STAGE = "evaluate_pgkpr"
 LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
-# Targets have no keyword scores (METHODS C-K6).
+# Targets have no keyword scores.
 _WITHOUT = ("target_keyword_kept",)
 
 
@@ -67,7 +67,7 @@ class KnownWords:
 def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], form: ReleasedForm,
         vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: Resampling = USUAL) -> Evaluation:
-    """Return scores and metrics of a run (METHODS E.3) and of each floor on the same examples, whatever their order.
+    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
 
     Args:
         predictions: table ``predictions``; sample 0 is scored.

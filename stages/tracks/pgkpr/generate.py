@@ -1,4 +1,4 @@
-"""Rewrite the evaluated split with a trained model of the PGKPR track (METHODS C.5-C.7).
+"""Rewrite the evaluated split with a trained model of the PGKPR track.
 
 Reads the folder and the evaluated pairs of the run's model; writes predictions.parquet. Sources, outputs and references
 are words in lower case, joined by spaces, so that nothing but their words sets them apart.

@@ -1,4 +1,4 @@
-"""Which words of a source are keywords: coins over probabilities, primary words, or a control (METHODS C.2, C.6).
+"""Which words of a source are keywords: coins over probabilities, primary words, or a control.
 
     passes = training_passes(items, "attribution", {"train_scores": "both", "flip": "epoch", ...}, seed=13)
     mask = training_mask(batch["p"], batch["x_lengths"])  # coins of torch's generator
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
 # What models without keywords have in the place of these is None.
 Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]
-# What a model that was trained by a rule reads where nothing else is said, and what validates it (METHODS C.6: +X and
-# +S share a model, so validation by PSI reads what training did).
+# What a model that was trained by a rule reads where nothing else is said, and what validates it (+X and +S
+# share a model, so validation by PSI reads what training did).
 USED: dict[Rule, Which] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
                            "none": "none", "all": "all"}
 VALIDATED: dict[Rule, Which] = {**USED, "psi": "psi_xy"}
@@ -41,8 +41,8 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
 
     By attribution, the first pass has the scores xy and, under ``train_scores: both``, a second one those of xx. Under
     ``flip: offline`` the coins are flipped here, once per row and score from a seed of its own, so the probabilities
-    are 0 or 1. By PSI these are primary_xy in one pass, whatever ``train_scores`` says: METHODS C.6 splits by PSI(s,
-    t) in training. A model without keywords has one pass, all 0.
+    are 0 or 1. By PSI these are primary_xy in one pass, whatever ``train_scores`` says: IANet splits by PSI(s, t) in
+    training. A model without keywords has one pass, all 0.
 
     The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
     ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,

@@ -1,4 +1,4 @@
-"""Texts of the PGKPR track as words again, and as the authors' code scores them (METHODS E.3).
+"""Texts of the PGKPR track as words again, and as the authors' code scores them (docs/pgkpr.md).
 
     form = ReleasedForm(vocabulary.word_numbers, words=16)
     form.words(as_words("where is the zyzzyva ?"))  # ["where", "is", "the", "[unk]", "?"]

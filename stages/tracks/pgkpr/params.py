@@ -1,4 +1,4 @@
-"""Params of the PGKPR track: its data, models, training, decoding, evaluation (METHODS C)."""
+"""Params of the PGKPR track: its data, models, training, decoding, evaluation."""
 
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,7 @@ class Joined(Block):
 
 
 class ParaphraseItems(Block):
-    """Words, tags and keyword scores of each pair, and the vocabulary (METHODS C.1)."""
+    """Words, tags and keyword scores of each pair, and the vocabulary."""
 
     datasets: dict[Name, Joined] = Field(default_factory=dict, description="of attribution.datasets, and the tables "
                                                                            "that their pairs are joined with")
@@ -31,7 +31,7 @@ class ParaphraseItems(Block):
 
 
 class KeywordInput(Block):
-    """Which words of the source count as keywords (METHODS C.2, C.6)."""
+    """Which words of the source count as keywords (PGKPR section 4.1, docs/pgkpr.md)."""
 
     by: Literal["attribution", "psi", "textrank", "random", "none", "all"] = Field(
         "attribution", description="psi: primary words, without coin flips; textrank: words of a source's best "
@@ -73,14 +73,14 @@ class Source(Block):
 
 
 class ResidualLstm(Block):
-    """Residual-LSTM (Prakash et al. 2016; METHODS C.7)."""
+    """Residual-LSTM (Prakash et al. 2016)."""
 
     width: int = Field(512, ge=1)
     dropout: float = Field(0.1, ge=0, lt=1)
 
 
 class LatentBow(Block):
-    """Latent bag of words (Fu et al. 2019; METHODS C.7)."""
+    """Latent bag of words (Fu et al. 2019)."""
 
     width: int = Field(500, ge=1)
     memory: int = Field(11, ge=1, description="K: words of the memory, and most words of the bag to predict (Quora "
@@ -90,7 +90,7 @@ class LatentBow(Block):
 
 
 class IaNet(Block):
-    """IANet's aggregation model (Su et al. 2021; METHODS C.7); width, heads and dropout are those of `sizes`."""
+    """IANet's aggregation model (Su et al. 2021); width, heads and dropout are those of `sizes`."""
 
     encoder_layers: int = Field(3, ge=1, description="of each of the two encoders")
     decoder_layers: int = Field(4, ge=1)
@@ -102,7 +102,7 @@ class IaNet(Block):
 
 
 class PgkprTraining(Block):
-    """Optimisation and selection (METHODS C.5)."""
+    """Optimisation and selection (PGKPR section 5.3)."""
 
     epochs: int = Field(35, ge=0, description="Quora 35, MSCOCO 15 in the released code; 0: the model stays as it "
                                               "begins (`init`), for a row of its own")
@@ -118,7 +118,7 @@ class PgkprTraining(Block):
     bucket: bool = Field(True, description="batches of pairs of similar length, drawn anew each epoch")
 
 
-# `paper` is the text; `released` is the code of DaSESmartEdu/PGKPR where it differs (METHODS C.2-C.5).
+# `paper` is the text; `released` is the code of DaSESmartEdu/PGKPR where it differs (docs/pgkpr.md).
 _PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"keywords": {"train_scores": "xy", "flip": "epoch", "mark_all": False},
               "reconstruction": {"weight": 1.0, "reduction": "sent_mean"},
@@ -163,7 +163,7 @@ class PgkprModel(Block):
 
 
 class GeneratePgkpr(Block):
-    """Decoding (METHODS C.5)."""
+    """Decoding (docs/pgkpr.md)."""
 
     split: Literal["validation", "test"] = "test"
     keywords: Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"] | None = Field(
@@ -186,7 +186,7 @@ class PgkprRun(Block):
 
 
 class EvaluatePgkpr(Block):
-    """Metrics (METHODS E.3); intervals, word vectors and BERTScore are as `evaluation` says."""
+    """Metrics (PGKPR section 5.1); intervals, word vectors and BERTScore are as `evaluation` says."""
 
     reference_words: int = Field(16, ge=1, description="ref_norm released: references are cut to so many words, and "
                                                        "words outside the vocabulary become [unk]; both readings are "

@@ -1,4 +1,4 @@
-"""Join words, tags and keyword scores of each pair, and count the vocabulary (PGKPR; METHODS C.1-C.2).
+"""Join words, tags and keyword scores of each pair, and count the vocabulary (PGKPR).
 
 Reads examples, texts, tokens and attribution of a data set, and psi, s_tags and textrank where a model reads them;
 writes paraphrase_items.parquet with one row per example and reference, vocabulary.parquet, and counts. Texts and scores

@@ -5,7 +5,7 @@ import pyarrow as pa
 from stages.common.schemas import STRINGS, TableSchema
 
 PARAPHRASE_ITEMS = TableSchema(
-    "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR; METHODS C.1-C.3).",
+    "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR).",
     ("example_id", "reference"), (
         ("example_id", pa.int64(), "example of table examples"),
         ("reference", pa.int32(), "0 for the target; 1.. for further references, each a pair of its own"),
@@ -28,7 +28,7 @@ PARAPHRASE_ITEMS = TableSchema(
     ))
 
 VOCABULARY = TableSchema(
-    "vocabulary", "The one vocabulary of words, tags and special tokens (METHODS C.1).", ("token_id",), (
+    "vocabulary", "The one vocabulary of words, tags and special tokens.", ("token_id",), (
         ("token_id", pa.int32(), "id; [pad] is 0"),
         ("token", pa.string(), "special token, tag in brackets such as [NN], or word in lower case"),
         ("kind", pa.string(), "special, tag or word"),

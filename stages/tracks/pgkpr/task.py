@@ -1,4 +1,4 @@
-"""A rewriter of the PGKPR track as a task of the training loop (METHODS C.5)."""
+"""A rewriter of the PGKPR track as a task of the training loop (PGKPR section 4)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The PGKPR track: paraphrasing with the reconstruction of keywords and parts of speech (METHODS C)."""
+"""The PGKPR track: paraphrasing with the reconstruction of keywords and parts of speech."""
 
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.schemas.predictions import PREDICTIONS

@@ -1,4 +1,4 @@
-"""Train PGKPR, one of its ablations, or a model that it is compared with (METHODS C.3-C.7).
+"""Train PGKPR, one of its ablations, or a model that it is compared with.
 
 Reads the pairs of the model's data set as words with tags and keyword scores, and its vocabulary; writes the model in
 Hugging Face layout, its training history and metrics, and the items that it was trained and will be evaluated on.

@@ -51,7 +51,7 @@ def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
     """Return table ``items``: one row per example, as plain texts: the words that models read, joined by spaces.
 
     The keyword is the source word of largest score from the source alone, of equals the one first in the alphabet;
-    signs are no keywords. Targets have no scores (METHODS C-K6) and there are no negatives, so both are without.
+    signs are no keywords. Targets have no scores and there are no negatives, so both are without.
 
     Args:
         pairs: rows of table ``paraphrase_items``.

@@ -1,4 +1,4 @@
-"""The one vocabulary of the PGKPR track: special tokens, part-of-speech tags, words (METHODS C.1).
+"""The one vocabulary of the PGKPR track: special tokens, part-of-speech tags, words.
 
     vocabulary = Vocabulary.from_frame(read_frame(path, VOCABULARY))
     vocabulary.words_ids(["what", "is", "zyzzyva"])  # the last is [unk]

@@ -1,4 +1,4 @@
-"""Texts as the words and tags that models of the PGKPR track read, for whole token tables at once (METHODS C.1).
+"""Texts as the words and tags that models of the PGKPR track read, for whole token tables at once.
 
     words = read_words(tokens)
     words.words, words.tags  # a list per text

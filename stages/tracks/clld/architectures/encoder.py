@@ -1,4 +1,4 @@
-"""A pre-trained text encoder with a classifier on top (METHODS D.1)."""
+"""A pre-trained text encoder with a classifier on top (CLLD eq. 1, 2)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""TextCNN (Kim 2014), with words of its own instead of a pre-trained encoder (METHODS D.4)."""
+"""TextCNN (Kim 2014), with words of its own instead of a pre-trained encoder."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

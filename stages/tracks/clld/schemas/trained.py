@@ -37,7 +37,7 @@ LABEL_DISTANCE = TableSchema(
 
 CONFUSING_PAIRS = TableSchema(
     "confusing_pairs", "Pairs of classes that a finished classifier confuses on the validation split, the most "
-                       "confused first (METHODS D.3).", ("rank",), (
+                       "confused first.", ("rank",), (
         ("rank", pa.int64(), "1 for the most confused; equal counts stand in the order of classes"),
         ("class", pa.string(), "class"),
         ("other", pa.string(), "another class, behind it in the order of names"),

@@ -1,4 +1,4 @@
-"""CVAE of GRUs, from scratch (METHODS B1)."""
+"""CVAE of GRUs (Zhao et al. 2017), from scratch."""
 
 from models.hcl.baselines.cvae import Cvae
 from stages.tracks.hcl.piece_baselines import of_pieces

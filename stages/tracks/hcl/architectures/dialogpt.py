@@ -1,4 +1,4 @@
-"""DialoGPT: GPT-2 over x and y in one sequence (METHODS B5)."""
+"""DialoGPT: GPT-2 over x and y in one sequence."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Group-wise contrasts over a Transformer, from scratch (METHODS B8)."""
+"""Group-wise contrasts (Cai et al. 2020) over a Transformer, from scratch."""
 
 from models.hcl.baselines.group_wise import GroupWise
 from stages.tracks.hcl.group_candidates import CandidateBatches

@@ -1,4 +1,4 @@
-"""HCL and its ablations (METHODS A.3-A.9): a CVAE over a pre-trained encoder and the keyword graph, with contrasts."""
+"""HCL and its ablations (Table 2): a CVAE over a pre-trained encoder and the keyword graph, with contrasts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -120,7 +120,7 @@ def _sight(row: HclRow, graph: KeywordGraph) -> Sight | None:
 
 
 def annealing_steps(latent: Mapping[str, Any], total_steps: int) -> int:
-    """Return the steps over which beta rises to 1: the smaller of a count and a share of all (METHODS A.5)."""
+    """Return the steps over which beta rises to 1: the smaller of a count and a share of all."""
     return min(latent["annealing_steps"], round(latent["annealing_share"] * total_steps))
 
 

@@ -1,4 +1,4 @@
-"""Seq2Seq with attention and a pointer, from scratch (METHODS B2)."""
+"""Seq2Seq with attention and a pointer, from scratch."""
 
 from models.hcl.baselines.seq2seq import PointerSeq2Seq
 from stages.tracks.hcl.piece_baselines import of_pieces

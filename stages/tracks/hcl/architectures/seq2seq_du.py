@@ -1,4 +1,4 @@
-"""Seq2Seq-DU over the encoder, adapted (METHODS B4)."""
+"""Seq2Seq-DU over the encoder, adapted (docs/hcl.md)."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""DialoGPT's model trained with SimCTG's contrast between tokens (METHODS F)."""
+"""DialoGPT's model trained with SimCTG's contrast between tokens."""
 
 from functools import partial
 

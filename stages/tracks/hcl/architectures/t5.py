@@ -1,4 +1,4 @@
-"""T5, which is told its task before x (METHODS B7)."""
+"""T5, which is told its task before x."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from stages.tracks.hcl.piece_baselines import Making, Start, of_pieces
 from stages.tracks.hcl.pretrained import start_of, weighted
 
 FAMILIES = ("t5", "mt5")
-# What is asked for, by what a data set's rows are (METHODS B7).
+# What is asked for, by what a data set's rows are.
 _TASKS = {"dialogue": "reply: ", "stories": "continue: "}
 
 

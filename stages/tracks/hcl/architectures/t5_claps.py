@@ -1,4 +1,4 @@
-"""T5-CLAPS: T5 with contrasts against perturbed targets (METHODS B9)."""
+"""T5-CLAPS: T5 with contrasts against perturbed targets (Lee et al. 2021)."""
 
 from functools import partial
 

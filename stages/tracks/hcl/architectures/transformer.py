@@ -1,4 +1,4 @@
-"""Transformer over word pieces, from scratch (METHODS B3)."""
+"""Transformer over word pieces, from scratch."""
 
 from models.hcl.baselines.transformer import PieceTransformer
 from stages.tracks.hcl.piece_baselines import of_pieces

@@ -55,8 +55,7 @@ def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: 
     """Return the most frequent negative neighbour of each of ``wanted`` that has one in ``graph``.
 
     A negative edge k_y,i -> k-_y,j joins two members of a cluster, the items of one input keyword; how often it
-    occurs is counted anew from the items, since a model's graph keeps signs alone (METHODS A.3). Ties go to the
-    smaller node id.
+    occurs is counted anew from the items, since a model's graph keeps signs alone. Ties go to the smaller id.
     """
     words = sorted(set(wanted))
     counts = _negative_counts(words, training)

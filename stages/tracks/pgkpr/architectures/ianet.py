@@ -1,4 +1,4 @@
-"""IANet: its primary words are by PSI, or what `keywords.by` names beside attribution (METHODS C.6, C.7)."""
+"""IANet: its primary words are by PSI, or what `keywords.by` names beside attribution."""
 
 from models.pgkpr.ianet import IaNet
 from stages.tracks.pgkpr.architecture import RewriterArchitecture

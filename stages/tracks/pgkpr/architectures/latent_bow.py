@@ -1,4 +1,4 @@
-"""Latent bag of words, which predicts the words of the target before it writes them (METHODS C.7)."""
+"""Latent bag of words, which predicts the words of the target before it writes them."""
 
 from models.pgkpr.latent_bow import LatentBow
 from stages.tracks.pgkpr.architecture import RewriterArchitecture

@@ -1,4 +1,4 @@
-"""PGKPR and its ablations: keywords by attribution, by PSI, by TextRank, or a control (METHODS C.3-C.6)."""
+"""PGKPR and its ablations: keywords by attribution, by PSI, by TextRank, or a control."""
 
 from models.pgkpr.pgkpr import Pgkpr
 from stages.tracks.pgkpr.architecture import RewriterArchitecture

@@ -1,4 +1,4 @@
-"""Residual-LSTM (METHODS C.7)."""
+"""Residual-LSTM (Prakash et al. 2016)."""
 
 from models.pgkpr.residual_lstm import ResidualLstm
 from stages.tracks.pgkpr.architecture import RewriterArchitecture

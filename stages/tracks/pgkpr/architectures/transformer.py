@@ -1,4 +1,4 @@
-"""The plain Transformer that PGKPR builds on (METHODS C.7)."""
+"""The plain Transformer that PGKPR builds on."""
 
 from models.pgkpr.transformer import PlainTransformer
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
