@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.keywords import Keywords, Texts, listed
-from keycontrast.network import Containment, centrality, communities, components, contained, relate_by_texts
+from keycontrast.network import Containment, contained, phrase_graph
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -110,26 +109,5 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     held = pa.concat_tables([named, *(part.select(_PAIR) for part in holding)]).group_by(_PAIR).aggregate([])
     names = pc.unique(held["keyword"])
     names = names.take(pc.sort_indices(names))
-    return phrase_graph(names, pc.index_in(held["keyword"], names).to_numpy(), held["text_id"].to_numpy(), neighbours)
-
-
-def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
-                 neighbours: int | None = 64) -> KeywordGraph:
-    """Return the graph of phrases that share texts.
-
-    Args:
-        names: sorted phrases; the position of one is its node id.
-        keyword, text: node id, and number of the text from 0, of each phrase of each text (n,); no pair stands twice.
-        neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
-    """
-    count = len(names)
-    edges = relate_by_texts(keyword, text, count, neighbours).edges
-    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
-    first = np.unique(low.astype(np.int64) * count + high, return_index=True)[1]
-    low, high = low[first], high[first]
-    nodes = {"node_id": pa.array(np.arange(count), pa.int32()), "keyword": names,
-             "texts": np.bincount(keyword, minlength=count),
-             "degree": np.bincount(np.concatenate([low, high]), minlength=count).astype(np.int32),
-             "centrality": centrality(count, edges).scores, "component": components(count, edges),
-             "community": communities(count, edges, 1.0).number}
-    return KeywordGraph(pa.table(nodes), pa.table({"source": low, "target": high, "weight": edges.count[first]}))
+    return KeywordGraph(*phrase_graph(names, pc.index_in(held["keyword"], names).to_numpy(),
+                                      held["text_id"].to_numpy(), neighbours))

@@ -365,3 +365,25 @@ def _by_smallest(labels: np.ndarray) -> np.ndarray:
     rank = np.empty(len(first), dtype=np.int32)
     rank[np.argsort(first)] = np.arange(len(first), dtype=np.int32)
     return rank[place]
+
+
+def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
+                 neighbours: int | None = 64) -> tuple[pa.Table, pa.Table]:
+    """Return nodes and edges of the graph of phrases that share texts, as of :class:`keycontrast.graph.KeywordGraph`.
+
+    Args:
+        names: sorted phrases; the position of one is its node id.
+        keyword, text: node id, and number of the text from 0, of each phrase of each text (n,); no pair stands twice.
+        neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
+    """
+    count = len(names)
+    edges = relate_by_texts(keyword, text, count, neighbours).edges
+    low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
+    first = np.unique(low.astype(np.int64) * count + high, return_index=True)[1]
+    low, high = low[first], high[first]
+    nodes = {"node_id": pa.array(np.arange(count), pa.int32()), "keyword": names,
+             "texts": np.bincount(keyword, minlength=count),
+             "degree": np.bincount(np.concatenate([low, high]), minlength=count).astype(np.int32),
+             "centrality": centrality(count, edges).scores, "component": components(count, edges),
+             "community": communities(count, edges, 1.0).number}
+    return pa.table(nodes), pa.table({"source": low, "target": high, "weight": edges.count[first]})

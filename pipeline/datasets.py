@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from keycontrast.errors import InputError, nearest
 from stages.common.paths import DATA, PARAMS, DatasetPaths
 
-_MADE_BY = {"nodes": "graph", "phrase_nodes": "phrases", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
+_MADE_BY = {"nodes": "graph", "phrase_nodes": "graph", "tokens": "annotate", "texts": "ingest", "examples": "ingest"}
 
 
 def datasets_with(kind: str) -> list[str]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipeline.schemas import SCHEMAS
 from stages.common.schemas import NO_KEYWORD
+from stages.common.tables import Provenance, write_table
 from stages.graph.clusters import run as run_clusters
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", NO_KEYWORD]
@@ -30,6 +31,12 @@ def tables(triples, splits=None):
 def clusters_of(examples, keywords, searched=None):
     return pa.concat_tables([SCHEMAS["clusters"].arrow().empty_table().replace_schema_metadata(None),
                              *run_clusters(examples, keywords, searched=searched)], promote_options="permissive")
+
+
+def write_no_phrases(paths):
+    """Write what the phrase graph is made of, without a text."""
+    for kind in ("texts", "tokens", "textrank"):
+        write_table(paths.table(kind), SCHEMAS[kind], SCHEMAS[kind].arrow().empty_table(), Provenance(kind, ""))
 
 
 def random_triples(seed, rows=40, words=WORDS, negatives=0.8):

@@ -71,7 +71,8 @@ def write_dataset():
     write_json(paths.metrics("ingest"), {
         "rows": {"read": 1234, "rejected": 7}, "examples": {"train": 10, "validation": 1, "test": 2},
         "triples_by_negative_source": {"labelled": 345, "retrieved": 678}})
-    write_json(paths.metrics("graph"), {"nodes": 4, "edges_positive": 2, "edges_negative": 2,
+    write_json(paths.metrics("graph"), {"phrases": {"nodes": 6, "edges": 5, "communities": 1}, "nodes": 4,
+                                        "edges_positive": 2, "edges_negative": 2,
                                         "share_input_equals_output": 0.4, "share_with_negative_neighbour": 0.515})
 
 
@@ -119,8 +120,7 @@ def write_phrases(paths):
         "phrase_texts": dict(zip(("text_id", "node_id"), zip(*held, strict=True), strict=True))}
     for kind, columns in tables.items():
         write_table(paths.table(kind), SCHEMAS[kind], {name: list(values) for name, values in columns.items()},
-                    provenance("phrases@tiny", counts=counts))
-    write_json(paths.metrics("phrases"), counts)
+                    provenance("graph@tiny", counts=counts))
 
 
 def write_model(name, alarms=()):

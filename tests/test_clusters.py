@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from keyword_graphs import clusters_of, random_triples, tables
+from keyword_graphs import clusters_of, random_triples, tables, write_no_phrases
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
@@ -131,6 +131,7 @@ def project(tmp_path, monkeypatch):
                 Provenance("ingest@d", ""))
     write_table(paths.table("keywords"), SCHEMAS["keywords"], keywords.assign(method="textrank", score=1.0),
                 Provenance("keywords@d", ""))
+    write_no_phrases(paths)
     return examples, keywords
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 import networkx as nx
 import pandas as pd
 import pytest
-from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables
+from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables, write_no_phrases
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
@@ -171,11 +171,13 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
                        ("keywords", keywords.assign(method="textrank", score=1.0)),
                        ("clusters", clusters_of(examples, keywords))):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance(kind, ""))
+    write_no_phrases(paths)
     assert graph.main(["d"]) == 0
     nodes, edges = (read_table(paths.table(kind), SCHEMAS[kind]) for kind in ("nodes", "edges"))
     assert named(nodes, edges) == oracle(triples, max_nbr=3)
     assert as_table(SCHEMAS["edges"], edges).to_pylist() == edges.to_pylist()
     metrics = json.loads(paths.metrics("graph").read_text())
+    assert metrics.pop("phrases") == {"nodes": 0, "edges": 0, "components": 0, "largest_component": 0, "communities": 0}
     assert metrics == build(triples, max_nbr=3)[0].metrics == read_metadata(paths.table("nodes"))["counts"]
     assert metrics["centrality_residual"] < 1e-10
     written = [(paths.table(kind) / "part-00000.parquet").read_bytes() for kind in ("nodes", "edges")]

@@ -411,8 +411,6 @@ def test_blocks_of_settings_may_be_empty_but_not_missing(sample):
      "keywords.method attribution needs attribution.datasets to name 'sample'"),
     ({"s_tagger": {"datasets": ["sample"]}, "psi": {"datasets": []}},
      "s_tagger.datasets needs psi.datasets to name 'sample'"),
-    ({"graph": {"datasets": ["questions", "sample"]}},
-     "graph.datasets: data set questions has labelled texts, which have no graph"),
     ({"linear_floor": {"datasets": []}}, "models.clld.ct needs linear_floor.datasets to name 'questions'"),
     ({"confusing_pairs": {"models": []}}, "models.clld.ct-clsled.pairs_of needs confusing_pairs.models to name 'ct'"),
     ({"encoder": {"source": "path"}}, "encoder.path: encoder.source is path, and this says which folder or file; name "

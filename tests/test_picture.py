@@ -13,7 +13,8 @@ import pytest
 from source_imports import ROOT
 
 from keycontrast import InputError, keyword_graph
-from keycontrast.graph import phrase_graph
+from keycontrast.graph import KeywordGraph
+from keycontrast.network import phrase_graph
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -21,8 +22,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 def graph_of(pairs):
     """Return the graph of pairs of a phrase and the number of a text that holds it."""
     names = sorted({name for name, _ in pairs})
-    return phrase_graph(pa.array(names), np.array([names.index(name) for name, _ in pairs]),
-                        np.array([text for _, text in pairs]))
+    return KeywordGraph(*phrase_graph(pa.array(names), np.array([names.index(name) for name, _ in pairs]),
+                                      np.array([text for _, text in pairs])))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from stages.common import tables, writing
 from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import Provenance, parts_of, read_frame, write_table
-from stages.graph import phrases
+from stages.graph import graph, phrases
 from stages.graph.joins import DEFAULT_LIMITS
 from stages.ingest.counts import summary
 from stages.ingest.files import read_rows
@@ -76,16 +76,15 @@ def test_lines_and_columns_are_read(tmp_path):
 
 def content(**more):
     return {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "layout": "texts"}},
-            "keywords": {"datasets": ["mine"]}, **more}
+            "keywords": {"datasets": ["mine"]}, "graph": {"datasets": ["mine"]}, **more}
 
 
 def test_plain_texts_are_neither_pairs_nor_labelled():
     params = parse_params(content(), "r")
     assert params.keywords.datasets == ["mine"] and params.keywords.method == "textrank"
     assert parse_params(content(keywords={"datasets": ["mine"], "method": "yake"}), "r").keywords.method == "yake"
-    for block in ("graph", "node_vectors"):
-        with pytest.raises(InputError, match=f"{block}.datasets: data set mine has plain texts, and the stage needs"):
-            parse_params(content(**{block: {"datasets": ["mine"]}}), "r")
+    with pytest.raises(InputError, match="node_vectors.datasets: data set mine has plain texts, and the stage needs"):
+        parse_params(content(node_vectors={"datasets": ["mine"]}), "r")
     with pytest.raises(InputError, match="linear_floor.datasets: data set mine has no labelled texts"):
         parse_params(content(linear_floor={"datasets": ["mine"]}), "r")
 
@@ -127,7 +126,7 @@ def test_phrases_are_joined_by_the_texts_that_contain_both(project):
     examples = read_examples(paths.table("examples"))
     assert is_single(examples) and all_text_ids(examples).tolist() == training_text_ids(examples).tolist() == [
         0, 1, 2, 3, 4]
-    assert phrases.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     nodes, edges, texts = frames(paths)
     names = sorted(set(ranked["keyword"].drop_null().to_pylist()))
     assert nodes["keyword"].tolist() == names
@@ -147,14 +146,14 @@ def test_it_is_the_graph_of_the_library_and_the_same_bytes_by_parts(project, mon
     paths, _ = written()
     textrank = {"method": "tfidf", "chunks": "adjectives", "phrases": 100}
     Path("params.yaml").write_text(json.dumps(content(textrank=textrank)), encoding="utf-8")
-    assert [stage.main(["mine"]) for stage in (annotate, textrank_stage, phrases)] == [0, 0, 0]
+    assert [stage.main(["mine"]) for stage in (annotate, textrank_stage, graph)] == [0, 0, 0]
     assert len(parts_of(paths.table("phrase_texts"))) == 3
     nodes, edges, _ = frames(paths)
     library = keyword_graph(TEXTS, keywords=Keywords("tfidf"), top=100)
     for found, expected in ((nodes, library.nodes), (edges, library.edges)):
         pd.testing.assert_frame_equal(found, expected.to_pandas(), check_dtype=False)
     before = [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")]
-    assert phrases.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     assert [bytes_of(paths.table(kind)) for kind in ("phrase_nodes", "phrase_edges", "phrase_texts")] == before
 
 
@@ -165,7 +164,7 @@ def test_the_phrases_of_most_texts_are_the_nodes(project, monkeypatch):
     assert phrases.most_frequent(paths.table("textrank"), DEFAULT_LIMITS, 2) == kept
     monkeypatch.setattr(phrases, "NODES", 2)
     monkeypatch.setattr(phrases.most_frequent, "__defaults__", (2,))
-    assert phrases.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     assert frames(paths)[0]["keyword"].tolist() == kept
 
 
@@ -173,14 +172,13 @@ def test_tables_out_of_step_are_named(project, capsys):
     paths, _ = written()
     write_table(paths.table("texts"), SCHEMAS["texts"], {
         "text_id": [0, 1, 2, 3, 9], "text": TEXTS, "language": ["en"] * 5}, Provenance("s", ""))
-    assert phrases.main(["mine"]) == 1 and "tokens: not of the same texts in part-00000" in capsys.readouterr().err
+    assert graph.main(["mine"]) == 1 and "tokens: not of the same texts in part-00000" in capsys.readouterr().err
 
 
 def test_page_and_command_show_the_texts_of_a_phrase(project):
     paths, _ = written()
-    assert phrases.main(["mine"]) == 0
-    graph = Graph(paths)
-    assert holding_texts(paths, node_of(graph, "Warm  oven"))["text"].tolist() == TEXTS[:2]
+    assert graph.main(["mine"]) == 0
+    assert holding_texts(paths, node_of(Graph(paths), "Warm  oven"))["text"].tolist() == TEXTS[:2]
     shown = explorer_data(read_graph(paths), 100_000)
     oven = shown["nodes"][shown["names"].index("warm oven")]
     assert [shown["texts"][place] for place in oven[3]] == [[0, TEXTS[0]], [1, TEXTS[1]]]
@@ -188,7 +186,7 @@ def test_page_and_command_show_the_texts_of_a_phrase(project):
 
 def test_the_page_of_plain_texts_speaks_of_texts(project):
     written()
-    assert phrases.main(["mine"]) == 0 and main([]) == 0
+    assert graph.main(["mine"]) == 0 and main([]) == 0
     page = REPORT_PAGE.read_text(encoding="utf-8")
     assert_sound(page)
     assert re.findall(r'<section aria-labelledby="([^"]+)"', page) == ["corpus", "ran"]
@@ -200,5 +198,5 @@ def test_the_page_of_plain_texts_speaks_of_texts(project):
 
 def test_a_graph_of_no_phrases_is_empty(project):
     paths, _ = written(["Why not?"])
-    assert phrases.main(["mine"]) == 0
+    assert graph.main(["mine"]) == 0
     assert all(frame.empty for frame in frames(paths))

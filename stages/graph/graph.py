@@ -1,18 +1,22 @@
-"""Group training examples by keyword, and build the graph of positive and negative keywords.
+"""Join the phrases of texts; of pairs, group training examples by keyword and build the graph of their keywords.
 
-Reads items and keywords of a data set of pairs, and tokens where clusters are by containment; writes graph/clusters,
-graph/nodes, graph/edges and metrics/graph.json.
+Reads items, tokens, ranked phrases and keywords of a data set; writes graph/phrases, of pairs also graph/clusters,
+graph/nodes and graph/edges, and metrics/graph.json.
 Joins keep to runtime.memory_gib and go to disk beyond that; edges are formed for a block of nodes at a time.
 """
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from stages.common.columns.items import EXAMPLES
+from stages.common.example_texts import examples_schema
 from stages.common.paths import DatasetPaths
+from stages.common.tables import write_json
 from stages.graph.clusters import write_clusters
 from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, NodeTriples, Rows, node_triples
+from stages.graph.phrases import write_phrases
 from stages.graph.relations import relate
 from stages.graph.statistics import contrast_shares
 from stages.run.process import StageProcess, run_stage
@@ -46,11 +50,15 @@ def graph_of(triples: NodeTriples, params: "Graph") -> GraphTables:
 
 
 def _work(process: StageProcess) -> None:
-    params, paths = process.params, DatasetPaths(process.instance)
-    write_clusters(process)
-    result = run(paths.table("examples"), paths.table("keywords"), paths.table("clusters"), params.graph,
-                 JoinLimits.of(process))
-    write_graph(process, result)
+    paths = DatasetPaths(process.instance)
+    metrics: dict[str, Any] = {"phrases": write_phrases(process)}
+    if examples_schema(paths.table("examples")) is EXAMPLES:
+        write_clusters(process)
+        made = run(paths.table("examples"), paths.table("keywords"), paths.table("clusters"), process.params.graph,
+                   JoinLimits.of(process))
+        write_graph(process, made)
+        metrics |= made.metrics
+    write_json(paths.metrics("graph"), metrics)
 
 
 def main(argv: list[str] | None = None) -> int:

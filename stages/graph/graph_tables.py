@@ -10,7 +10,7 @@ import pyarrow as pa
 from keycontrast.network import Centrality, Communities, Relations, centrality, communities, components
 from stages.common.columns.graph import EDGES, NODES
 from stages.common.paths import DatasetPaths
-from stages.common.tables import ROW_GROUP, Provenance, write_json, write_table
+from stages.common.tables import ROW_GROUP, Provenance, write_table
 from stages.common.writing import table_writer
 from stages.graph.joins import NodeTriples
 from stages.graph.statistics import node_table
@@ -78,4 +78,3 @@ def write_graph(process: StageProcess, made: GraphTables) -> None:
         for start in range(0, made.edges.num_rows, ROW_GROUP):
             writer.write(made.edges.slice(start, ROW_GROUP))
     write_table(paths.table("nodes"), NODES, made.nodes, provenance)
-    write_json(paths.metrics("graph"), made.metrics)

@@ -16,7 +16,7 @@ class Graph(Switches):
 
     presets: ClassVar[Presets] = _GRAPH_PRESETS
 
-    datasets: Datasets = Field([], description="of keywords.datasets; pairs")
+    datasets: Datasets = Field([], description="of keywords.datasets; phrases of all, keywords of pairs")
     preset: Literal["paper"] | None = Field(None, description="paper: clusters by containment, no links of inputs, no "
                                                               "caps")
     cluster_by: Literal["top", "contains"] = Field("top", description="a cluster has the inputs whose keyword it is, "

@@ -6,7 +6,6 @@ ranked above it there. An edge counts the texts that hold both. It is the graph 
 :func:`keycontrast.graph.keyword_graph`; HCL's keyword graph is another one, with signs (:mod:`stages.graph.graph`).
 """
 
-import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -17,8 +16,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
-from keycontrast.graph import phrase_graph
-from keycontrast.network import Containment, contained
+from keycontrast.network import Containment, contained, phrase_graph
 from stages.common.columns.graph import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
 from stages.common.columns.phrases import PHRASES, ranked_by
 from stages.common.columns.texts import TEXTS
@@ -28,11 +26,11 @@ from stages.common.lookup import Following
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths
 from stages.common.settings import code_of
-from stages.common.tables import Provenance, as_table, read_batches, read_table, write_json, write_part, write_table
+from stages.common.tables import Provenance, as_table, read_batches, read_table, write_part, write_table
 from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
 from stages.run.executor import Executor, MakePart
-from stages.run.process import StageProcess, run_stage
+from stages.run.process import StageProcess
 
 # More than anyone looks at; the memory of the stage grows with them.
 NODES = 100_000
@@ -86,7 +84,8 @@ def part_searcher(names: list[str], method: str, texts: Path, ranking: Path, pro
     return make
 
 
-def _work(process: StageProcess) -> None:
+def write_phrases(process: StageProcess) -> dict[str, int]:
+    """Write the phrase graph of the stage's data set, and return its size and shape."""
     params, paths = process.params, DatasetPaths(process.instance)
     method = params.keywords.method if METHODS[params.keywords.method].ranks_phrases else "textrank"
     tokens, texts, ranking = (paths.table(kind) for kind in ("tokens", "texts", method))
@@ -97,24 +96,15 @@ def _work(process: StageProcess) -> None:
     with table_writer(paths.table("phrase_texts"), PHRASE_TEXTS, provenance) as writer:
         executor.make(tokens, part_searcher, (names, method, texts, ranking, provenance), writer)
     held = read_table(paths.table("phrase_texts"), PHRASE_TEXTS)
-    made = phrase_graph(pa.array(names, pa.string()), held["node_id"].to_numpy(), held["text_id"].to_numpy())
-    component, community = (made.nodes[name].to_numpy() for name in ("component", "community"))
-    sizes = {"nodes": made.nodes.num_rows, "edges": made.edges.num_rows,
+    nodes, edges = phrase_graph(pa.array(names, pa.string()), held["node_id"].to_numpy(), held["text_id"].to_numpy())
+    component, community = (nodes[name].to_numpy() for name in ("component", "community"))
+    sizes = {"nodes": nodes.num_rows, "edges": edges.num_rows,
              "components": int(component.max(initial=-1)) + 1,
              "largest_component": int(np.bincount(component).max(initial=0)),
              "communities": int(community.max(initial=-1)) + 1}
     provenance = Provenance(process.name, process.params_hash, counts=sizes,
                             models={"communities": {"igraph": version("igraph")}})
-    write_table(paths.table("phrase_nodes"), PHRASE_NODES, made.nodes, provenance)
-    write_table(paths.table("phrase_edges"), PHRASE_EDGES, made.edges, provenance)
-    write_json(paths.metrics("phrases"), sizes)
+    write_table(paths.table("phrase_nodes"), PHRASE_NODES, nodes, provenance)
+    write_table(paths.table("phrase_edges"), PHRASE_EDGES, edges, provenance)
     executor.clear()
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named on the command line."""
-    return run_stage("phrases", _work, argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return sizes

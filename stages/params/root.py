@@ -41,8 +41,7 @@ NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_
          "paraphrase_items": ("attribution",), "character_encoder": (), "linear_floor": ()}
 # Likewise the models of a track.
 MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_floor",)}
-_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "graph", "node_vectors", "paraphrase_items",
-             "character_encoder")
+_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items", "character_encoder")
 
 
 class Models(Block):

@@ -28,12 +28,12 @@ from stages.results.page.labels import number, percentage, rows_of, stage_label
 
 # In the order in which a data set passes through them.
 _STAGES = ("ingest", "annotate", "textrank", "pair_classifier", "attribution", "word_vectors", "psi", "s_tagger",
-           "side_by_side", "keywords", "phrases", "graph", "node_vectors", "paraphrase_items", "linear_floor")
+           "side_by_side", "keywords", "graph", "node_vectors", "paraphrase_items", "linear_floor")
 _TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords",
            "phrase_nodes", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 # What there is of a data set as soon as its graph is: tables, and those of them that tell what stages counted.
 _FIRST_TABLES = ("examples", "texts", "tokens", "keywords", "phrase_nodes")
-_FIRST_COUNTS = {"ingest": "examples", "keywords": "keywords", "phrases": "phrase_nodes"}
+_FIRST_COUNTS = {"ingest": "examples", "keywords": "keywords", "graph": "phrase_nodes"}
 _METHODS = {name: method.title for name, method in METHODS.items()}
 _KEYWORD_METHODS = {**_METHODS, "idf": "IDF (fall-back)", "none": "no keyword"}
 # They bound what a contrast over keywords can do.
@@ -91,13 +91,14 @@ def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) ->
     metadata = {path.stem: read_metadata(path) for path in tables}
     keywords, graph = _optional(paths, KEYWORDS), read_graph(paths)
     nodes = None if first else _optional(paths, NODES)
-    of_graph = counts.get("graph", {})
+    of_graph = {} if first else dict(counts.get("graph", {}))
+    of_phrases = counts.get("graph", {}) if first else of_graph.pop("phrases", {})
     tops = read_tops(paths, keywords, not first)
     found = Dataset(
-        name, settings, size_of(0 if keywords is None else len(keywords), counts.get("phrases", {})), *top_table(tops),
+        name, settings, size_of(0 if keywords is None else len(keywords), of_phrases), *top_table(tops),
         listed=neighbour_table(graph), methods=_methods(keywords),
         counts=[(stage_label(stage), list(rows_of(content))) for stage, content in counts.items()
-                if stage not in ("keywords", "phrases", "graph", "side_by_side")],
+                if stage not in ("keywords", "graph", "side_by_side")],
         keyword_counts=list(rows_of(counts.get("keywords", {}))),
         graph_counts=list(rows_of({key: value for key, value in of_graph.items() if key not in _BOUNDS})),
         bounds=[(text, percentage(of_graph[key])) for key, text in _BOUNDS.items() if key in of_graph],
