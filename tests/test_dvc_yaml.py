@@ -107,7 +107,7 @@ def project(tmp_path_factory):
                     place.write_text(stage.addressing)
                 else:
                     place.mkdir(parents=True, exist_ok=True)
-                    for name in ("examples", "texts", "nodes"):
+                    for name in ("examples", "texts", "nodes", "phrases"):
                         (place / name).mkdir()
                         (place / name / "part-00000.parquet").write_text(f"{stage.addressing} {name}")
         repo.commit(force=True)
