@@ -482,7 +482,7 @@ def write_large_graph(count, neighbours, letters):
         provenance("ingest@large"))
     write_table(paths.table("examples"), SCHEMAS["examples"], pd.DataFrame({
         "example_id": range(count), "split": "train", "source_id": range(count), "target_id": range(count),
-        "negative_id": None, "further_negative_ids": [[]] * count, "reference_ids": [[0]] * count,
+        "negative_id": None, "reference_ids": [[0]] * count,
         "group": range(count), "negative_origin": None}), provenance("ingest@large"))
     return paths
 

@@ -356,6 +356,6 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
     table = DatasetPaths("tiny").table("examples")
     ids = {name: [1] for name in ("source_id", "target_id", "negative_id")}
     write_table(table, SCHEMAS["examples"], pd.DataFrame({
-        "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]], "further_negative_ids": [[]],
+        "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]],
         "group": [0], "negative_origin": [None]}), Provenance("test", "0"))
     assert "holds pairs, and not texts with a class" in complaint()

@@ -8,12 +8,11 @@ import numpy as np
 from stages.common.schemas import SPLITS
 from stages.ingest.deduplicate import UniqueRows
 from stages.ingest.exclusions import Connected
-from stages.ingest.items import PAPER_TRIPLES, Items, nearest_rule
+from stages.ingest.items import PAPER_TRIPLES, nearest_rule
 from stages.ingest.leaks import same_letters
 from stages.ingest.parsing import SENTENCES
 from stages.ingest.sources import rule_of
 from stages.ingest.splits import TRAIN, large_components
-from stages.ingest.texts import NO_TEXT
 
 if TYPE_CHECKING:
     from stages.ingest.params import Ingest
@@ -92,13 +91,6 @@ def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
         **triples(len(partners.duplicates), rules[params.qqp_rule], len(rows.negative))}
 
 
-def negative_counts(items: Items, asked: int) -> dict[str, Any]:
-    """Return how many items have each number of negatives, where more than one is ``asked`` for."""
-    numbers = np.count_nonzero(items.negatives != NO_TEXT, axis=1)
-    return {"asked": asked, "items": {str(number): int(count) for number, count in enumerate(np.bincount(numbers))
-                                      if count}}
-
-
 def hashed_counts(found: Connected, of_group: np.ndarray, params: "Ingest") -> dict[str, Any]:
     """Return how the components fell under ``split_by: hashed``, given the (n_components,) split of each."""
     sizes = found.sizes
@@ -168,9 +160,6 @@ def summary(counts: dict[str, Any]) -> str:
         lines.append(f"negatives by {counts['negatives_by']}; training items left out because they have none: "
                      f"{counts['training_items_left_out_without_a_negative']}; evaluated ones without: "
                      f"{counts['evaluated_items_without_a_negative']}")
-    if "negatives_per_item" in counts:
-        lines.append(f"items by number of negatives: {_listed(counts['negatives_per_item']['items'])}; "
-                     f"{counts['negatives_per_item']['asked']} were asked for")
     lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
                  f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
     if "hashed" in counts:

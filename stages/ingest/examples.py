@@ -16,7 +16,6 @@ from stages.ingest.counts import (
     by_split,
     hashed_counts,
     labelled_counts,
-    negative_counts,
     row_counts,
     source_counts,
     triple_lines,
@@ -85,17 +84,15 @@ def contrasted_examples(found: Connected, dataset: "Dataset", params: "Ingest", 
         raise InputError("\n".join([str(error), *triple_lines(counts), *_hub(found)])) from error
     group = found.group
     counts["rows"] |= account(found.rows, _steps(found.rows, every, kept, items, params))
-    used = text_mask(len(group), items.source, items.negatives[items.negatives != NO_TEXT], items.outputs[0])
+    used = text_mask(len(group), items.source, items.negative[items.negative != NO_TEXT], items.outputs[0])
     counts |= {
         "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
         "examples": by_split(split), "leak": leak_report(items, split, group, same_letters(found.rows.texts))}
     if params.neg_source in ("retrieved", "mined") and found.rows.structure in CONTINUATIONS:
         counts |= {"training_items_left_out_without_a_negative": len(kept) - len(items),
-                   "evaluated_items_without_a_negative": int(np.count_nonzero(items.negatives[:, 0] == NO_TEXT))}
+                   "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}
     if of_group is not None and params.split_by == "hashed":
         counts["hashed"] = hashed_counts(found, of_group, params)
-    if params.negatives > 1:
-        counts["negatives_per_item"] = negative_counts(items, params.negatives)
     origin = negative_origin(dataset, params)
     return Ingested(EXAMPLES, counts, {
         "examples": lambda: _example_batches(items, split, group, _text_ids(used), origin),
@@ -217,14 +214,12 @@ def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np
     """Yield the table ``examples``, given split (n_items,), component (n_texts,) and text id (n_texts,)."""
     for start in range(0, len(items), _BATCH):
         end = min(start + _BATCH, len(items))
-        source, target, negatives = (part[start:end] for part in (items.source, items.target, items.negatives))
-        without = negatives[:, 0] == NO_TEXT
+        source, target, negative = (part[start:end] for part in (items.source, items.target, items.negative))
+        without = negative == NO_TEXT
         references = [ids[texts].tolist() for texts in items.references(start, end)]
-        further = [ids[texts[texts != NO_TEXT]].tolist() for texts in negatives[:, 1:]]
         yield pa.table({
             "example_id": np.arange(start, end), "split": np.array(SPLITS)[split[start:end]], "source_id": ids[source],
-            "target_id": ids[target], "negative_id": pa.array(ids[negatives[:, 0]], mask=without),
-            "further_negative_ids": pa.array(further, pa.list_(pa.int64())),
+            "target_id": ids[target], "negative_id": pa.array(ids[negative], mask=without),
             "reference_ids": pa.array(references, pa.list_(pa.int64())), "group": group[source],
             "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})
 

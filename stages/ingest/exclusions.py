@@ -90,9 +90,9 @@ def in_items(rows: UniqueRows, items: Items) -> np.ndarray:
     if rows.structure == "captions":
         return np.isin(rows.second, items.group)
     outputs, owner = items.outputs
-    item, nth = np.nonzero(items.negatives != NO_TEXT)
-    first = np.concatenate([items.source[owner], items.source[item]])
-    second = np.concatenate([outputs, items.negatives[item, nth]])
+    with_negative = items.negative != NO_TEXT
+    first = np.concatenate([items.source[owner], items.source[with_negative]])
+    second = np.concatenate([outputs, items.negative[with_negative]])
     held = rows.pairs
     if rows.structure == "stories":
         held = np.concatenate([held, beginnings(rows)], axis=1)

@@ -31,7 +31,7 @@ class Items:
     Attributes:
         source: (n,) the input.
         target: (n,) the output.
-        negatives: (n, K) negatives, best first; ``NO_TEXT`` behind the last of each row, or where there are none yet.
+        negative: (n,) the negative; ``NO_TEXT`` where there is none, or none yet.
         rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
         group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
         captions: the groups, if there are any.
@@ -39,7 +39,7 @@ class Items:
 
     source: np.ndarray
     target: np.ndarray
-    negatives: np.ndarray
+    negative: np.ndarray
     rank: np.ndarray
     group: np.ndarray
     captions: TextLists | None = None
@@ -49,7 +49,7 @@ class Items:
 
     def at(self, places: np.ndarray) -> "Items":
         """Return the items at ``places``."""
-        return Items(self.source[places], self.target[places], self.negatives[places], self.rank[places],
+        return Items(self.source[places], self.target[places], self.negative[places], self.rank[places],
                      self.group[places] if self.captions else self.group, self.captions)
 
     def references(self, start: int, end: int) -> list[list[int]]:
@@ -72,10 +72,10 @@ class Items:
         return lists.texts[other], owners[other]
 
 
-def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negatives: np.ndarray | None = None) -> Items:
+def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negative: np.ndarray | None = None) -> Items:
     """Return items with one reference each."""
-    negatives = np.full((len(source), 1), NO_TEXT, dtype=np.int32) if negatives is None else negatives
-    return Items(source, target, negatives, rank, np.empty(0, dtype=np.int32))
+    negative = np.full(len(source), NO_TEXT, dtype=np.int32) if negative is None else negative
+    return Items(source, target, negative, rank, np.empty(0, dtype=np.int32))
 
 
 # Captions
@@ -236,15 +236,15 @@ def relations(rows: UniqueRows) -> Relations:
 
 
 def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
-                   seed: int, negatives: int = 1) -> Items:
+                   seed: int) -> Items:
     """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x), of one published split.
 
     D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
     too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
     to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
     and so on while there are both, ``all`` every combination; under ``question1`` only a question that stands first in
-    a pair has the other as partner. Further negatives come next in N(x). The order of rows changes nothing, except
-    which question is the first of a pair that is written in both directions.
+    a pair has the other as partner. The order of rows changes nothing, except which question is the first of a pair
+    that is written in both directions.
     """
     key = lru_cache(_REMEMBERED)(lambda number: order_key(texts[number]))
     tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
@@ -259,17 +259,19 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         return found[first:] + found[:first]
 
     way, _, combination = rule.partition("_")
-    found, none = array("i"), [NO_TEXT] * negatives  # rank, x, y+, y- and those behind it in N(x), by rising x
+    found = array("i")  # rank, x, y+, y-, by rising x
     for rank, mine in partners.by_split():
         good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (mine.duplicates, mine.others))
         both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
         for x in progress(both, "ingest: labelled triples", unit="text"):
             targets, others = ordered("target", x, good.of(x)), ordered("negative", x, bad.of(x))
-            places = [range(1 if combination == "one" else len(of_x)) for of_x in (targets, others)]
-            for target, other in product(*places) if combination == "all" else zip(*places, strict=False):
-                found.extend((rank, x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
-    triples = np.frombuffer(found, dtype=np.int32).reshape(-1, 3 + negatives)
-    return plain_items(triples[:, 1], triples[:, 2], triples[:, 0].astype(np.int8), triples[:, 3:])
+            if combination == "one":
+                targets, others = targets[:1], others[:1]
+            chosen = product(targets, others) if combination == "all" else zip(targets, others, strict=False)
+            for target, other in chosen:
+                found.extend((rank, x, target, other))
+    ranks, *texts_of = np.frombuffer(found, dtype=np.int32).reshape(-1, 4).T
+    return plain_items(texts_of[0], texts_of[1], ranks.astype(np.int8), texts_of[2])
 
 
 def _neighbours(pairs: np.ndarray, size: int, way: str) -> TextLists:

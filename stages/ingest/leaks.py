@@ -23,7 +23,7 @@ def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.nd
     """
     n_texts, training = len(group), split == TRAIN
     texts, owner = items.outputs
-    negatives = items.negatives[training]
+    negatives = items.negative[training]
     outputs = [text_mask(n_texts, texts[split[owner] == which]) for which in range(len(SPLITS))]
     as_input = text_mask(n_texts, items.source[training])
     as_negative = text_mask(n_texts, negatives[negatives != NO_TEXT])

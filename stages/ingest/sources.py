@@ -83,10 +83,9 @@ def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int
     elif rows.structure == "stories":
         items = story_items(rows, params.roc_mode)
     elif params.neg_source == "given":
-        items = plain_items(rows.first, rows.second, rows.rank, rows.negative[:, None])
+        items = plain_items(rows.first, rows.second, rows.rank, rows.negative)
     elif params.neg_source == "labelled":
-        items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed,
-                               params.negatives)
+        items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed)
     else:
         items = plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], partners.duplicate_rank)
         scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
@@ -142,24 +141,22 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     if way in ("given", "labelled", "none"):
         return items.at(kept), split[kept]
     if way == "scored":
-        negatives = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))),
-                                    params.negatives)
+        negative = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))))
     else:
         allowed = None
         if rows.structure not in CONTINUATIONS:
             allowed = _allowed_splits(items, split, of_group, found, params, seed)
-        negatives = search(items, split, kept, found.group, rows.texts, way, params.negatives, seed, allowed, embed,
-                           params.neg_ceiling)
-    may = negatives[:, 0] != NO_TEXT
+        negative = search(items, split, kept, found.group, rows.texts, way, seed, allowed, embed, params.neg_ceiling)
+    may = negative != NO_TEXT
     if rows.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
-    kept, negatives = kept[may], negatives[may]
+    kept, negative = kept[may], negative[may]
     for which, name in enumerate(SPLITS):
         if not (split[kept] == which).any():
             how = "retrieved" if way == "retrieved" else "found"
             raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
                              f"other shares in ingest.")
-    return replace(items.at(kept), negatives=negatives), split[kept]
+    return replace(items.at(kept), negative=negative), split[kept]
 
 
 def _reason(way: str) -> str:
