@@ -14,7 +14,7 @@ from stages.common.schemas import SPLITS
 from stages.common.seeds import derived_seed
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
 from stages.ingest.text_keys import jaccard, order_key, overlap_tokens, text_key
-from stages.ingest.texts import NO_TEXT, TextFile, TextLists, components, grouped, text_mask
+from stages.ingest.texts import NO_TEXT, TextFile, TextLists, components, grouped
 
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.
@@ -29,9 +29,7 @@ class Items:
     """Examples as arrays of text numbers, four bytes each.
 
     Attributes:
-        source: (n,) the input.
-        target: (n,) the output.
-        negative: (n,) the negative; ``NO_TEXT`` where there is none, or none yet.
+        source, target, negative: (n,) text numbers; ``NO_TEXT`` where there is no negative, or none yet.
         rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
         group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
         captions: the groups, if there are any.
@@ -79,13 +77,6 @@ def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negati
 
 
 # Captions
-
-
-def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:
-    """Return the (n_texts,) component of each text: a group connects its texts, a text its groups."""
-    lengths = np.diff(captions.bounds)
-    first = captions.texts[captions.bounds[:-1][lengths > 0]]
-    return components(n_texts, np.stack([np.repeat(first, lengths[lengths > 0]), captions.texts], axis=1))
 
 
 def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
@@ -164,8 +155,7 @@ class Relations:
         duplicates: (n, 2) paraphrase pairs, each once, as first written.
         others: (m, 2) non-paraphrase pairs that are not paraphrases elsewhere.
         group: (n_texts,) connected component of each text over both kinds of pairs, numbered by first text.
-        duplicate_rank: (n,) published split of each paraphrase pair.
-        other_rank: (m,) likewise of the non-paraphrase pairs.
+        duplicate_rank, other_rank: (n,) and (m,) published split of each pair.
     """
 
     duplicates: np.ndarray
@@ -173,15 +163,6 @@ class Relations:
     group: np.ndarray
     duplicate_rank: np.ndarray
     other_rank: np.ndarray
-
-    @property
-    def n_texts(self) -> int:
-        """Number of texts."""
-        return len(self.group)
-
-    def paired(self) -> np.ndarray:
-        """Return which texts occur in a pair, (n_texts,) bool."""
-        return text_mask(self.n_texts, self.duplicates, self.others)
 
     def by_split(self) -> Iterator[tuple[int, "Relations"]]:
         """Yield each published split and its pairs alone; all pairs at once if none is published."""
@@ -198,7 +179,7 @@ class Relations:
         counts = dict.fromkeys(RULES, 0)
         for _, mine in self.by_split():
             for way in ("undirected", "question1"):
-                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=self.n_texts)
+                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=len(self.group))
                              for pairs in (mine.duplicates, mine.others))
                 counts[f"{way}_one"] += int(np.count_nonzero((good > 0) & (bad > 0)))
                 counts[f"{way}_all"] += int(np.sum(good * bad))
@@ -261,7 +242,7 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
     way, _, combination = rule.partition("_")
     found = array("i")  # rank, x, y+, y-, by rising x
     for rank, mine in partners.by_split():
-        good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (mine.duplicates, mine.others))
+        good, bad = (_neighbours(pairs, len(partners.group), way) for pairs in (mine.duplicates, mine.others))
         both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
         for x in progress(both, "ingest: labelled triples", unit="text"):
             targets, others = ordered("target", x, good.of(x)), ordered("negative", x, bad.of(x))

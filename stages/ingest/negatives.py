@@ -149,19 +149,15 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
     ties by text key. Else it is an output of another item, except what the item's own component has as input or
     output: ``bm25`` takes the item whose input is most similar by BM25, ties by text key of input and output;
     ``random`` takes the first possible item behind a place drawn by the seed and the item's texts, in an order drawn
-    by the seed. ``mined`` takes the text or output that is nearest to the input by an encoder's cosine, ties likewise.
+    by the seed. ``mined`` takes the text or output that is nearest to the input by an encoder's cosine, ties likewise,
+    but nothing above ``ceiling``.
 
     Args:
         items: all items, whether they are kept or not.
         split: (n_items,) index into ``SPLITS``.
         asked: (n,) places of the items that are kept, rising.
         group: (n_texts,) component of each text.
-        texts: all texts.
-        way: as above.
-        seed: the project's seed.
         allowed: (n_texts,) splits in which each text may be a negative, one bit each.
-        embed: for ``mined``.
-        ceiling: the cosine above which ``mined`` takes nothing.
 
     Returns:
         (n,) text numbers; ``NO_TEXT`` where the split has none.

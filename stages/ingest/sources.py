@@ -1,7 +1,6 @@
 """The items of a data set, and where their negatives are from (METHODS A.1, steps 4 to 7)."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,19 +20,13 @@ from stages.ingest.items import (
 )
 from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, search
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.splits import TRAIN
 from stages.ingest.texts import NO_TEXT
 
-if TYPE_CHECKING:
-    from stages.ingest.params import Dataset, Ingest
 
-
-def check_source(dataset: "Dataset", params: "Ingest") -> None:
-    """Make sure that the data set has what ``neg_source`` takes negatives from.
-
-    Raises:
-        InputError: it has not; the message says what to set instead.
-    """
+def check_source(dataset: Dataset, params: Ingest) -> None:
+    """Raise an ``InputError`` if the data set has not what ``neg_source`` takes negatives from."""
     structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
         return  # which have no negatives
@@ -60,7 +53,7 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
 
 
-def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
+def negative_origin(dataset: Dataset, params: Ingest) -> str:
     """Return how negatives are found, as the column ``negative_origin`` says it."""
     structure = structure_of(dataset.layout)
     if params.neg_source == "retrieved" and structure in CONTINUATIONS:
@@ -68,12 +61,8 @@ def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
     return params.neg_source
 
 
-def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Items:
-    """Return the items; with their negatives, if these are given or labelled.
-
-    Raises:
-        InputError: there is none.
-    """
+def make_items(found: Connected, dataset: Dataset, params: Ingest, seed: int) -> Items:
+    """Return the items, with their negatives if these are given or labelled; raise an ``InputError`` without any."""
     rows, partners = found.rows, found.partners
     if partners is None:
         assert found.captions is not None  # only captions have no partners
@@ -96,12 +85,12 @@ def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int
     return items
 
 
-def rule_of(structure: str, params: "Ingest") -> str:
+def rule_of(structure: str, params: Ingest) -> str:
     """Return the rule of labelled triples; a response is never an input, so dialogues have only one direction."""
     return f"question1_{params.qqp_rule.partition('_')[2]}" if structure == "dialogue" else params.qqp_rule
 
 
-def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
+def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
     structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
@@ -112,12 +101,10 @@ def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
         remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
     elif params.neg_source == "labelled" and "label" not in roles_of(dataset) and structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
-    elif params.neg_source == "labelled" and structure == "dialogue":
-        remedy = ("No context has both a right and a wrong response; give more data, or set ingest.neg_source to "
-                  "retrieved.")
     elif params.neg_source == "labelled":
-        remedy = ("No text has both a paraphrase and a non-paraphrase; give more data, or set ingest.neg_source to "
-                  "retrieved.")
+        lacking = ("context has both a right and a wrong response" if structure == "dialogue" else
+                   "text has both a paraphrase and a non-paraphrase")
+        remedy = f"No {lacking}; give more data, or set ingest.neg_source to retrieved."
     elif structure in CONTINUATIONS:
         remedy = "Give rows that can be used (rejected rows say why they cannot); responses must be right ones."
     else:
@@ -126,7 +113,7 @@ def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
 
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
-                   dataset: "Dataset", params: "Ingest", seed: int,
+                   dataset: Dataset, params: Ingest, seed: int,
                    embed: Embed | None = None) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
@@ -169,13 +156,10 @@ def _reason(way: str) -> str:
     return "all its texts are connected by pairs"
 
 
-def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
+def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: Ingest,
                     seed: int) -> np.ndarray:
-    """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
-
-    If components are kept together it is their split. Else it is that of the items that use the text; texts of no item
-    are drawn by the shares of the splits, or are where they were published.
-    """
+    """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split: that of its
+    component or else of the items that use it; texts of no item are drawn, or are where they were published."""
     if of_group is not None:
         return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
     allowed = np.zeros(len(found.group), dtype=np.int8)
