@@ -32,12 +32,8 @@ def row_counts(rows: UniqueRows) -> dict[str, Any]:
 
 
 def account(rows: UniqueRows, kept: Iterable[tuple[np.ndarray, str]]) -> dict[str, Any]:
-    """Reject the rows that are in no item, and return how many are in one, and how many in none, by reason.
-
-    Args:
-        rows: those that were taken.
-        kept: (n_rows,) bool, which are in an item after each step that leaves some out, and the reason of that step.
-    """
+    """Reject the rows that are in no item, and return how many are in one, and how many in none, by reason; ``kept``
+    says which (n_rows,) are in an item after each step that leaves some out, and the reason of that step."""
     before, counts = np.ones(len(rows), dtype=bool), {}
     for after, reason in kept:
         dropped = before & ~after

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
-from stages.ingest.layouts import reasons_set_aside
+from stages.ingest.layouts import LAYOUTS, forms_of
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
 from stages.ingest.rows import TEXT_ROLES, RawRow, RowCheck
@@ -204,7 +205,8 @@ def deduplicate(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: st
     Raises:
         InputError: labelled texts have more classes than any data set could mean.
     """
-    tables = RowTables(folder, memory_gib, (*_BENIGN, *reasons_set_aside(dataset)))
+    set_aside = (LAYOUTS[form.layout].set_aside for form in forms_of(dataset))
+    tables = RowTables(folder, memory_gib, chain(_BENIGN, *set_aside))
     structure = structure_of(dataset.layout)
     labels = _read(rows, structure, RowCheck(dataset, mode, identity), tables)
     labels = {"labelled": labels, "dialogue": ["wrong", "right"]}.get(structure, [])

@@ -134,7 +134,7 @@ def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed
         counts["hashed"] = hashed_counts(found, of_group, params)
     origin = negative_origin(dataset, params)
     return Ingested(EXAMPLES, counts, {
-        "examples": lambda: _example_batches(items, split, group, _text_ids(used), origin),
+        "examples": lambda: _example_batches(items, split, group, np.cumsum(used, dtype=np.int32) - 1, origin),
         "texts": lambda: _text_batches(found.rows.texts, used, dataset.language),
         "rejected": found.rows.tables.rejected})
 
@@ -169,7 +169,7 @@ def text_examples(rows: UniqueRows, dataset: Dataset, params: Ingest, seed: int)
         counts |= labelled_counts(rows, kept, split)
         labels = np.array(rows.labels, dtype=object)[rows.label[kept]]
     return Ingested(LABELLED_EXAMPLES if labelled else PLAIN_EXAMPLES, counts, {
-        "examples": lambda: _text_example_batches(_text_ids(used)[texts], labels, split),
+        "examples": lambda: _text_example_batches((np.cumsum(used, dtype=np.int32) - 1)[texts], labels, split),
         "texts": lambda: _text_batches(rows.texts, used, dataset.language),
         "rejected": rows.tables.rejected})
 
@@ -239,25 +239,21 @@ def _check_filled(split: np.ndarray, params: Ingest) -> None:
 # Tables in pieces
 
 
-def _text_ids(used: np.ndarray) -> np.ndarray:
-    """Return the number of each text among those that are ``used`` (n_texts,), in order of first appearance."""
-    numbers = np.cumsum(used, dtype=np.int32)
-    numbers -= 1
-    return numbers
-
-
 def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np.ndarray,
                      origin: str) -> Iterator[pa.Table]:
     """Yield the table ``examples``, given split (n_items,), component (n_texts,) and text id (n_texts,)."""
+    outputs, owner = items.outputs
+    bounds = np.searchsorted(owner, np.arange(len(items) + 1))
     for start in range(0, len(items), _BATCH):
         end = min(start + _BATCH, len(items))
         source, target, negative = (part[start:end] for part in (items.source, items.target, items.negative))
         without = negative == NO_TEXT
-        references = [ids[texts].tolist() for texts in items.references(start, end)]
+        references = ids[outputs[bounds[start]:bounds[end]]].astype(np.int64)
         yield pa.table({
             "example_id": np.arange(start, end), "split": np.array(SPLITS)[split[start:end]], "source_id": ids[source],
             "target_id": ids[target], "negative_id": pa.array(ids[negative], mask=without),
-            "reference_ids": pa.array(references, pa.list_(pa.int64())), "group": group[source],
+            "reference_ids": pa.ListArray.from_arrays(bounds[start:end + 1] - bounds[start], references),
+            "group": group[source],
             "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})
 
 

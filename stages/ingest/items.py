@@ -50,24 +50,18 @@ class Items:
         return Items(self.source[places], self.target[places], self.negative[places], self.rank[places],
                      self.group[places] if self.captions else self.group, self.captions)
 
-    def references(self, start: int, end: int) -> list[list[int]]:
-        """Return the references of items ``start`` to ``end``: the target, then every other caption but the source."""
-        if self.captions is None:
-            return self.target[start:end, None].tolist()
-        columns = (column[start:end].tolist() for column in (self.group, self.source, self.target))
-        return [[target, *(text for text in self.captions.of(group) if text not in (source, target))]
-                for group, source, target in zip(*columns, strict=True)]
-
     @property
     def outputs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The texts of all references, and the place of the item of each."""
+        """The references item by item, the target first, then every caption but the source; and each one's item."""
         places = np.arange(len(self))
         if self.captions is None:
             return self.target, places
         lists = self.captions.at(self.group)
         owners = np.repeat(places, np.diff(lists.bounds))
-        other = lists.texts != self.source[owners]
-        return lists.texts[other], owners[other]
+        other = (lists.texts != self.source[owners]) & (lists.texts != self.target[owners])
+        owners = np.concatenate([places, owners[other]])
+        order = np.argsort(owners, kind="stable")
+        return np.concatenate([self.target, lists.texts[other]])[order], owners[order]
 
 
 def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negative: np.ndarray | None = None) -> Items:

@@ -4,7 +4,7 @@ A new layout is an entry of ``LAYOUTS``, with the name of its structure in ``sta
 readers and the table of layouts in docs/data.md go by what it declares.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -141,11 +141,6 @@ def roles_of(dataset: Any) -> frozenset[str]:
     return frozenset(chain.from_iterable(layout_of(form).columns for form in forms_of(dataset)))
 
 
-def reasons_set_aside(dataset: Any) -> Iterable[str]:
-    """Return the categories of reasons for which rows of ``dataset`` are set aside although nothing is wrong."""
-    return chain.from_iterable(LAYOUTS[form.layout].set_aside for form in forms_of(dataset))
-
-
 _QUESTIONS = {
     "source": Column("a question", "question1"), "target": Column("another", "question2"),
     "label": Column("0 or 1", "is_duplicate",
@@ -236,6 +231,6 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
         splits={"train": "20news-bydate-train", "test": "20news-bydate-test"}, reader="posts"),
     Layout("texts", "a text, without any label: keywords are made, and a graph of those that share a text",
            {"text": _TEXT}),
-    Layout("text_lines", "the same, a text a line", {"text": _TEXT}, parse=parsing.plain_line,
+    Layout("text_lines", "the same, a text a line", {"text": _TEXT}, parse=lambda line, path: {"text": line},
            files="text files named .txt, one text a line", **_LINES),
 )}

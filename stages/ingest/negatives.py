@@ -99,19 +99,13 @@ def cosines(queries: np.ndarray, pool: np.ndarray, ceiling: float | None) -> Sco
 
 
 def frozen(source: str) -> Embed:
-    """Return what embeds texts as unit vectors by the means of an encoder's states.
+    """Return what embeds texts as unit vectors by the means of an encoder's states, or raise an ``InputError``.
 
     On the CPU and by one thread, so that which text is the nearest depends on no setting of a machine.
-
-    Raises:
-        InputError: there is no such encoder as ``source``, the param ``ingest.neg_encoder``, names.
     """
     from models.common.encoders import load_encoder
 
-    try:
-        resolved = resolve_encoder(source)
-    except InputError as error:
-        raise InputError(str(error).replace("encoder.source", "ingest.neg_encoder")) from error
+    resolved = resolve_encoder(source, "ingest.neg_encoder")
     seed_everything(0)
     try:
         encoder, tokenizer = load_encoder(resolved.location)
@@ -153,9 +147,8 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
     but nothing above ``ceiling``.
 
     Args:
-        items: all items, whether they are kept or not.
         split: (n_items,) index into ``SPLITS``.
-        asked: (n,) places of the items that are kept, rising.
+        asked: (n,) places of the items that are kept among all ``items``, rising.
         group: (n_texts,) component of each text.
         allowed: (n_texts,) splits in which each text may be a negative, one bit each.
 

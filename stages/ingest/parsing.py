@@ -271,11 +271,6 @@ def entailment_pair(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"source": content["premise"], "target": content["hypothesis"], "label": _ENTAILMENT[label], **rest}
 
 
-def plain_line(text: str, path: Path) -> dict[str, str]:
-    """Return the line as a text."""
-    return {"text": text}
-
-
 def trec_line(text: str, path: Path) -> dict[str, str]:
     """Parse ``DESC:manner How did ...`` (Li and Roth 2002); the coarse class is the label."""
     labels, _, question = text.partition(" ")

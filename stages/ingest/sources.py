@@ -24,6 +24,10 @@ from stages.ingest.params import Dataset, Ingest
 from stages.ingest.splits import TRAIN
 from stages.ingest.texts import NO_TEXT
 
+_NO_NEGATIVE = dict.fromkeys(("bm25", "random"), "no story or context has an output that another one could borrow") | {
+    "retrieved": "all its texts are connected by pairs",
+    "mined": "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling",
+    "scored": "no item has a candidate that is neither said in its context nor evaluated"}
 
 def check_source(dataset: Dataset, params: Ingest) -> None:
     """Raise an ``InputError`` if the data set has not what ``neg_source`` takes negatives from."""
@@ -141,19 +145,9 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     for which, name in enumerate(SPLITS):
         if not (split[kept] == which).any():
             how = "retrieved" if way == "retrieved" else "found"
-            raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
-                             f"other shares in ingest.")
+            raise InputError(f"no negative can be {how} for {name}: {_NO_NEGATIVE[way]}. Give more data, or other "
+                             f"shares in ingest.")
     return replace(items.at(kept), negative=negative), split[kept]
-
-
-def _reason(way: str) -> str:
-    if way == "mined":
-        return "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling"
-    if way == "scored":
-        return "no item has a candidate that is neither said in its context nor evaluated"
-    if way in ("bm25", "random"):
-        return "no story or context has an output that another one could borrow"
-    return "all its texts are connected by pairs"
 
 
 def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: Ingest,
