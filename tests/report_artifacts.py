@@ -47,7 +47,7 @@ def write_dataset():
         "source_id": [0, 3, 6, 7, 0, 5, *([0, 3, 6] * ITEMS)[:ITEMS]],
         "target_id": [1, 4, 7, 6, 7, 0, *([1, 4, 7] * ITEMS)[:ITEMS]],
         "negative_id": [2, 5, None, 0, 3, None, *([2, 5, None] * ITEMS)[:ITEMS]],
-        "further_negative_ids": [[]] * count, "reference_ids": [[1]] * count, "group": range(count),
+        "reference_ids": [[1]] * count, "group": range(count),
         "negative_origin": "given"}), provenance("ingest@tiny"))
     write_table(paths.table("texts"), SCHEMAS["texts"], pd.DataFrame({
         "text_id": range(len(TEXTS)), "text": TEXTS, "language": "en"}), provenance("ingest@tiny"))

@@ -24,7 +24,7 @@ def write_graph(name: str = "small") -> DatasetPaths:
         "examples": {"example_id": range(4), "split": ["train", "train", "train", "test"], "source_id": [0, 1, 2, 3],
                      "target_id": [1, 0, 0, 0], "negative_id": [3, None, 3, None],
                      "reference_ids": [[1], [0], [0], [0]], "group": range(4),
-                     "further_negative_ids": [[], [], [], []], "negative_origin": ["given", None, "given", None]},
+                     "negative_origin": ["given", None, "given", None]},
         "clusters": {"keyword": ["belly fat", "belly fat", "diet & rest"], "example_id": [0, 1, 2],
                      "output_keyword": ["belly fat", "sleep", "sleep"], "negative_keyword": ["<script>", None, None]},
         "nodes": nodes(),

@@ -39,7 +39,7 @@ def tables(texts=TEXTS):
     examples = pd.DataFrame({
         "example_id": range(5), "split": ["train", "train", "train", "validation", "test"], "source_id": sources,
         "target_id": targets, "negative_id": [None] * 5, "reference_ids": [[t] for t in targets], "group": range(5),
-        "further_negative_ids": [[]] * 5, "negative_origin": [None] * 5})
+        "negative_origin": [None] * 5})
     words = [list(re.finditer(r"\w+(?=n't)|n't|\w+|[^\w\s]", text)) for text in texts]
     tokens = pd.DataFrame({"text_id": range(len(texts)), "token": [[m.group() for m in row] for row in words],
                            "start": [[m.start() for m in row] for row in words],

@@ -25,21 +25,19 @@ ENCODERS = {"bert": lambda: BertModel(BertConfig(**SIZES)),
             "roberta": lambda: RobertaModel(RobertaConfig(**SIZES, pad_token_id=0))}
 
 
-def made(kind, pool):
+def made(kind):
     torch.manual_seed(1)
     encoder = ENCODERS[kind]()
-    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), pool,
-                        contrast={"kind": "label_distance"})
+    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), contrast={"kind": "label_distance"})
     model = ClldModel.over(config, encoder).eval()
     torch.nn.init.normal_(model.classifier.weight, std=2.0)  # logits that are far apart
     torch.nn.init.normal_(model.classifier.bias)
     return model
 
 
-@pytest.mark.parametrize("pool", ["pooler", "cls"])
 @pytest.mark.parametrize("kind", ENCODERS)
-def test_exports_load_with_equal_logits_and_the_names_of_the_classes(kind, pool, tmp_path):
-    model = made(kind, pool)
+def test_exports_load_with_equal_logits_and_the_names_of_the_classes(kind, tmp_path):
+    model = made(kind)
     export_classifier(model, tiny_bert.tokenizer(tmp_path), tmp_path / "exported")
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
@@ -56,12 +54,12 @@ def test_exports_load_with_equal_logits_and_the_names_of_the_classes(kind, pool,
 
 
 def test_an_export_may_be_trained_on(tmp_path):
-    model = sequence_classifier(made("bert", "cls"))
+    model = sequence_classifier(made("bert"))
     batch = texts(4).batch(range(4))
     loss = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"].long(),
                  labels=batch["labels"]).loss
     loss.backward()
-    plain = made("bert", "cls")
+    plain = made("bert")
     torch.nn.functional.cross_entropy(plain(batch["input_ids"], batch["attention_mask"]), batch["labels"]).backward()
     name = "embeddings.word_embeddings.weight"
     torch.testing.assert_close(model.bert.get_parameter(name).grad, plain.encoder.get_parameter(name).grad,

@@ -63,7 +63,7 @@ def test_textcnn_is_the_maximum_of_each_filter_over_the_runs_of_a_text():
     assert found.shape == (7, 18) and (found > 0).any()
 
 
-@pytest.mark.parametrize("pool", [None, "cls", "mean", "pooler"])
+@pytest.mark.parametrize("pool", [None, "cls", "mean"])
 def test_padding_has_no_part_in_the_logits(pool):
     model, (ids, mask) = bert(pool=pool) if pool else textcnn(), inputs()
     wide = torch.cat([ids, torch.full((5, 9), 3)], 1), torch.cat([mask, torch.zeros(5, 9, dtype=torch.bool)], 1)
@@ -77,20 +77,16 @@ def test_texts_without_any_word_have_logits():
     assert logits(textcnn(), empty["input_ids"], empty["attention_mask"]).isfinite().all()
 
 
-def test_pooling_is_the_state_of_cls_the_pooler_or_the_mean():
+def test_pooling_is_the_state_of_cls_or_the_mean():
     ids, mask = inputs()
-    for pool in ("cls", "pooler", "mean"):
+    for pool in ("cls", "mean"):
         model = bert(pool=pool)
         with torch.no_grad():
-            output = model.encoder(input_ids=ids, attention_mask=mask.long())
+            states = model.encoder(input_ids=ids, attention_mask=mask.long()).last_hidden_state
             h = model.encode(ids, mask)
-        states = output.last_hidden_state
-        if pool == "mean":
-            expected = torch.stack([states[row, mask[row]].mean(0) for row in range(5)])
-        else:
-            expected = states[:, 0] if pool == "cls" else torch.tanh(model.encoder.pooler.dense(states[:, 0]))
-        torch.testing.assert_close(h, expected)
-        assert (getattr(model.encoder, "pooler", None) is None) == (pool != "pooler")
+        means = torch.stack([states[row, mask[row]].mean(0) for row in range(5)])
+        torch.testing.assert_close(h, means if pool == "mean" else states[:, 0])
+        assert model.encoder.pooler is None
 
 
 @pytest.mark.parametrize("make", [textcnn, bert])
@@ -177,16 +173,9 @@ def test_any_encoder_may_be_handed_in(kind, tmp_path):
     assert torch.equal(logits(ClldModel.from_pretrained(tmp_path), *given), logits(model, *given))
 
 
-def test_encoders_are_loaded_with_their_pooler_and_the_dropout_of_the_papers(tmp_path):
-    folder = tiny_bert.save_encoder(tmp_path / "bert")
-    encoder, tokenizer = load_text_encoder(folder, "pooler")
-    assert encoder.pooler is not None and load_text_encoder(folder)[0].pooler is None
-    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), "pooler")
-    model = ClldModel.over(config, encoder).eval()
-    batch = LabelledTexts.of(tokenizer, ["what is a dog", ""], [0, 1], 16).batch([0, 1])
-    with torch.no_grad():
-        whole = encoder(**tokenizer(["what is a dog", ""], padding=True, return_tensors="pt")).pooler_output
-        torch.testing.assert_close(model.encode(batch["input_ids"], batch["attention_mask"]), whole)
+def test_encoders_are_loaded_without_their_pooler_and_with_the_dropout_of_the_papers(tmp_path):
+    encoder, tokenizer = load_text_encoder(tiny_bert.save_encoder(tmp_path / "bert"))
+    assert encoder.pooler is None
     albert = AlbertConfig(**SIZES, embedding_size=8)
     assert albert.hidden_dropout_prob == 0
     AlbertModel(albert).save_pretrained(tmp_path / "albert")
@@ -214,15 +203,11 @@ def test_words_of_textcnn_are_counted_on_the_training_texts(tmp_path):
 
 
 def test_problems_are_named_all_at_once():
-    with pytest.raises(ValueError, match="architecture is 'rnn', .*; pool is 'max', expected one of cls, pooler, mean; "
+    with pytest.raises(ValueError, match="architecture is 'rnn', .*; pool is 'max', expected one of cls, mean; "
                                          "contrast.kind is 'infonce', .*; contrast.wait is unknown, "):
         ClldConfig("rnn", pool="max", contrast={"kind": "infonce", "wait": 1})
     with pytest.raises(ValueError, match="encoder lacks model_type"):
         ClldModel(ClldConfig("encoder", CLASSES))
-    without = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
-    model = ClldModel(ClldConfig("encoder", CLASSES, plain_config(without), "pooler"))
-    with pytest.raises(ValueError, match="DistilBertModel has no pooler; set pool to cls or mean"):
-        model(*inputs())
     with pytest.raises(ValueError, match="2 labels for 1 texts"):
         LabelledTexts.of(word_tokenizer(["a"], 1), ["a"], [0, 1], 5)
 

@@ -127,7 +127,7 @@ def project(tmp_path, monkeypatch):
     nothing = [None] * len(examples)
     paths = DatasetPaths("d")
     write_table(paths.table("examples"), SCHEMAS["examples"],
-                examples.assign(further_negative_ids=nothing, reference_ids=nothing, group=0, negative_origin=nothing),
+                examples.assign(reference_ids=nothing, group=0, negative_origin=nothing),
                 Provenance("ingest@d", ""))
     write_table(paths.table("keywords"), SCHEMAS["keywords"], keywords.assign(method="textrank", score=1.0),
                 Provenance("keywords@d", ""))

@@ -60,7 +60,7 @@ def paths(tmp_path, monkeypatch):
     write(paths, "tokens", tokens_of(TEXTS, POS))
     write(paths, "examples", {"example_id": [0, 1], "split": ["train", "test"], "source_id": [0, 1],
                               "target_id": [2, 4], "negative_id": [3, None], "reference_ids": [[2], [4]],
-                              "group": [0, 1], "further_negative_ids": [[], []], "negative_origin": ["given", None]})
+                              "group": [0, 1], "negative_origin": ["given", None]})
     write(paths, "keywords", {"text_id": ids, "keyword": ["beta", "delta", "quickly", NO_KEYWORD, "other"],
                               "method": ["textrank", "attribution", "idf", "none", "textrank"],
                               "score": [1.459, 0.75, 1.4, None, 1.0]})

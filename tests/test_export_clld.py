@@ -26,7 +26,7 @@ from stages.common.settings import stage_hash
 from stages.params import load_params, parse_params
 from stages.tracks.clld import export
 
-MODELS = {"ct": {}, "contrasted": {"contrast": "uniform", "overrides": {"pool": "pooler"}},
+MODELS = {"ct": {}, "contrasted": {"contrast": "uniform"},
           "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seeds": [9]}}
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
 

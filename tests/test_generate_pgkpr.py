@@ -10,6 +10,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.tracks.pgkpr import generation
 from stages.tracks.pgkpr.generate import main, run
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
 from stages.tracks.pgkpr.keywords import fixed_mask
@@ -46,12 +47,12 @@ def test_every_architecture_writes_predictions_of_the_named_split(paraphrasers, 
 
 
 @pytest.mark.parametrize("name", ["pgkpr", "latent_bow", "ianet"])
-def test_an_output_depends_on_its_source_alone(paraphrasers, name):
+def test_an_output_depends_on_its_source_alone(paraphrasers, name, monkeypatch):
     together = run(PAIRS, paraphrasers[name], decode(), seed=13)
-    alone = run(PAIRS, paraphrasers[name], decode(batch_size=1), seed=13)
-    pd.testing.assert_frame_equal(together, alone)
     shuffled = run(PAIRS[::-1], paraphrasers[name], decode(), seed=13)
     pd.testing.assert_frame_equal(together, shuffled)
+    monkeypatch.setattr(generation, "ROWS", 1)
+    pd.testing.assert_frame_equal(together, run(PAIRS, paraphrasers[name], decode(), seed=13))
 
 
 @pytest.mark.parametrize("which", ["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"])

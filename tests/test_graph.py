@@ -167,7 +167,7 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     examples, keywords = tables(triples)
     paths, nothing = DatasetPaths("d"), [None] * len(examples)
     for kind, rows in (("examples", examples.assign(
-            reference_ids=nothing, further_negative_ids=nothing, group=0, negative_origin=nothing)),
+            reference_ids=nothing, group=0, negative_origin=nothing)),
                        ("keywords", keywords.assign(method="textrank", score=1.0)),
                        ("clusters", clusters_of(examples, keywords))):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance(kind, ""))

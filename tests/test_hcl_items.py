@@ -21,13 +21,8 @@ def test_items_join_texts_and_keywords(items):
     assert items.loc[0, "references"] == [tiny_items.TARGETS[0]]
 
 
-def test_items_list_all_negatives_best_first_and_batches_read_the_first(tmp_path):
-    tables = tiny_items.tables()
-    tables["examples"]["further_negative_ids"] = [[5, 8], *([] for _ in tiny_items.SOURCES[1:])]  # text ids
-    items, texts = joined_items(**tables), tables["texts"].set_index("text_id")["text"]
-    assert items.loc[0, "negatives"] == [tiny_items.NEGATIVES[0], texts[5], texts[8]]
-    assert items.loc[1, "negatives"] == [tiny_items.NEGATIVES[1]]
-    assert items["negative"].isna().tolist() == [not negatives for negatives in items["negatives"]]
+def test_items_list_their_negative_and_batches_read_it(items, tmp_path):
+    assert items["negatives"].tolist() == [[text] if text else [] for text in tiny_items.NEGATIVES]
     tokenizer = tiny_bert.tokenizer(tmp_path)
     batches = TripleBatches(items, tokenizer, 8, 8)
     batch, words = batches.batch([0, 5]), tokenizer(tiny_items.NEGATIVES[0])["input_ids"]

@@ -1,6 +1,4 @@
-"""Several negatives per item, and splits that data sets of the same files share."""
-
-from collections import Counter, defaultdict
+"""Negatives in the leak report, and splits that data sets of the same files share."""
 
 import numpy as np
 import pytest
@@ -10,115 +8,22 @@ from keycontrast.errors import InputError
 from stages.ingest import ingest
 from stages.ingest.params import Ingest
 from stages.ingest.splits import TEST, TRAIN, VALIDATION, split_by_hash
-from stages.ingest.text_keys import jaccard, overlap_tokens, text_key
+from stages.ingest.text_keys import text_key
 
 
 def made_of(pairs, folder, seed=3, **changes):
     return ingested(raw(pairs), dataset(), Ingest(**{**SHARES, "max_rejected": 1, **changes}), seed, folder)
 
 
-def with_further(made):
-    """Examples with the keys of their texts, further negatives included."""
-    keys = made.texts["text"].map(text_key)
+def test_negatives_are_texts_of_the_table_and_count_as_seen_in_training(tmp_path):
+    made = made_of(corpus(300, seed=2), tmp_path, neg_source="retrieved", split_by="pair")
     frame = by_key(made)
-    frame["further"] = [[keys[number] for number in ids] for ids in made.examples["further_negative_ids"]]
-    return frame
-
-
-# Further negatives
-
-
-def non_partners(pairs):
-    """N(x) by text key, contradictory pairs left out, and the surface of each key."""
-    labels, surface, found = defaultdict(set), {}, defaultdict(set)
-    for one, other, label in pairs:
-        for text in (one, other):
-            surface.setdefault(text_key(text), text)
-        if text_key(one) != text_key(other):
-            labels[frozenset((text_key(one), text_key(other)))].add(label)
-    for pair, values in labels.items():
-        if values == {0}:
-            one, other = pair
-            found[one].add(other)
-            found[other].add(one)
-    return found, surface
-
-
-@pytest.mark.parametrize("rule", ["undirected_one", "undirected_zip", "undirected_all"])
-@pytest.mark.parametrize("pick", ["hardest", "random"])
-def test_labelled_further_negatives_come_next_in_the_order_of_the_first(tmp_path, rule, pick):
-    pairs = corpus(60, seed=4) + corpus(50, seed=5)
-    settings = {"neg_source": "labelled", "qqp_rule": rule, "neg_pick": pick, "split_by": "pair"}
-    single, several = (with_further(made_of(pairs, tmp_path, negatives=count, **settings)) for count in (1, 3))
-    kept = ["source", "target", "negative", "split"]
-    assert several[kept].equals(single[kept])
-    assert all(further == [] for further in single["further"])
-    others, surface = non_partners(pairs)
-    for row in several.itertuples():
-        negatives = [row.negative, *row.further]
-        assert len(set(negatives)) == len(negatives) <= 3
-        assert set(negatives) <= others[row.source] - {row.source, row.target}
-        if pick == "hardest":
-            ranked = sorted(others[row.source], key=lambda n: (
-                -jaccard(overlap_tokens(surface[row.source]), overlap_tokens(surface[n])), n))
-            first = ranked.index(row.negative)
-            assert negatives == ranked[first:first + 3]
-        elif rule == "undirected_one":
-            assert len(negatives) == min(3, len(others[row.source]))
-    if rule == "undirected_one":
-        assert several["further"].map(len).max() == 2
-
-
-def test_retrieved_further_negatives_are_the_most_overlapping_in_turn(tmp_path):
-    pairs = corpus(300, seed=2)
-    single, several = (with_further(made_of(pairs, tmp_path, neg_source="retrieved", negatives=count))
-                       for count in (1, 4))
-    assert several["negative"].equals(single["negative"])
-    _, surface = non_partners(pairs)
-    group = dict(zip(several["source"], several["group"], strict=True)) | dict(
-        zip(several["target"], several["group"], strict=True))
-    tokens = {key: overlap_tokens(text) for key, text in surface.items()}
-    homes = several.groupby("split")[["source", "target"]].agg(set)
-    for row in several.itertuples():
-        negatives = [row.negative, *row.further]
-        assert len(set(negatives)) == 4
-        shares = [jaccard(tokens[row.source], tokens[key]) for key in negatives]
-        assert shares == sorted(shares, reverse=True)
-        assert all(group.get(key) != row.group for key in negatives)
-        pool = {key for key in homes.loc[row.split, "source"] | homes.loc[row.split, "target"]
-                if group[key] != row.group} - set(negatives)
-        assert max(jaccard(tokens[row.source], tokens[key]) for key in pool) <= shares[-1]
-
-
-def test_further_negatives_are_texts_of_the_table_and_count_as_seen_in_training(tmp_path):
-    made = made_of(corpus(300, seed=2), tmp_path, neg_source="retrieved", negatives=3, split_by="pair")
-    frame = with_further(made)
-    used = set(frame[["source", "target", "negative"]].to_numpy().ravel()) | set(frame["further"].sum())
-    assert used == set(made.texts["text"].map(text_key))
-    train = frame[frame["split"] == "train"]
-    seen = set(train[["source", "target", "negative"]].to_numpy().ravel()) | set(train["further"].sum())
+    assert set(frame[["source", "target", "negative"]].to_numpy().ravel()) == set(made.texts["text"].map(text_key))
+    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
     for name in ("validation", "test"):
         mine = frame[frame["split"] == name]
         leaks = sum(row.source in seen or row.target in seen for row in mine.itertuples())
         assert made.counts["leak"][name]["items_with_a_leak"] == leaks > 0
-
-
-def test_items_with_fewer_negatives_keep_fewer_and_are_counted(tmp_path):
-    pairs = [(f"p{n}", f"q{n}", 1) for n in range(12)]
-    pairs += [(f"p{n}", f"r{n} {k}", 0) for n in range(12) for k in range(1 + n % 3)]
-    made = made_of(pairs, tmp_path, neg_source="labelled", qqp_rule="question1_one", negatives=2)
-    assert Counter(made.examples["further_negative_ids"].map(len)) == {0: 4, 1: 8}
-    assert made.counts["negatives_per_item"] == {"asked": 2, "items": {"1": 4, "2": 8}}
-    assert "items by number of negatives: 1 4, 2 8; 2 were asked for\n" in ingest.summary(made.counts)
-    few = made_of([(f"p{n}", f"q{n}", 1) for n in range(12)], tmp_path, neg_source="retrieved", negatives=9)
-    # Two components in validation and in test, so one besides one's own, of two texts.
-    assert few.counts["negatives_per_item"] == {"asked": 9, "items": {"2": 4, "9": 8}}
-
-
-def test_without_negatives_there_are_no_further_ones(tmp_path):
-    made = made_of(corpus(), tmp_path, neg_source="none", negatives=3)
-    assert not made.examples["further_negative_ids"].map(len).any()
-    assert made.counts["negatives_per_item"]["items"] == {"0": len(made.examples)}
 
 
 # Splits by hash
@@ -126,19 +31,17 @@ def test_without_negatives_there_are_no_further_ones(tmp_path):
 
 VARIANTS = [
     {"neg_source": "retrieved", "max_train": 40, "max_test": 12}, {"neg_source": "none"},
-    {"neg_source": "labelled", "qqp_rule": "undirected_all"}, {"neg_source": "labelled", "qqp_rule": "question1_one"},
-    {"neg_source": "retrieved", "negatives": 3}]
+    {"neg_source": "labelled", "qqp_rule": "undirected_all"}, {"neg_source": "labelled", "qqp_rule": "question1_one"}]
 
 
 def texts_of(frame, names):
     part = frame[frame["split"].isin(names)]
-    found = set(part["source"]) | set(part["target"]) | set(part["negative"].dropna())
-    return found | {key for further in part["further"] for key in further}
+    return set(part["source"]) | set(part["target"]) | set(part["negative"].dropna())
 
 
 def test_data_sets_of_the_same_rows_agree_on_what_is_evaluated(tmp_path):
     pairs = corpus(2400, seed=6)
-    frames = [with_further(made_of(pairs, tmp_path, split_by="hashed", **changes)) for changes in VARIANTS]
+    frames = [by_key(made_of(pairs, tmp_path, split_by="hashed", **changes)) for changes in VARIANTS]
     trained, evaluated = zip(*((texts_of(frame, ["train"]), texts_of(frame, ["validation", "test"]))
                                for frame in frames), strict=True)
     for one in trained:
@@ -206,7 +109,7 @@ def test_parts_of_training_share_no_component_and_make_up_the_whole(tmp_path):
     pairs = corpus(700, seed=6)
 
     def made(**changes):
-        return with_further(made_of(pairs, tmp_path, neg_source="none", split_by="hashed", **changes))
+        return by_key(made_of(pairs, tmp_path, neg_source="none", split_by="hashed", **changes))
 
     whole, *parts = made(), made(train_part=[0, 0.3]), made(train_part=[0.3, 1])
     training = [set(frame[frame["split"] == "train"]["source"]) for frame in (whole, *parts)]

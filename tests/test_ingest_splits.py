@@ -8,9 +8,8 @@ from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from keycontrast.errors import InputError
 from stages.ingest import ingest
-from stages.ingest.counts import leak_lines
+from stages.ingest.counts import leak_lines, leak_report
 from stages.ingest.items import plain_items
-from stages.ingest.leaks import leak_report
 from stages.ingest.params import Ingest
 from stages.ingest.splits import (
     TEST,

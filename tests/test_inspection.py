@@ -24,7 +24,7 @@ PROVENANCE = Provenance("ingest@tiny", "0123", counts={"pairs": 2}, fallbacks=["
 def folder(tmp_path):
     texts = {"text_id": [0, 1], "text": ["a [red]text[/red]", "another"], "language": ["en", "en"]}
     examples = {"example_id": [0], "split": ["train"], "source_id": [0], "target_id": [1], "negative_id": [None],
-                "reference_ids": [[1, 0]], "group": [0], "further_negative_ids": [[]], "negative_origin": [None]}
+                "reference_ids": [[1, 0]], "group": [0], "negative_origin": [None]}
     write_table(tmp_path / "texts", SCHEMAS["texts"], texts, PROVENANCE)
     write_table(tmp_path / "examples", SCHEMAS["examples"], examples, PROVENANCE)
     return tmp_path

@@ -56,7 +56,7 @@ def examples(*rows):
     frame["negative_id"] = frame["negative_id"].astype("Int64")
     return as_table(SCHEMAS["examples"], frame.assign(
         example_id=range(len(frame)), reference_ids=[[t] for t in frame["target_id"]], group=range(len(frame)),
-        further_negative_ids=[[] for _ in range(len(frame))], negative_origin="given"))
+        negative_origin="given"))
 
 
 def attribution(rows):

@@ -6,9 +6,9 @@ import json
 import tiny_project
 
 from pipeline.schemas import SCHEMAS
+from stages.common.manifest import main
 from stages.common.paths import DatasetPaths, manifest_path
 from stages.common.tables import Provenance, write_table
-from stages.ingest.manifest import main
 
 
 def test_every_file_with_hash_and_every_table_with_rows_and_what_a_kill_left_out(tmp_path, monkeypatch, capsys):

@@ -34,7 +34,7 @@ def tables():
     examples = pd.DataFrame({
         "example_id": range(6), "split": split, "source_id": source, "target_id": target,
         "negative_id": pd.array(negative, dtype="Int64"), "reference_ids": [[t] for t in target],
-        "group": range(6), "further_negative_ids": [[]] * 6, "negative_origin": [None] * 6})
+        "group": range(6),"negative_origin": [None] * 6})
     texts = pd.DataFrame({"text_id": range(10), "text": TEXTS, "language": "en"})
     keywords = pd.DataFrame({"text_id": range(10), "keyword": KEYWORDS, "method": "textrank", "score": 1.0})
     nodes = pd.DataFrame({"node_id": range(5), "keyword": NODES, "cluster_size": 1, "in_positive": 0,

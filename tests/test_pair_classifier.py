@@ -39,7 +39,6 @@ def tables(train=4, validation=2):
         "example_id": range(count), "split": split, "source_id": range(0, 2 * count, 2),
         "target_id": range(1, 2 * count, 2), "negative_id": [None] * count,
         "reference_ids": [[2 * i + 1] for i in range(count)], "group": range(count),
-        "further_negative_ids": [[] for _ in range(count)],
         "negative_origin": [None] * count})
     texts = pd.DataFrame({"text_id": range(len(TEXTS)), "text": TEXTS, "language": "en"})
     return examples, texts

@@ -74,11 +74,11 @@ def test_layout_and_columns_must_fit(sample, change, message):
 
 
 def test_a_data_set_may_be_ingested_in_its_own_way(sample):
-    sample["datasets"]["sample"]["ingest"] = {"negatives": 3}
+    sample["datasets"]["sample"]["ingest"] = {"max_train": 3}
     params = parse_params(sample, "params.yaml")
-    assert params.ingest_settings("sample").negatives == 3 and params.ingest.negatives == 1
-    sample["datasets"]["sample"]["ingest"] = {"negativs": 3}
-    with pytest.raises(InputError, match="datasets.sample.ingest.negativs: unknown name; did you mean 'negatives'"):
+    assert params.ingest_settings("sample").max_train == 3 and params.ingest.max_train is None
+    sample["datasets"]["sample"]["ingest"] = {"max_trian": 3}
+    with pytest.raises(InputError, match="datasets.sample.ingest.max_trian: unknown name; did you mean 'max_train'"):
         parse_params(sample, "params.yaml")
 
 

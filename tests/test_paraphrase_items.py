@@ -63,7 +63,7 @@ def make_tables(examples=EXAMPLES, texts=TEXTS):
     frame = pd.DataFrame({
         "example_id": range(100, 100 + count), "split": [row[0] for row in examples],
         "source_id": [row[1] for row in examples], "target_id": [row[2][0] for row in examples],
-        "negative_id": pd.array(nothing, dtype="Int64"), "further_negative_ids": [[]] * count,
+        "negative_id": pd.array(nothing, dtype="Int64"),
         "reference_ids": [row[2] for row in examples], "group": range(7, 7 + count), "negative_origin": nothing})
     words, tags = ([[token[place] for token in texts[text]] for text in ids] for place in (0, 1))
     tokens = {"text_id": ids, "token": words, "lemma": words, "pos": words, "tag": tags,

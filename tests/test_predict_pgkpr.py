@@ -50,7 +50,7 @@ def write_texts(paths):
     write_table(paths.table("tokens"), SCHEMAS["tokens"], annotator("embedded")(texts), Provenance("test", "0"))
     write_table(paths.table("examples"), SCHEMAS["examples"], pd.DataFrame({
         "example_id": ids, "split": "train", "source_id": ids, "target_id": ids,
-        "negative_id": pd.array(nothing, dtype="Int64"), "further_negative_ids": [[]] * len(ids),
+        "negative_id": pd.array(nothing, dtype="Int64"),
         "reference_ids": [[number] for number in ids], "group": ids, "negative_origin": nothing}),
         Provenance("test", "0"))
 

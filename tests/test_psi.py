@@ -167,7 +167,7 @@ def tables():
     examples = pd.DataFrame({
         "example_id": range(6), "split": ["train", "train", "train", "validation", "test", "train"],
         "source_id": sources, "target_id": targets, "negative_id": [ids[2], None, None, None, None, None],
-        "reference_ids": [[t] for t in targets], "group": range(6), "further_negative_ids": [[]] * 6,
+        "reference_ids": [[t] for t in targets], "group": range(6),
         "negative_origin": [None] * 6})
     tokens = pd.DataFrame({"text_id": ids, "token": WORDS})
     vocabulary = sorted({word.lower() for row in WORDS for word in row} - {"xyz"})

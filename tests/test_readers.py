@@ -18,11 +18,10 @@ from keycontrast.errors import InputError
 from keycontrast.reading import is_unicode
 from pipeline.sources import check_sources
 from stages.common.settings import read_params, stage_params
-from stages.ingest.checks import RowCheck
 from stages.ingest.files import data_files, read_rows
 from stages.ingest.layouts import layout_of
 from stages.ingest.params import Dataset
-from stages.ingest.rows import RawRow, name_of
+from stages.ingest.rows import RawRow, RowCheck, name_of
 from stages.params import parse_params
 
 STANDARD = {".gz": gzip, ".bz2": bz2, ".xz": lzma}

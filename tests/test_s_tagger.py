@@ -132,7 +132,7 @@ def tables():
     examples = pd.DataFrame({
         "example_id": range(7), "split": ["train"] * 5 + ["validation", "test"], "source_id": sources,
         "target_id": targets, "negative_id": [None] * 7, "reference_ids": [[t] for t in targets], "group": range(7),
-        "further_negative_ids": [[]] * 7, "negative_origin": [None] * 7})
+        "negative_origin": [None] * 7})
     rows = sorted({(s, mode, t) for s, t in zip(sources, targets, strict=True) for mode, t in (("xx", s), ("xy", t))})
     psi = pd.DataFrame(rows, columns=["text_id", "mode", "pair"])
     psi["word"] = [WORDS[text] for text in psi["text_id"]]

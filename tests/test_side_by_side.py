@@ -197,8 +197,7 @@ def project(tmp_path, monkeypatch):
     paths, count = DatasetPaths("d"), 2
     for kind, table in tables().items():
         write_table(paths.table(kind), SCHEMAS[kind], table, Provenance(kind, "", {kind: {"from": "here"}}))
-    more = {"further_negative_ids": [[]] * count, "reference_ids": [[]] * count, "group": [0] * count,
-            "negative_origin": ["given"] * count}
+    more = {"reference_ids": [[]] * count, "group": [0] * count, "negative_origin": ["given"] * count}
     write_table(paths.table("examples"), SCHEMAS["examples"], {
         **{name: examples()[name] for name in examples().column_names}, **more}, Provenance("ingest", ""))
     write_params()

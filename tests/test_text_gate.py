@@ -10,10 +10,10 @@ from keycontrast.errors import InputError
 from keycontrast.reading import LONGEST_TEXT
 from keycontrast.texts import FileOptions, texts_from
 from pipeline.sql import Answer, run, write_csv
-from stages.ingest.checks import RowCheck
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
+from stages.ingest.rows import RowCheck
 from tests.harness import inputs
 from tests.harness.cases import draw
 
@@ -83,6 +83,6 @@ def test_damaged_files_are_read_or_refused_row_by_row():
 
 
 def test_the_harness_sees_what_the_gate_is_for(monkeypatch):
-    monkeypatch.setattr("stages.ingest.checks.text_fault", lambda text, name: "")
+    monkeypatch.setattr("stages.ingest.rows.text_fault", lambda text, name: "")
     monkeypatch.setattr(inputs, "TOKENS", ["\0"])
     assert any(inputs.damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(400))

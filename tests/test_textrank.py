@@ -37,7 +37,7 @@ def triples(*rows):
     """Examples from ``(split, source_id, target_id, negative_id)``."""
     frame = pd.DataFrame(rows, columns=["split", "source_id", "target_id", "negative_id"])
     return frame.assign(example_id=range(len(frame)), reference_ids=[[t] for t in frame["target_id"]], group=0,
-                        further_negative_ids=[[] for _ in range(len(frame))], negative_origin=None)
+                        negative_origin=None)
 
 
 def project(folder, tokens, examples, kind="examples", workers=1):

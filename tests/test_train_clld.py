@@ -110,11 +110,14 @@ def test_an_encoder_that_cannot_read_so_many_tokens_is_refused(encoder):
         built(encoder=encoder, max_length=65)
 
 
-def test_an_encoder_without_weights_for_its_pooler_is_refused(tmp_path):
-    BertModel(BertConfig(**tiny_bert.config().to_diff_dict()), add_pooling_layer=False).save_pretrained(tmp_path)
+def test_an_encoder_that_lacks_weights_is_refused(tmp_path):
+    whole = BertModel(BertConfig(**tiny_bert.config().to_diff_dict()))
+    lost = "encoder.layer.0.output.dense"
+    whole.save_pretrained(tmp_path, state_dict={
+        name: value for name, value in whole.state_dict().items() if not name.startswith(lost)})
     tiny_bert.tokenizer(tmp_path).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="models.clld: the encoder cannot be taken.*lacks 2 weights"):
-        built(encoder=resolve_encoder(f"path:{tmp_path}"), pool="pooler")
+        built(encoder=resolve_encoder(f"path:{tmp_path}"))
 
 
 def test_rates_are_the_encoders_own_unless_they_are_given():
@@ -356,6 +359,6 @@ def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys
     table = DatasetPaths("tiny").table("examples")
     ids = {name: [1] for name in ("source_id", "target_id", "negative_id")}
     write_table(table, SCHEMAS["examples"], pd.DataFrame({
-        "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]], "further_negative_ids": [[]],
+        "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]],
         "group": [0], "negative_origin": [None]}), Provenance("test", "0"))
     assert "holds pairs, and not texts with a class" in complaint()

@@ -106,7 +106,7 @@ def examples():
     return pd.DataFrame({
         "example_id": range(3), "split": ["train", "validation", "test"], "source_id": [0, 3, 5],
         "target_id": [1, 4, 5], "negative_id": [2, None, None], "reference_ids": [[1], [4], [5]], "group": range(3),
-        "further_negative_ids": [[]] * 3, "negative_origin": ["given", None, None]})
+        "negative_origin": ["given", None, None]})
 
 
 def tokens(texts=TEXTS):

@@ -71,8 +71,7 @@ def write_project(folder, models=None, **params):
     nodes, examples = tables["nodes"], tables["examples"]
     counts = dict.fromkeys(("cluster_size", "in_positive", "in_negative", "out_positive", "out_negative", "component",
                             "community"), 0)
-    rows = {"examples": examples.assign(further_negative_ids=[[]] * len(examples), group=range(len(examples)),
-                                        negative_origin=None),
+    rows = {"examples": examples.assign(group=range(len(examples)), negative_origin=None),
             "texts": tables["texts"], "keywords": tables["keywords"].assign(method="textrank", score=1.0),
             "nodes": nodes.assign(**counts, centrality=0.1), "edges": edges(),
             "node_vectors": vectors(nodes).assign(origin="input"), "clusters": clusters(),

@@ -43,8 +43,8 @@ class ClldConfig(PretrainedConfig):
         architecture: ``encoder``, any encoder of the Hugging Face library, or ``textcnn``.
         classes: name of each class, by index.
         encoder: configuration of the encoder as a plain dict, ``model_type`` among its keys; for ``encoder`` alone.
-        pool: what stands for a text: the state of [CLS] (``cls``), the encoder's pooler on top of it (``pooler``), or
-            the ``mean`` over real tokens. TextCNN has its own.
+        pool: what stands for a text: the state of [CLS] (``cls``) or the ``mean`` over real tokens. TextCNN has its
+            own.
         ce_views: ``first``, literal: the cross-entropy reads the first view; or ``both``, of CT too, which then has
             as many views as a contrast (two), and costs as much.
         contrast: ``kind``, a key of ``TEMPERATURES`` or ``none`` (CT); ``temperature``, None for its paper's.
@@ -114,7 +114,7 @@ class ClldConfig(PretrainedConfig):
 
     def _check(self) -> None:
         words: dict[str, tuple[Any, Sequence[str]]] = {
-            "architecture": (self.architecture, ARCHITECTURES), "pool": (self.pool, ("cls", "pooler", "mean")),
+            "architecture": (self.architecture, ARCHITECTURES), "pool": (self.pool, ("cls", "mean")),
             "ce_views": (self.ce_views, ("first", "both")),
             "contrast.kind": (self.contrast["kind"], ("none", *TEMPERATURES)),
             "distance.kind": (self.distance["kind"], ("ones", "static_tau_pairs", "adaptive"))}

@@ -9,21 +9,17 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from models.clld.textcnn import TextCnn
-from models.common.bert import library_pass
 from models.common.encoders import embed, load_encoder
-from models.common.encoders import encode as encoder_states
 
 # These take add_pooling_layer; others are built as they come.
 _WITH_POOLER = ("bert", "albert", "roberta")
 
 
-def load_text_encoder(source: str | Path, pooling: str = "cls",
-                      pretrained: bool = True) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Load an encoder of the BERT family, with its pooler if ``pooling`` asks for it, and its tokenizer.
+def load_text_encoder(source: str | Path, pretrained: bool = True) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an encoder of the BERT family and its tokenizer.
 
     Args:
         source: folder or id for ``from_pretrained``.
-        pooling: ``cls``, ``pooler`` or ``mean``.
         pretrained: False takes configuration and tokenizer, and random weights.
 
     Raises:
@@ -32,7 +28,7 @@ def load_text_encoder(source: str | Path, pooling: str = "cls",
     config = AutoConfig.from_pretrained(source)
     # Two views of a text differ by dropout alone, and the published ALBERT has none. The papers' encoders have 0.1.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.1
-    encoder, tokenizer = load_encoder(source, config, pretrained, pooler=pooling == "pooler")
+    encoder, tokenizer = load_encoder(source, config, pretrained)
     return encoder, cast(PreTrainedTokenizerBase, tokenizer)
 
 
@@ -42,12 +38,8 @@ def plain_config(config: PretrainedConfig) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in ("_name_or_path", "transformers_version")}
 
 
-def build_encoder(values: Mapping[str, Any], pooling: str) -> PreTrainedModel:
-    """Return an encoder of random weights from its plain configuration.
-
-    Args:
-        values: from :func:`plain_config`.
-        pooling: ``cls``, ``pooler`` or ``mean``; only the second needs a pooler.
+def build_encoder(values: Mapping[str, Any]) -> PreTrainedModel:
+    """Return an encoder of random weights from what :func:`plain_config` returns, without pooler.
 
     Raises:
         ValueError: it has no model type.
@@ -55,7 +47,7 @@ def build_encoder(values: Mapping[str, Any], pooling: str) -> PreTrainedModel:
     if "model_type" not in values:
         raise ValueError("ClldConfig: encoder lacks model_type; give the to_dict() of the encoder's configuration")
     config = AutoConfig.for_model(**values)
-    extra = {"add_pooling_layer": pooling == "pooler"} if config.model_type in _WITH_POOLER else {}
+    extra = {"add_pooling_layer": False} if config.model_type in _WITH_POOLER else {}
     return AutoModel.from_config(config, attn_implementation="sdpa", **extra)
 
 
@@ -66,21 +58,11 @@ def encode(encoder: nn.Module, input_ids: Tensor, attention_mask: Tensor, poolin
         encoder: an encoder of the library, or a :class:`TextCnn`, which reads no ``pooling``.
         input_ids: tokens (B, L), padded at the right.
         attention_mask: True or 1 for real tokens (B, L).
-        pooling: ``cls``, ``pooler`` or ``mean``.
-
-    Raises:
-        ValueError: ``pooler``, and the encoder has none.
+        pooling: ``cls`` or ``mean``.
     """
     if isinstance(encoder, TextCnn):
         return encoder(input_ids, attention_mask)
-    if pooling != "pooler":
-        return embed(encoder, input_ids, attention_mask, pooling)  # type: ignore[arg-type]
-    pooler = getattr(encoder, "pooler", None)
-    if pooler is None:
-        raise ValueError(f"ClldModel: {type(encoder).__name__} has no pooler; set pool to cls or mean")
-    if library_pass(encoder) is None:
-        return pooler(encoder_states(encoder, input_ids, attention_mask))
-    return encoder(input_ids=input_ids, attention_mask=attention_mask.long()).pooler_output
+    return embed(encoder, input_ids, attention_mask, pooling)  # type: ignore[arg-type]
 
 
 @contextmanager

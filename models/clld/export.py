@@ -1,11 +1,11 @@
 """CLLD classifiers as sequence classifiers of the Hugging Face library.
 
 Its classes for BERT, ALBERT and RoBERTa put the pooler's layer and tanh between [CLS] and the classifier. A model of
-``pool: pooler`` is that exactly. One of ``pool: cls`` becomes it too, although no layer before a tanh is the identity:
-with a layer of 2^-16 times the identity every argument is so small that tanh returns it unchanged in float32 (its
-error, x^2 / 3 of x, is below half a unit in the last place for states up to about 27), and the classifier's weights
-times 2^16 undo the factor; both are powers of two, so they round nothing. Logits agree to the last digits in float32
-and bfloat16; do not convert such an export to float16, whose smallest numbers are too large for it.
+``pool: cls`` fits, although no layer before a tanh is the identity: with a layer of 2^-16 times the identity every
+argument is so small that tanh returns it unchanged in float32 (its error, x^2 / 3 of x, is below half a unit in the
+last place for states up to about 27), and the classifier's weights times 2^16 undo the factor; both are powers of two,
+so they round nothing. Logits agree to the last digits in float32 and bfloat16; do not convert such an export to
+float16, whose smallest numbers are too large for it.
 
 No class of the library classifies by the mean over tokens, so a model of ``pool: mean`` brings its own class along,
 which is run for those who load it with ``trust_remote_code=True`` (:mod:`models.clld.mean_pooled`). One of
@@ -54,10 +54,12 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     values = {key: value for key, value in config.encoder.items() if key not in ("num_labels", "architectures")}
     target = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**{**values, **changes}))
     dense, classifier = _layers(target, kind)
-    weights = {name: value for name, value in model.encoder.state_dict().items() if not name.startswith("pooler.")}
-    target.base_model.load_state_dict(weights, strict=False)
+    target.base_model.load_state_dict(model.encoder.state_dict(), strict=False)
     with torch.no_grad():
-        _copy(dense, classifier, model)
+        dense.weight.copy_(_SMALL * torch.eye(len(dense.weight)))
+        dense.bias.zero_()
+        classifier.weight.copy_(model.classifier.weight / _SMALL)
+        classifier.bias.copy_(model.classifier.bias)
     return target.eval()
 
 
@@ -106,17 +108,3 @@ def _layers(target: PreTrainedModel, kind: str) -> tuple[nn.Linear, nn.Linear]:
              "roberta": ("classifier.dense", "classifier.out_proj")}[kind]
     dense, classifier = (cast(nn.Linear, target.get_submodule(name)) for name in names)
     return dense, classifier
-
-
-def _copy(dense: nn.Linear, classifier: nn.Linear, model: ClldModel) -> None:
-    """Put pooler and classifier of ``model`` into the two layers."""
-    classifier.bias.copy_(model.classifier.bias)
-    if model.config.pool == "pooler":
-        pooler = model.encoder.pooler
-        own = pooler if isinstance(pooler, nn.Linear) else pooler.dense  # type: ignore[union-attr]
-        dense.load_state_dict(own.state_dict())  # type: ignore[union-attr]
-        classifier.weight.copy_(model.classifier.weight)
-    else:
-        dense.weight.copy_(_SMALL * torch.eye(len(dense.weight)))
-        dense.bias.zero_()
-        classifier.weight.copy_(model.classifier.weight / _SMALL)

@@ -52,7 +52,7 @@ class ClldModel(PreTrainedModel):
             self.encoder: nn.Module = TextCnn(**config.textcnn)
             width = self.encoder.features
         else:
-            self.encoder = build_encoder(config.encoder, config.pool)
+            self.encoder = build_encoder(config.encoder)
             width = self.encoder.config.hidden_size
         self.dropout = nn.Dropout(DROPOUT)
         self.classifier = nn.Linear(width, config.n_classes)
@@ -72,15 +72,13 @@ class ClldModel(PreTrainedModel):
 
         Args:
             config: with ``encoder=plain_config(encoder.config)``.
-            encoder: any encoder of the library; with a pooler for ``pool: pooler``.
+            encoder: any encoder of the library; its pooler is left out.
 
         Raises:
             RuntimeError: the weights are not those of the configuration.
         """
         model = cls(config)
-        weights = encoder.state_dict()
-        if config.pool != "pooler":
-            weights = {name: value for name, value in weights.items() if not name.startswith("pooler.")}
+        weights = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
         model.encoder.load_state_dict(weights)
         return model
 

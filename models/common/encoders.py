@@ -22,12 +22,12 @@ from models.common.bert import bert_states, library_pass
 Pooling = Literal["mean", "cls"]
 
 # Both encoder and attention kernel of these are known to the tests. Their pooler (a tanh layer that only
-# next-sentence prediction trained) is loaded for classifiers that ask for it, and for nothing else.
+# next-sentence prediction trained) is not loaded.
 _FAMILY = ("bert", "albert", "roberta")
 
 
 def load_encoder(
-    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True, pooler: bool = False
+    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
     """Load an encoder and its tokenizer.
 
@@ -39,11 +39,9 @@ def load_encoder(
             model from ``config`` alone.
         config: configuration to build from random weights; with a source, it replaces the source's own.
         pretrained: False takes configuration and tokenizer of ``source``, and random weights.
-        pooler: with the pooler, of which nothing but a classifier of whole texts can have any use.
 
     Returns:
-        The model in evaluation mode, without pooler unless asked for, and the tokenizer; None for the latter if
-        there is no source.
+        The model in evaluation mode, without pooler, and the tokenizer; None for the latter if there is no source.
 
     Raises:
         ValueError: neither a source nor a configuration is given, the model is not of the BERT family, or
@@ -59,19 +57,19 @@ def load_encoder(
             f"expected one of {', '.join(_FAMILY)}"
         )
     if source is not None and pretrained:
-        model = _pretrained(source, config, pooler)
+        model = _pretrained(source, config)
     else:
-        model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=pooler)
+        model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
     tokenizer = AutoTokenizer.from_pretrained(source) if source is not None else None
     return model.eval(), tokenizer
 
 
-def _pretrained(source: str | Path, config: PretrainedConfig, pooler: bool) -> PreTrainedModel:
+def _pretrained(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
     try:
         model, found = AutoModel.from_pretrained(
-            source, config=config, attn_implementation="sdpa", add_pooling_layer=pooler, output_loading_info=True
+            source, config=config, attn_implementation="sdpa", add_pooling_layer=False, output_loading_info=True
         )
     finally:
         logging.set_verbosity(verbosity)

@@ -1,14 +1,18 @@
-"""Lists of what stages made under a recipe: what reads all of them depends on these, and not on a folder of others."""
+"""Lists of what stages made under a recipe: what reads all of them depends on these, and not on a folder of others.
 
+The stage ``manifest`` lists the artifacts of a data set; evaluations and probes list their own.
+"""
+
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
-from stages.common.paths import manifest_path
+from stages.common.paths import DatasetPaths, manifest_path
 from stages.common.tables import SUFFIX, read_metadata, row_count, write_json
-from stages.run.process import StageProcess
+from stages.run.process import StageProcess, run_stage
 
 
 def write_manifest(process: StageProcess, kind: str, folders: Sequence[Path]) -> None:
@@ -31,3 +35,13 @@ def _entry(path: Path) -> dict[str, Any]:
     if path.suffix == SUFFIX:
         entry |= {"rows": row_count(path), "metadata": read_metadata(path)}
     return entry
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stage ``manifest``; see ``--help``."""
+    return run_stage("manifest", lambda process: write_manifest(
+        process, "data", [DatasetPaths(process.instance).folder]), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
 """What the stage counts, and the lines that it prints of it."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -9,14 +9,11 @@ from stages.common.schemas import SPLITS
 from stages.ingest.deduplicate import UniqueRows
 from stages.ingest.exclusions import Connected
 from stages.ingest.items import PAPER_TRIPLES, Items, nearest_rule
-from stages.ingest.leaks import same_letters
+from stages.ingest.params import Ingest
 from stages.ingest.parsing import SENTENCES
 from stages.ingest.sources import rule_of
-from stages.ingest.splits import TRAIN, large_components
-from stages.ingest.texts import NO_TEXT
-
-if TYPE_CHECKING:
-    from stages.ingest.params import Ingest
+from stages.ingest.splits import TEST, TRAIN, VALIDATION, large_components
+from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 
 # HCL, section 4.1: stories of ROCStories; dialogues of Douban, training, validation and test together.
 PAPER_STORIES, PAPER_DIALOGUES = 98_163, 218_039 + 2 * 10_000
@@ -35,12 +32,8 @@ def row_counts(rows: UniqueRows) -> dict[str, Any]:
 
 
 def account(rows: UniqueRows, kept: Iterable[tuple[np.ndarray, str]]) -> dict[str, Any]:
-    """Reject the rows that are in no item, and return how many are in one, and how many in none, by reason.
-
-    Args:
-        rows: those that were taken.
-        kept: (n_rows,) bool, which are in an item after each step that leaves some out, and the reason of that step.
-    """
+    """Reject the rows that are in no item, and return how many are in one, and how many in none, by reason; ``kept``
+    says which (n_rows,) are in an item after each step that leaves some out, and the reason of that step."""
     before, counts = np.ones(len(rows), dtype=bool), {}
     for after, reason in kept:
         dropped = before & ~after
@@ -51,7 +44,7 @@ def account(rows: UniqueRows, kept: Iterable[tuple[np.ndarray, str]]) -> dict[st
     return {"in_items": int(np.count_nonzero(before)), "in_no_item_by_reason": counts}
 
 
-def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
+def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
     """Return the counts of what was read, and of the triples under every rule and source of negatives.
 
     Mined negatives, of which there are as many as retrieved ones, are counted where they are asked for.
@@ -92,14 +85,7 @@ def source_counts(found: Connected, params: "Ingest") -> dict[str, Any]:
         **triples(len(partners.duplicates), rules[params.qqp_rule], len(rows.negative))}
 
 
-def negative_counts(items: Items, asked: int) -> dict[str, Any]:
-    """Return how many items have each number of negatives, where more than one is ``asked`` for."""
-    numbers = np.count_nonzero(items.negatives != NO_TEXT, axis=1)
-    return {"asked": asked, "items": {str(number): int(count) for number, count in enumerate(np.bincount(numbers))
-                                      if count}}
-
-
-def hashed_counts(found: Connected, of_group: np.ndarray, params: "Ingest") -> dict[str, Any]:
+def hashed_counts(found: Connected, of_group: np.ndarray, params: Ingest) -> dict[str, Any]:
     """Return how the components fell under ``split_by: hashed``, given the (n_components,) split of each."""
     sizes = found.sizes
     large = large_components(sizes, min(params.validation, params.test))
@@ -168,9 +154,6 @@ def summary(counts: dict[str, Any]) -> str:
         lines.append(f"negatives by {counts['negatives_by']}; training items left out because they have none: "
                      f"{counts['training_items_left_out_without_a_negative']}; evaluated ones without: "
                      f"{counts['evaluated_items_without_a_negative']}")
-    if "negatives_per_item" in counts:
-        lines.append(f"items by number of negatives: {_listed(counts['negatives_per_item']['items'])}; "
-                     f"{counts['negatives_per_item']['asked']} were asked for")
     lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
                  f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
     if "hashed" in counts:
@@ -231,3 +214,55 @@ def _listed(found: Mapping[str, int]) -> str:
 
 def _printed(lines: list[str]) -> str:
     return "".join(f"ingest: {line}\n" for line in lines)
+
+
+# What training sees of the texts that are evaluated (METHODS A.1, step 6)
+
+
+def same_letters(texts: TextFile) -> np.ndarray:
+    """Return for each text a number that texts of the same letters and digits share, (n_texts,)."""
+    return np.unique(letter_hashes(texts), return_inverse=True)[1].astype(np.int32)
+
+
+def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.ndarray) -> dict[str, Any]:
+    """Count the texts of validation and test that training items use too.
+
+    Targets are all references of an item. Texts are counted once, however many items share them. ``split`` is
+    (n_items,), ``group`` (n_texts,) the component of each text, ``alike`` what :func:`same_letters` returns.
+    """
+    n_texts, training = len(group), split == TRAIN
+    texts, owner = items.outputs
+    negatives = items.negative[training]
+    outputs = [text_mask(n_texts, texts[split[owner] == which]) for which in range(len(SPLITS))]
+    as_input = text_mask(n_texts, items.source[training])
+    as_negative = text_mask(n_texts, negatives[negatives != NO_TEXT])
+    seen = as_input | outputs[TRAIN] | as_negative
+    leaky = _with_seen(items, seen)
+    leaky_alike = _with_seen(items, text_mask(n_texts, alike[seen])[alike])
+    splits = np.zeros(n_texts, dtype=np.int8)
+    for which in range(len(SPLITS)):
+        splits[group[items.source[split == which]]] |= 1 << which
+    shared = (splits & (splits - 1)) != 0
+    report: dict[str, Any] = {}
+    for which in (VALIDATION, TEST):
+        mine, targets = split == which, outputs[which]
+        sources = text_mask(n_texts, items.source[mine])
+        total, with_leak = int(mine.sum()), int((leaky & mine).sum())
+        report[SPLITS[which]] = {
+            "items": total, "targets": int(targets.sum()), "sources": int(sources.sum()),
+            "targets_as_training_inputs": int((targets & as_input).sum()),
+            "targets_as_training_targets": int((targets & outputs[TRAIN]).sum()),
+            "targets_as_training_negatives": int((targets & as_negative).sum()),
+            "sources_in_training": int((sources & seen).sum()),
+            "items_with_a_leak": with_leak, "share_with_a_leak": round(with_leak / total, 6) if total else 0.0,
+            "items_with_a_leak_by_letters_and_digits": int((leaky_alike & mine).sum()),
+            "items_of_a_component_in_two_splits": int((mine & shared[group[items.source]]).sum())}
+    return report
+
+
+def _with_seen(items: Items, seen: np.ndarray) -> np.ndarray:
+    """Return which items have a source or reference among the texts that are ``seen`` (n_texts,), (n_items,) bool."""
+    found = seen[items.source]
+    texts, owner = items.outputs
+    found[owner[seen[texts]]] = True
+    return found

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -14,14 +15,11 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.layouts import structure_of
 from stages.common.schemas import SPLITS
-from stages.ingest.checks import TEXT_ROLES, RowCheck
-from stages.ingest.layouts import reasons_set_aside
+from stages.ingest.layouts import LAYOUTS, forms_of
+from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
-from stages.ingest.rows import RawRow
+from stages.ingest.rows import TEXT_ROLES, RawRow, RowCheck
 from stages.ingest.texts import TextFile, TextLists, text_lists
-
-if TYPE_CHECKING:
-    from stages.ingest.params import Dataset
 
 _BATCH = 2**13
 _CLASSES = 10_000
@@ -76,13 +74,8 @@ _FURTHER = ("SELECT number FROM numbered JOIN kept USING (place) WHERE further >
 
 
 class RowTables:
-    """All rows that were read, and why some of them are rejected, in a database that goes to disk when it must.
-
-    Args:
-        folder: where it goes.
-        memory_gib: of the database.
-        benign: categories of reasons for which nothing has to be corrected.
-    """
+    """All rows that were read, and why some of them are rejected, in a database of at most ``memory_gib`` GiB; the rest
+    goes to ``folder``. ``benign`` are the categories of reasons for which nothing has to be corrected."""
 
     def __init__(self, folder: Path, memory_gib: float, benign: Iterable[str]) -> None:
         self.database = duckdb.connect(config={
@@ -114,11 +107,7 @@ class RowTables:
         return sum(count for category, count in self.rejections().items() if category not in self._benign)
 
     def check_share(self, max_rejected: float) -> None:
-        """Fail if more than the share ``max_rejected`` of the rows is unusable.
-
-        Raises:
-            InputError: names the first ten rows with file, row and reason.
-        """
+        """Raise an ``InputError`` that names ten rows if more than the share ``max_rejected`` is unusable."""
         unusable, total = self.unusable(), self.total
         if unusable <= max_rejected * total:
             return
@@ -144,11 +133,8 @@ class UniqueRows:
     """The rows that were kept among their equals, as arrays in the order of the input, paraphrases first.
 
     Attributes:
-        structure: ``pairs``, ``triples``, ``captions``, ``labelled``, ``texts``, ``stories`` or ``dialogue``.
         texts: all texts of the rows that can be taken, numbered by first appearance.
-        tables: all rows that were read.
-        labels: names of the classes, or of the two kinds of responses, by number; empty if ``label`` is about
-            paraphrases.
+        labels: names of the classes, or of the two kinds of responses, by number; else empty.
         place: (n_rows,) place of each among all rows.
         first: (n_rows,) text number of source, input, caption or labelled text.
         second: (n_rows,) text number of the target, or number of the caption's group, else -1.
@@ -206,27 +192,21 @@ class UniqueRows:
         return replace(self, negative=negative, further=self.further.at(left), **columns)
 
 
-def deduplicate(rows: Iterable[RawRow], dataset: "Dataset", folder: Path, mode: str = "ending", copies: bool = False,
+def deduplicate(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: str = "ending", copies: bool = False,
               memory_gib: float = 4.0, identity: str = "symbols") -> UniqueRows:
     """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
     context with its response once.
 
     Of equal rows the first is kept; under published splits the first of the test split, else of the validation
-    split, so that no row is both trained on and evaluated. Rows whose equals carry another label are all dropped.
-
-    Args:
-        rows: those of one file one after another, numbers rising.
-        dataset: names structure and columns.
-        folder: an empty folder for what is kept on disk as long as the result is used.
-        mode: ``roc_mode``, what stories give.
-        copies: keep every row, equal to another or not (``labelled_copies: keep``).
-        memory_gib: memory of the database.
-        identity: ``text_identity``, what makes two texts the same.
+    split, so that no row is both trained on and evaluated. Rows whose equals carry another label are all dropped. With
+    ``copies`` every row is kept. ``mode`` is ``roc_mode``, ``identity`` is ``text_identity``; ``folder`` is empty, and
+    is needed as long as the result.
 
     Raises:
         InputError: labelled texts have more classes than any data set could mean.
     """
-    tables = RowTables(folder, memory_gib, (*_BENIGN, *reasons_set_aside(dataset)))
+    set_aside = (LAYOUTS[form.layout].set_aside for form in forms_of(dataset))
+    tables = RowTables(folder, memory_gib, chain(_BENIGN, *set_aside))
     structure = structure_of(dataset.layout)
     labels = _read(rows, structure, RowCheck(dataset, mode, identity), tables)
     labels = {"labelled": labels, "dialogue": ["wrong", "right"]}.get(structure, [])

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
-from stages.ingest.items import Items, Relations, beginnings, caption_components, continuation_inputs, relations
-from stages.ingest.texts import NO_TEXT, TextLists, grouped, text_mask
+from stages.ingest.items import Items, Relations, beginnings, continuation_inputs, relations
+from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, text_mask
 
 _CONNECTED = "other split: its texts are connected with rows of a split that is evaluated"
 _ALONE = "alone: its group has no other text"
@@ -19,13 +19,11 @@ class Connected:
     """The rows that are left, and how their texts belong together.
 
     Attributes:
-        rows: those that are left.
         group: (n_texts,) component of each text over all rows that were kept among their equals.
         paired: (n_texts,) whether a text occurs in a row that is left; as input, for stories and dialogues.
         partners: pairs, those of given triples included; None for captions.
         captions: groups of captions; None in other structures.
-        strictest_split: (n_components,) published split of each component; None if there is none or components are
-            not kept together.
+        strictest_split: (n_components,) published split; None if there is none or components are split.
     """
 
     rows: UniqueRows
@@ -55,13 +53,16 @@ def connected(rows: UniqueRows, split_by: str, captions: int | None = None) -> C
     if rows.published and split_by != "pair":
         rows, strictest = _without_looser_splits(rows, group[rows.first], int(group.max(initial=-1)) + 1)
         partners = replace(relations(rows), group=group)
-    paired = text_mask(len(group), *continuation_inputs(rows)) if rows.structure in CONTINUATIONS else partners.paired()
+    pairs = (partners.duplicates, partners.others)
+    paired = text_mask(len(group), *(continuation_inputs(rows) if rows.structure in CONTINUATIONS else pairs))
     return Connected(rows, group, paired, partners, None, strictest)
 
 
 def _captions(rows: UniqueRows, split_by: str, wanted: int | None) -> Connected:
     n_groups, strictest = int(rows.second.max(initial=-1)) + 1, None
-    group = caption_components(grouped(rows.second, rows.first, n_groups), rows.n_texts)
+    # A group connects its texts, a text its groups.
+    _, first, number = np.unique(rows.second, return_index=True, return_inverse=True)
+    group = components(rows.n_texts, np.stack([rows.first[first][number], rows.first], axis=1))
     if rows.published and split_by == "pair":
         rows, _ = _without_looser_splits(rows, rows.second, n_groups)
     elif rows.published:
@@ -90,9 +91,9 @@ def in_items(rows: UniqueRows, items: Items) -> np.ndarray:
     if rows.structure == "captions":
         return np.isin(rows.second, items.group)
     outputs, owner = items.outputs
-    item, nth = np.nonzero(items.negatives != NO_TEXT)
-    first = np.concatenate([items.source[owner], items.source[item]])
-    second = np.concatenate([outputs, items.negatives[item, nth]])
+    with_negative = items.negative != NO_TEXT
+    first = np.concatenate([items.source[owner], items.source[with_negative]])
+    second = np.concatenate([outputs, items.negative[with_negative]])
     held = rows.pairs
     if rows.structure == "stories":
         held = np.concatenate([held, beginnings(rows)], axis=1)

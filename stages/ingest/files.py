@@ -3,35 +3,29 @@
 from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import COMPRESSIONS, file_format
 from stages.ingest.layouts import DOCUMENT, LAYOUTS, Layout, layout_of
+from stages.ingest.params import Dataset
 from stages.ingest.readers import read_file
 from stages.ingest.rows import RawRow, RowMaker
-
-if TYPE_CHECKING:
-    from stages.ingest.params import Dataset
 
 # The order in which files are named.
 _FORMATS = (".csv", ".tsv", ".jsonl", DOCUMENT, ".parquet")
 _PACKED = f"{', '.join(COMPRESSIONS[:-1])} or {COMPRESSIONS[-1]}"
 
 
-def read_rows(dataset: "Dataset") -> Iterator[RawRow]:
-    """Yield the rows of all files of ``dataset``, file after file in the order of :func:`data_files`.
-
-    Raises:
-        InputError: a file is missing, empty, damaged, unreadable as a whole or lacks a column.
-    """
+def read_rows(dataset: Dataset) -> Iterator[RawRow]:
+    """Yield the rows of all files of ``dataset``, file after file in the order of :func:`data_files`."""
     splits, forms = published_splits(dataset), _forms(dataset)
     for name, path in data_files(dataset):
         form = forms.get(name, dataset)
         yield from read_file(path, form.encoding, RowMaker(name, layout_of(form), splits.get(name)))
 
 
-def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
+def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
     """Return name and path of each file, in the order of ``dataset.files``, sorted within a pattern.
 
     Files that only ``dataset.splits`` names follow, training first. Where neither names any, the folder is
@@ -59,12 +53,8 @@ def data_files(dataset: "Dataset") -> list[tuple[str, Path]]:
     return list(found.items())
 
 
-def published_splits(dataset: "Dataset") -> dict[str, str]:
-    """Return the split of each file that ``dataset.splits`` names, or the layout where the params name no files.
-
-    Raises:
-        InputError: a pattern matches nothing, or a file would be of two splits.
-    """
+def published_splits(dataset: Dataset) -> dict[str, str]:
+    """Return the split of each file that ``dataset.splits`` names, or the layout where the params name no files."""
     source = Path(dataset.source)
     if not source.exists():
         return {}  # which `data_files` reports
@@ -82,7 +72,7 @@ def published_splits(dataset: "Dataset") -> dict[str, str]:
     return splits
 
 
-def _forms(dataset: "Dataset") -> dict[str, Any]:
+def _forms(dataset: Dataset) -> dict[str, Any]:
     """Return what the params say of each file that has columns of its own, by its name; of two the first."""
     source, forms = Path(dataset.source), dict[str, Any]()
     for entry in [*dataset.files, *chain.from_iterable(dataset.splits.values())]:
@@ -112,7 +102,7 @@ def _check_file(path: Path, layout: Layout, source: Path) -> None:
         raise InputError(f"{path}: the file is empty. Remove it from `files`, or fetch it again.")
 
 
-def _named_files(folder: Path, layout: Layout, dataset: "Dataset") -> dict[str, Path]:
+def _named_files(folder: Path, layout: Layout, dataset: Dataset) -> dict[str, Path]:
     """Return the files that the params name, or the layout if they name none.
 
     Where they name those of published splits alone, and none of training, all others are of training.
@@ -156,7 +146,7 @@ def _all_files(folder: Path, layout: Layout, leave_out: Collection[str] = ()) ->
     return {name: folder / name for name in names}
 
 
-def _named_splits(dataset: "Dataset") -> dict[str, list[str]]:
+def _named_splits(dataset: Dataset) -> dict[str, list[str]]:
     """Return names and patterns of the published splits: the params', or those of the layout."""
     source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
     if dataset.files or dataset.splits or source.is_file():

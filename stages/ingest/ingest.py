@@ -1,49 +1,89 @@
 """Read raw rows, de-duplicate texts, build training items and split them without leakage."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING
+from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
+from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
+from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.encoders import resolve_encoder
 from stages.common.layouts import is_paired, structure_of
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import SPLITS, TableSchema
 from stages.common.tables import Provenance, write_json
 from stages.common.writing import table_writer
-from stages.ingest.counts import summary
-from stages.ingest.deduplicate import deduplicate
-from stages.ingest.examples import Ingested, contrasted_examples, text_examples
-from stages.ingest.exclusions import connected
+from stages.ingest.counts import (
+    account,
+    by_split,
+    hashed_counts,
+    labelled_counts,
+    leak_report,
+    row_counts,
+    same_letters,
+    source_counts,
+    summary,
+    triple_lines,
+)
+from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows, deduplicate
+from stages.ingest.exclusions import Connected, connected, in_items
 from stages.ingest.files import read_rows
+from stages.ingest.items import Items
 from stages.ingest.negatives import Embed, frozen
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.parsing import strip_post
 from stages.ingest.rows import RawRow
-from stages.ingest.sources import check_source
+from stages.ingest.sources import check_source, make_items, negative_origin, with_negatives
+from stages.ingest.splits import (
+    LARGEST_HASH,
+    TRAIN,
+    in_range,
+    sample_items,
+    split_by_hash,
+    split_classes,
+    split_groups,
+    split_items,
+)
+from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 from stages.run.process import StageProcess, run_stage
 
-if TYPE_CHECKING:
-    from stages.ingest.params import Dataset, Ingest
+_BATCH = 2**13
+_BEYOND = "left out: beyond ingest.max_train, max_validation or max_test, or outside ingest.train_part"
 
 
-def run(rows: Iterable[RawRow], dataset: "Dataset", params: "Ingest", seed: int, scratch: Path,
+@dataclass(frozen=True)
+class Ingested:
+    """What the stage makes, as long as the scratch folder is there: the schema of the examples, the metrics, and what
+    yields the pieces of the tables ``examples``, ``texts`` and ``rejected``."""
+
+    examples: TableSchema
+    counts: dict[str, Any]
+    pieces: Mapping[str, Callable[[], Iterable[Any]]]
+
+    @property
+    def schemas(self) -> dict[str, TableSchema]:
+        """Of each of ``pieces``."""
+        return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
+
+
+def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scratch: Path,
         embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
     """Turn raw rows into examples.
 
-    Besides the database, memory holds some tens of bytes per distinct text and per item; retrieved negatives need
-    some tens of bytes more per word of the texts of a split.
+    Besides the database of at most ``memory_gib`` GiB, memory holds some tens of bytes per distinct text and per item;
+    retrieved negatives need some tens of bytes more per word of the texts of a split, mined ones 1.5 KB per text.
 
     Args:
         rows: those of one file one after another, numbers rising.
-        dataset: names the structure, columns and language.
-        params: rules, shares and limits.
-        seed: the project's seed.
         scratch: an empty folder; it is needed until the pieces of the result have been written.
-        embed: for mined negatives, for which 1.5 KB a text are needed besides.
-        memory_gib: of the database that holds rows and texts; what is over goes to ``scratch``.
+        embed: for mined negatives.
 
     Raises:
         InputError: too many rows are unusable, or they give no examples under ``params``.
@@ -67,6 +107,175 @@ def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
             content = {**row.content, "text": strip_post(row.content["text"], how)}
             row = row._replace(content=content, names=shown[0], values=shown[1])
         yield row
+
+
+def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed: int,
+                        embed: Embed | None = None) -> Ingested:
+    """Make items of source, target and negative; raise an ``InputError`` if a split would have none."""
+    counts = source_counts(found, params)
+    try:
+        every = make_items(found, dataset, params, seed)
+        split, of_group, outside = _split(every, found, params, seed)
+        kept = sample_items(split, _limits(params), seed, outside)
+        items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
+        _check_filled(split, params)
+    except InputError as error:
+        raise InputError("\n".join([str(error), *triple_lines(counts), *_hub(found)])) from error
+    group = found.group
+    counts["rows"] |= account(found.rows, _steps(found.rows, every, kept, items, params))
+    used = text_mask(len(group), items.source, items.negative[items.negative != NO_TEXT], items.outputs[0])
+    counts |= {
+        "texts": {"distinct": len(group), "used": int(np.count_nonzero(used))},
+        "examples": by_split(split), "leak": leak_report(items, split, group, same_letters(found.rows.texts))}
+    if params.neg_source in ("retrieved", "mined") and found.rows.structure in CONTINUATIONS:
+        counts |= {"training_items_left_out_without_a_negative": len(kept) - len(items),
+                   "evaluated_items_without_a_negative": int(np.count_nonzero(items.negative == NO_TEXT))}
+    if of_group is not None and params.split_by == "hashed":
+        counts["hashed"] = hashed_counts(found, of_group, params)
+    origin = negative_origin(dataset, params)
+    return Ingested(EXAMPLES, counts, {
+        "examples": lambda: _example_batches(items, split, group, np.cumsum(used, dtype=np.int32) - 1, origin),
+        "texts": lambda: _text_batches(found.rows.texts, used, dataset.language),
+        "rejected": found.rows.tables.rejected})
+
+
+def text_examples(rows: UniqueRows, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
+    """Make an item of each labelled or plain text; plain ones are of training, but for published splits.
+
+    Raises:
+        InputError: a part of training is asked for, or a split would be empty.
+    """
+    labelled = rows.structure == "labelled"
+    if params.train_part is not None:
+        raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "
+                         f"ones have no components. Set it to null in this data set's ingest block.")
+    split = rows.rank
+    if labelled:
+        single = np.bincount(rows.first, minlength=rows.n_texts)[rows.first] == 1
+        split = split_classes(rows.label, rows.labels, split, rows.published, params.validation, params.test, seed,
+                              single)
+    kept = sample_items(split, _limits(params), seed)
+    in_sample = np.isin(np.arange(len(rows)), kept)
+    texts, split = rows.first[kept], split[kept]
+    if not (split == TRAIN).any():
+        raise InputError("no text is left for train: keywords are counted in these. Correct the rows, or the data "
+                         "set's `splits`.")
+    used = text_mask(rows.n_texts, texts)
+    counts = {"rows": row_counts(rows) | account(rows, [(in_sample, _BEYOND)]),
+              "texts": {"distinct": rows.n_texts, "used": int(np.count_nonzero(used))},
+              "examples": by_split(split), "published_splits": [SPLITS[which] for which in rows.published]}
+    labels = None
+    if labelled:
+        counts |= labelled_counts(rows, kept, split)
+        labels = np.array(rows.labels, dtype=object)[rows.label[kept]]
+    return Ingested(LABELLED_EXAMPLES if labelled else PLAIN_EXAMPLES, counts, {
+        "examples": lambda: _text_example_batches((np.cumsum(used, dtype=np.int32) - 1)[texts], labels, split),
+        "texts": lambda: _text_batches(rows.texts, used, dataset.language),
+        "rejected": rows.tables.rejected})
+
+
+def _steps(rows: UniqueRows, every: Items, kept: np.ndarray, items: Items,
+           params: Ingest) -> list[tuple[np.ndarray, str]]:
+    """Return which ``rows`` are in an item after each step of making them, and why others are not."""
+    rule = f" and ingest.qqp_rule: {params.qqp_rule}" if params.neg_source == "labelled" else ""
+    unused = f"unused: in no item under ingest.neg_source: {params.neg_source}{rule}"
+    if params.neg_source == "given":  # an item of each row
+        return [(np.isin(np.arange(len(rows)), kept), _BEYOND)]
+    return [(in_items(rows, every), unused), (in_items(rows, every.at(kept)), _BEYOND),
+            (in_items(rows, items), "no negative: none can be found for its items")]
+
+
+def _hub(found: Connected) -> list[str]:
+    """Return the text that joins most rows of the largest component, if it joins more than one in ten of all."""
+    rows = found.rows
+    texts = rows.first if rows.structure in ("captions", *CONTINUATIONS) else rows.pairs
+    count = np.bincount(texts.ravel(), minlength=rows.n_texts + 1)
+    hub = int(count.argmax())
+    if 10 * count[hub] <= len(rows):
+        return []
+    return [f"the text {rows.texts[hub][:60]!r} stands in {count[hub]} of {len(rows)} rows and connects them; if "
+            f"it says nothing, remove these rows"]
+
+
+def _limits(params: Ingest) -> dict[str, int | None]:
+    return {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
+
+
+def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
+        np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
+    rows, group, outside = found.rows, found.group, None
+    if params.split_by == "pair":
+        return split_items(items.rank, rows.published, params.validation, params.test, seed), None, outside
+    n_groups = int(group.max()) + 1
+    if params.split_by == "component":
+        of_group = split_groups(group[items.source], n_groups, params.validation, params.test, seed,
+                                found.strictest_split)
+        return of_group[group[items.source]], of_group, outside
+    hashes = np.full(n_groups, LARGEST_HASH, dtype=np.uint64)
+    if rows.structure in CONTINUATIONS:
+        np.minimum.at(hashes, group[rows.first], rows.opening)
+    else:
+        np.minimum.at(hashes, group, letter_hashes(rows.texts))
+    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
+    if params.train_part is not None:
+        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[group[items.source]]
+    return of_group[group[items.source]], of_group, outside
+
+
+def _check_filled(split: np.ndarray, params: Ingest) -> None:
+    empty = [name for name, count in by_split(split).items() if not count]
+    if empty and params.split_by == "hashed":
+        raise InputError(f"no example is left for {empty[0]}: under ingest.split_by hashed each component of texts is "
+                         f"drawn for itself, and none with an example fell to it. Give more data, change the shares "
+                         f"or the seed, {'widen ingest.train_part, ' if params.train_part else ''}or set "
+                         f"ingest.split_by to component.")
+    if empty:
+        raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
+                         f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "
+                         f"or set ingest.split_by to pair, which leaves rows where they were published.")
+
+
+# Tables in pieces
+
+
+def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np.ndarray,
+                     origin: str) -> Iterator[pa.Table]:
+    """Yield the table ``examples``, given split (n_items,), component (n_texts,) and text id (n_texts,)."""
+    outputs, owner = items.outputs
+    bounds = np.searchsorted(owner, np.arange(len(items) + 1))
+    for start in range(0, len(items), _BATCH):
+        end = min(start + _BATCH, len(items))
+        source, target, negative = (part[start:end] for part in (items.source, items.target, items.negative))
+        without = negative == NO_TEXT
+        references = ids[outputs[bounds[start]:bounds[end]]].astype(np.int64)
+        yield pa.table({
+            "example_id": np.arange(start, end), "split": np.array(SPLITS)[split[start:end]], "source_id": ids[source],
+            "target_id": ids[target], "negative_id": pa.array(ids[negative], mask=without),
+            "reference_ids": pa.ListArray.from_arrays(bounds[start:end + 1] - bounds[start], references),
+            "group": group[source],
+            "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})
+
+
+def _text_example_batches(ids: np.ndarray, labels: np.ndarray | None, split: np.ndarray) -> Iterator[pa.Table]:
+    """Yield the table ``labelled_examples``, or ``plain_examples`` without labels, given columns (n_examples,)."""
+    for start in range(0, len(ids), _BATCH):
+        piece = slice(start, start + _BATCH)
+        table = pa.table({"example_id": np.arange(start, start + len(ids[piece])),
+                          "split": np.array(SPLITS)[split[piece]], "text_id": ids[piece]})
+        yield table if labels is None else table.append_column("label", pa.array(labels[piece], pa.string()))
+
+
+def _text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[pa.Table]:
+    """Yield the table ``texts``: those that are ``used`` (n_texts,), numbered anew."""
+    start = 0
+    for batch in texts.batches(used, _BATCH):
+        yield pa.table({"text_id": np.arange(start, start + len(batch)), "text": pa.array(batch, pa.string()),
+                        "language": pa.array([language] * len(batch), pa.string())})
+        start += len(batch)
+
+
+# The stage
 
 
 def _work(process: StageProcess) -> None:

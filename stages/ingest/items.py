@@ -14,7 +14,7 @@ from stages.common.schemas import SPLITS
 from stages.common.seeds import derived_seed
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
 from stages.ingest.text_keys import jaccard, order_key, overlap_tokens, text_key
-from stages.ingest.texts import NO_TEXT, TextFile, TextLists, components, grouped, text_mask
+from stages.ingest.texts import NO_TEXT, TextFile, TextLists, components, grouped
 
 RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all", "question1_zip")
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.
@@ -29,9 +29,7 @@ class Items:
     """Examples as arrays of text numbers, four bytes each.
 
     Attributes:
-        source: (n,) the input.
-        target: (n,) the output.
-        negatives: (n, K) negatives, best first; ``NO_TEXT`` behind the last of each row, or where there are none yet.
+        source, target, negative: (n,) text numbers; ``NO_TEXT`` where there is no negative, or none yet.
         rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
         group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
         captions: the groups, if there are any.
@@ -39,7 +37,7 @@ class Items:
 
     source: np.ndarray
     target: np.ndarray
-    negatives: np.ndarray
+    negative: np.ndarray
     rank: np.ndarray
     group: np.ndarray
     captions: TextLists | None = None
@@ -49,43 +47,30 @@ class Items:
 
     def at(self, places: np.ndarray) -> "Items":
         """Return the items at ``places``."""
-        return Items(self.source[places], self.target[places], self.negatives[places], self.rank[places],
+        return Items(self.source[places], self.target[places], self.negative[places], self.rank[places],
                      self.group[places] if self.captions else self.group, self.captions)
-
-    def references(self, start: int, end: int) -> list[list[int]]:
-        """Return the references of items ``start`` to ``end``: the target, then every other caption but the source."""
-        if self.captions is None:
-            return self.target[start:end, None].tolist()
-        columns = (column[start:end].tolist() for column in (self.group, self.source, self.target))
-        return [[target, *(text for text in self.captions.of(group) if text not in (source, target))]
-                for group, source, target in zip(*columns, strict=True)]
 
     @property
     def outputs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The texts of all references, and the place of the item of each."""
+        """The references item by item, the target first, then every caption but the source; and each one's item."""
         places = np.arange(len(self))
         if self.captions is None:
             return self.target, places
         lists = self.captions.at(self.group)
         owners = np.repeat(places, np.diff(lists.bounds))
-        other = lists.texts != self.source[owners]
-        return lists.texts[other], owners[other]
+        other = (lists.texts != self.source[owners]) & (lists.texts != self.target[owners])
+        owners = np.concatenate([places, owners[other]])
+        order = np.argsort(owners, kind="stable")
+        return np.concatenate([self.target, lists.texts[other]])[order], owners[order]
 
 
-def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negatives: np.ndarray | None = None) -> Items:
+def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negative: np.ndarray | None = None) -> Items:
     """Return items with one reference each."""
-    negatives = np.full((len(source), 1), NO_TEXT, dtype=np.int32) if negatives is None else negatives
-    return Items(source, target, negatives, rank, np.empty(0, dtype=np.int32))
+    negative = np.full(len(source), NO_TEXT, dtype=np.int32) if negative is None else negative
+    return Items(source, target, negative, rank, np.empty(0, dtype=np.int32))
 
 
 # Captions
-
-
-def caption_components(captions: TextLists, n_texts: int) -> np.ndarray:
-    """Return the (n_texts,) component of each text: a group connects its texts, a text its groups."""
-    lengths = np.diff(captions.bounds)
-    first = captions.texts[captions.bounds[:-1][lengths > 0]]
-    return components(n_texts, np.stack([np.repeat(first, lengths[lengths > 0]), captions.texts], axis=1))
 
 
 def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
@@ -164,8 +149,7 @@ class Relations:
         duplicates: (n, 2) paraphrase pairs, each once, as first written.
         others: (m, 2) non-paraphrase pairs that are not paraphrases elsewhere.
         group: (n_texts,) connected component of each text over both kinds of pairs, numbered by first text.
-        duplicate_rank: (n,) published split of each paraphrase pair.
-        other_rank: (m,) likewise of the non-paraphrase pairs.
+        duplicate_rank, other_rank: (n,) and (m,) published split of each pair.
     """
 
     duplicates: np.ndarray
@@ -173,15 +157,6 @@ class Relations:
     group: np.ndarray
     duplicate_rank: np.ndarray
     other_rank: np.ndarray
-
-    @property
-    def n_texts(self) -> int:
-        """Number of texts."""
-        return len(self.group)
-
-    def paired(self) -> np.ndarray:
-        """Return which texts occur in a pair, (n_texts,) bool."""
-        return text_mask(self.n_texts, self.duplicates, self.others)
 
     def by_split(self) -> Iterator[tuple[int, "Relations"]]:
         """Yield each published split and its pairs alone; all pairs at once if none is published."""
@@ -198,7 +173,7 @@ class Relations:
         counts = dict.fromkeys(RULES, 0)
         for _, mine in self.by_split():
             for way in ("undirected", "question1"):
-                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=self.n_texts)
+                good, bad = (np.bincount(pairs[:, :_COLUMNS[way]].ravel(), minlength=len(self.group))
                              for pairs in (mine.duplicates, mine.others))
                 counts[f"{way}_one"] += int(np.count_nonzero((good > 0) & (bad > 0)))
                 counts[f"{way}_all"] += int(np.sum(good * bad))
@@ -236,15 +211,15 @@ def relations(rows: UniqueRows) -> Relations:
 
 
 def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Literal["hardest", "random"],
-                   seed: int, negatives: int = 1) -> Items:
+                   seed: int) -> Items:
     """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x), of one published split.
 
     D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
     too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
     to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
     and so on while there are both, ``all`` every combination; under ``question1`` only a question that stands first in
-    a pair has the other as partner. Further negatives come next in N(x). The order of rows changes nothing, except
-    which question is the first of a pair that is written in both directions.
+    a pair has the other as partner. The order of rows changes nothing, except which question is the first of a pair
+    that is written in both directions.
     """
     key = lru_cache(_REMEMBERED)(lambda number: order_key(texts[number]))
     tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))
@@ -259,17 +234,19 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
         return found[first:] + found[:first]
 
     way, _, combination = rule.partition("_")
-    found, none = array("i"), [NO_TEXT] * negatives  # rank, x, y+, y- and those behind it in N(x), by rising x
+    found = array("i")  # rank, x, y+, y-, by rising x
     for rank, mine in partners.by_split():
-        good, bad = (_neighbours(pairs, partners.n_texts, way) for pairs in (mine.duplicates, mine.others))
+        good, bad = (_neighbours(pairs, len(partners.group), way) for pairs in (mine.duplicates, mine.others))
         both = np.flatnonzero((np.diff(good.bounds) > 0) & (np.diff(bad.bounds) > 0)).tolist()
         for x in progress(both, "ingest: labelled triples", unit="text"):
             targets, others = ordered("target", x, good.of(x)), ordered("negative", x, bad.of(x))
-            places = [range(1 if combination == "one" else len(of_x)) for of_x in (targets, others)]
-            for target, other in product(*places) if combination == "all" else zip(*places, strict=False):
-                found.extend((rank, x, targets[target], *(others[other:other + negatives] + none)[:negatives]))
-    triples = np.frombuffer(found, dtype=np.int32).reshape(-1, 3 + negatives)
-    return plain_items(triples[:, 1], triples[:, 2], triples[:, 0].astype(np.int8), triples[:, 3:])
+            if combination == "one":
+                targets, others = targets[:1], others[:1]
+            chosen = product(targets, others) if combination == "all" else zip(targets, others, strict=False)
+            for target, other in chosen:
+                found.extend((rank, x, target, other))
+    ranks, *texts_of = np.frombuffer(found, dtype=np.int32).reshape(-1, 4).T
+    return plain_items(texts_of[0], texts_of[1], ranks.astype(np.int8), texts_of[2])
 
 
 def _neighbours(pairs: np.ndarray, size: int, way: str) -> TextLists:

@@ -4,7 +4,7 @@ A new layout is an entry of ``LAYOUTS``, with the name of its structure in ``sta
 readers and the table of layouts in docs/data.md go by what it declares.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,6 @@ class Column:
     Attributes:
         meaning: of its values, for the documentation.
         name: of the column, unless the params give another; None if only the params can name it.
-        needed: whether the layout can do without.
         is_name: whether it names a class or group: text or a whole number, spelt as text.
         missing: what to do where a file has no such column.
     """
@@ -84,11 +83,7 @@ class Layout:
         return structure_of(self.name)
 
     def completed(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the columns ``given`` by the params, and those that they leave out.
-
-        Raises:
-            ValueError: there is no such column, one is missing, or they contradict each other.
-        """
+        """Return the columns ``given`` by the params, and those that they leave out; else raise a ``ValueError``."""
         named = {} if self.published else dict(self.columns)
         if self.reader == "table":
             named[SPLIT] = Column("train, validation or test", needed=False)
@@ -107,25 +102,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class BoundLayout:
-    """A layout with the columns of one data set.
-
-    Attributes:
-        layout: what the columns mean.
-        columns: column of each role that is used.
-        quoting: of CSV and TSV: ``standard`` as in RFC 4180, ``none`` if quotation marks are ordinary characters.
-        named_by: who has named the column of a role; for messages.
-        separator: of the columns of CSV and TSV; empty: as the file's ending says.
-    """
+    """A layout with the column of each role that is used; ``named_by`` says who has named it, for messages."""
 
     layout: Layout
     columns: Mapping[str, str]
     quoting: Quoting
     named_by: Callable[[str], str]
     separator: str = ""
-
-    def is_name(self, role: str) -> bool:
-        """Say whether the column of ``role`` names a class or group."""
-        return role in self.layout.columns and self.layout.columns[role].is_name
 
 
 def layout_of(named: Any) -> BoundLayout:
@@ -156,11 +139,6 @@ def forms_of(dataset: Any) -> list[Any]:
 def roles_of(dataset: Any) -> frozenset[str]:
     """Return the roles that any file of ``dataset`` has a column for."""
     return frozenset(chain.from_iterable(layout_of(form).columns for form in forms_of(dataset)))
-
-
-def reasons_set_aside(dataset: Any) -> Iterable[str]:
-    """Return the categories of reasons for which rows of ``dataset`` are set aside although nothing is wrong."""
-    return chain.from_iterable(LAYOUTS[form.layout].set_aside for form in forms_of(dataset))
 
 
 _QUESTIONS = {
@@ -253,6 +231,6 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
         splits={"train": "20news-bydate-train", "test": "20news-bydate-test"}, reader="posts"),
     Layout("texts", "a text, without any label: keywords are made, and a graph of those that share a text",
            {"text": _TEXT}),
-    Layout("text_lines", "the same, a text a line", {"text": _TEXT}, parse=parsing.plain_line,
+    Layout("text_lines", "the same, a text a line", {"text": _TEXT}, parse=lambda line, path: {"text": line},
            files="text files named .txt, one text a line", **_LINES),
 )}

@@ -99,19 +99,13 @@ def cosines(queries: np.ndarray, pool: np.ndarray, ceiling: float | None) -> Sco
 
 
 def frozen(source: str) -> Embed:
-    """Return what embeds texts as unit vectors by the means of an encoder's states.
+    """Return what embeds texts as unit vectors by the means of an encoder's states, or raise an ``InputError``.
 
     On the CPU and by one thread, so that which text is the nearest depends on no setting of a machine.
-
-    Raises:
-        InputError: there is no such encoder as ``source``, the param ``ingest.neg_encoder``, names.
     """
     from models.common.encoders import load_encoder
 
-    try:
-        resolved = resolve_encoder(source)
-    except InputError as error:
-        raise InputError(str(error).replace("encoder.source", "ingest.neg_encoder")) from error
+    resolved = resolve_encoder(source, "ingest.neg_encoder")
     seed_everything(0)
     try:
         encoder, tokenizer = load_encoder(resolved.location)
@@ -140,34 +134,28 @@ def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
     return found
 
 
-def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str, count: int,
-           seed: int, allowed: np.ndarray | None = None, embed: Embed | None = None,
+def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str, seed: int,
+           allowed: np.ndarray | None = None, embed: Embed | None = None,
            ceiling: float | None = None) -> np.ndarray:
-    """Return negatives of the items at ``asked``: texts of the same split and of other components, none twice.
+    """Return a negative of each item at ``asked``: a text of the same split and of another component.
 
-    Where ``allowed`` says which texts may be negatives, ``retrieved`` takes those of most overlap with the input, ties
-    by text key. Else they are outputs of other items, except what the item's own component has as input or output:
-    ``bm25`` takes the items whose inputs are most similar by BM25, ties by text key of input and output; ``random``
-    takes the items that follow a place drawn by the seed and the item's texts, in an order drawn by the seed. ``mined``
-    takes the texts or outputs that are nearest to the input by an encoder's cosine, ties likewise.
+    Where ``allowed`` says which texts may be negatives, ``retrieved`` takes the one of most overlap with the input,
+    ties by text key. Else it is an output of another item, except what the item's own component has as input or
+    output: ``bm25`` takes the item whose input is most similar by BM25, ties by text key of input and output;
+    ``random`` takes the first possible item behind a place drawn by the seed and the item's texts, in an order drawn
+    by the seed. ``mined`` takes the text or output that is nearest to the input by an encoder's cosine, ties likewise,
+    but nothing above ``ceiling``.
 
     Args:
-        items: all items, whether they are kept or not.
         split: (n_items,) index into ``SPLITS``.
-        asked: (n,) places of the items that are kept, rising.
+        asked: (n,) places of the items that are kept among all ``items``, rising.
         group: (n_texts,) component of each text.
-        texts: all texts.
-        way: as above.
-        count: negatives per item.
-        seed: the project's seed.
         allowed: (n_texts,) splits in which each text may be a negative, one bit each.
-        embed: for ``mined``.
-        ceiling: the cosine above which ``mined`` takes nothing.
 
     Returns:
-        (n, count) text numbers, best first; ``NO_TEXT`` where the split has no further one.
+        (n,) text numbers; ``NO_TEXT`` where the split has none.
     """
-    found, refused = np.empty((len(asked), count), dtype=np.int32), _said(items, group)
+    found, refused = np.empty(len(asked), dtype=np.int32), _said(items, group)
     for which in np.unique(split[asked]).tolist():
         mine = np.flatnonzero(split[asked] == which)
         if allowed is None:
@@ -188,8 +176,8 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
                              group[inputs])
         else:
             ranked = _ranked(overlap(map(texts.__getitem__, inputs.tolist())), queries, group[inputs])
-        found[mine] = _table([_first((int(outputs[place]) for place in places), refused(int(item)), count)
-                              for item, places in zip(asked[mine], ranked, strict=True)], count)
+        found[mine] = [_first((int(outputs[place]) for place in places), refused(int(item)))
+                       for item, places in zip(asked[mine], ranked, strict=True)]
     return found
 
 
@@ -200,9 +188,9 @@ def _places(pool: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return found
 
 
-def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, candidates: TextLists,
-                    count: int) -> np.ndarray:
-    """Return negatives of the items at ``asked``: the first of their own candidates that they may have.
+def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray,
+                    candidates: TextLists) -> np.ndarray:
+    """Return a negative of each item at ``asked``: the first of its own candidates that it may have.
 
     A training item takes no text that an evaluated item has as input or output. What is evaluated takes its
     candidates wherever they are from: data sets sample those of the test from training. ``candidates`` has a list
@@ -210,8 +198,8 @@ def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: n
     """
     refused, evaluated = _said(items, group), split != TRAIN
     tested = {*items.source[evaluated].tolist(), *items.target[evaluated].tolist()}
-    return _table([_first((text for text in candidates.of(item) if evaluated[item] or text not in tested),
-                          refused(item), count) for item in asked.tolist()], count)
+    return np.array([_first((text for text in candidates.of(item) if evaluated[item] or text not in tested),
+                            refused(item)) for item in asked.tolist()], np.int32)
 
 
 def _vectors(texts: TextFile, numbers: np.ndarray, embed: Embed) -> np.ndarray:
@@ -246,20 +234,9 @@ def _shuffled(items: Items, pool: np.ndarray, queries: np.ndarray, texts: TextFi
         yield (int(order[(start + step) % len(pool)]) for step in range(len(pool)))
 
 
-def _first(outputs: Iterable[int], refused: set[int], count: int) -> list[int]:
-    """Return the first ``count`` of ``outputs`` that are not ``refused``, none twice."""
-    chosen: dict[int, None] = {}
-    for output in outputs:
-        if output not in refused:
-            chosen[output] = None
-            if len(chosen) == count:
-                break
-    return list(chosen)
-
-
-def _table(rows: list[list[int]], count: int) -> np.ndarray:
-    """Return the lists as (n, count) text numbers, filled with ``NO_TEXT``."""
-    return np.array([row + [NO_TEXT] * (count - len(row)) for row in rows], np.int32).reshape(-1, count)
+def _first(outputs: Iterable[int], refused: set[int]) -> int:
+    """Return the first of ``outputs`` that is not ``refused``, else ``NO_TEXT``."""
+    return next((output for output in outputs if output not in refused), NO_TEXT)
 
 
 def _said(items: Items, group: np.ndarray) -> Callable[[int], set[int]]:

@@ -132,8 +132,6 @@ class Ingest(Block):
                                                                    "paraphrase that nobody labelled, on the scale of "
                                                                    "the bundled encoder; null: none is")
     neg_pick: Literal["hardest", "random"] = "hardest"
-    negatives: int = Field(1, ge=1, description="negatives per item, best first; HCL is trained on the first, and the "
-                                               "further ones are written beside it")
     split_by: Literal["component", "hashed", "pair"] = Field(
         "component", description="what is in one split: component fills the shares to the item; hashed draws each "
                                  "component by a hash of seed and texts, so that data sets of the same files agree, "

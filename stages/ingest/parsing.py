@@ -81,11 +81,7 @@ def story_problem(columns: Mapping[str, Any]) -> str:
 
 
 def story_sentences(content: Mapping[str, Any]) -> list[Any]:
-    """Return the five sentences of a row, given by role; whether each of them is a text is still to be checked.
-
-    Raises:
-        RowError: there are not five sentences; the message is the reason, ``category: detail``.
-    """
+    """Return the five sentences of a row, not checked yet; raise a ``RowError`` if there are not five."""
     if "story" in content:
         return _listed(content["story"], "story", SENTENCES)
     if "ending" in content:
@@ -177,17 +173,10 @@ def dialogue_of_turns(content: Mapping[str, Any]) -> dict[str, Any]:
 def dialogue_texts(content: Mapping[str, Any], turn_mark: str) -> list[Any]:
     """Return context, response and scored candidates of a row; whether the response is a text is not checked yet.
 
-    The turns of the context are joined by [SEP]; empty ones are left out. Candidates come in the order in which
-    they are to be negatives: those of the half whose contexts are most similar (the first half of the list),
-    the worst score first; of equal scores the earlier one.
-
-    Args:
-        content: ``context`` (list of turns, or one text that ``turn_mark`` cuts), ``response`` (absent: the last
-            turn), and perhaps ``candidates`` and ``scores``.
-        turn_mark: what separates the turns of a context that is one text.
-
-    Raises:
-        RowError: a part is missing or of a wrong type; the message is the reason, ``category: detail``.
+    A context that is one text is cut at ``turn_mark``; without a response the last turn is it. Turns are joined by
+    [SEP]; empty ones are left out. Candidates come in the order in which they are to be negatives: those of the half
+    whose contexts are most similar (the first half of the list), the worst score first; of equal scores the earlier
+    one. Raises a ``RowError`` if a part is missing or of a wrong type.
     """
     value = content.get("context")
     if isinstance(value, str):
@@ -268,11 +257,8 @@ def groupwise_line(line: str, path: Path) -> dict[str, Any]:
 
 
 def entailment_pair(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return source, target and label of a premise and a hypothesis.
-
-    What a text entails is taken as a text that says the same, what it contradicts as a negative (as Gao et al. 2021 do
-    for sentence embeddings, SimCSE). Neutral pairs are neither, and are set aside.
-    """
+    """Return source, target and label: 1 if the premise entails the hypothesis, 0 if it contradicts it (as Gao et al.
+    2021 take them); neutral pairs are set aside."""
     label = str(content["label"]).lower()
     if label in ("neutral", "n", "1"):
         raise RowError("neutral: neither entails nor contradicts")
@@ -283,11 +269,6 @@ def entailment_pair(content: Mapping[str, Any]) -> dict[str, Any]:
                          f"{content['label']!r}")
     rest = {role: value for role, value in content.items() if role not in ("premise", "hypothesis", "label")}
     return {"source": content["premise"], "target": content["hypothesis"], "label": _ENTAILMENT[label], **rest}
-
-
-def plain_line(text: str, path: Path) -> dict[str, str]:
-    """Return the line as a text."""
-    return {"text": text}
 
 
 def trec_line(text: str, path: Path) -> dict[str, str]:

@@ -30,11 +30,7 @@ _FIRST_LINE = 1 << 20
 
 
 def read_file(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
-    """Yield the rows of a file as the layout of ``maker`` has them.
-
-    Raises:
-        InputError: the file is damaged, has no rows, lacks a column, or cannot be read as a whole.
-    """
+    """Yield the rows of a file; raise an ``InputError`` if it is damaged, has no rows or lacks a column."""
     layout, form = maker.layout.layout, file_format(path)
     reader = layout.reader
     if reader == "posts":
@@ -69,8 +65,7 @@ def _read_table(path: Path, form: str, encoding: str, maker: RowMaker) -> Iterat
         if (values := record.values) is None:
             yield maker.broken(record.number, record.line, record.problem)
         else:
-            yield maker.row(record.number, {role: values.get(column) for role, column in columns}, values,
-                            values.values())
+            yield maker.row(record.number, {role: values.get(column) for role, column in columns}, values)
 
 
 def _check_columns(path: Path, names: Sequence[str], layout: BoundLayout, hint: str = "") -> None:
@@ -111,7 +106,7 @@ def _read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRo
         if problem:
             yield maker.broken(number, escaped(json.dumps(entry, ensure_ascii=False)), problem)
         else:
-            yield maker.row(number, content, entry, entry.values())
+            yield maker.row(number, content, entry)
 
 
 def _read_lines(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
@@ -136,7 +131,7 @@ def _read_lines(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
             yield maker.broken(number, text, f"{error}, in line {number}")
             continue
         content = {role: values[column] for role, column in maker.layout.columns.items() if column in values}
-        yield maker.row(number, content, tuple(values), tuple(values.values()))
+        yield maker.row(number, content, values)
     if not rows:
         raise InputError(f"{path}: the file has no rows.")
 
@@ -159,11 +154,7 @@ def _indexed_lines(path: Path, encoding: str) -> Iterator[str]:
 
 
 def _read_posts(folder: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
-    """Yield the posts of one newsgroup by rising number, which is the row; headers and signatures included.
-
-    Posts do not say what they are written in. One that is not of ``encoding`` is read as Latin-1, to which every
-    byte belongs.
-    """
+    """Yield the posts of one newsgroup by rising number, which is the row; one not of ``encoding`` is Latin-1."""
     posts = [path for path in folder.iterdir() if not path.name.startswith(".")]
     if not posts:
         raise InputError(f"{folder}: holds no posts. Fetch the folder again, or take it out.")
@@ -178,5 +169,4 @@ def _read_posts(folder: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow
         except UnicodeDecodeError:
             text = content.decode("latin-1")
         values = {"group": folder.name, "post": path.name, "text": text}
-        yield maker.row(int(path.name), {role: values[column] for role, column in maker.layout.columns.items()},
-                        tuple(values), tuple(values.values()))
+        yield maker.row(int(path.name), {role: values[column] for role, column in maker.layout.columns.items()}, values)

@@ -1,15 +1,19 @@
-"""A row as it was found: its values by role, its place, its published split, or why it cannot be read."""
+"""A row as it was found: its values by role, its place, its split; and what it must be to be taken."""
 
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from keycontrast.reading import Words, is_unicode
-from stages.ingest.layouts import SPLIT, BoundLayout
-from stages.ingest.parsing import RowError
+from keycontrast.reading import Words, is_unicode, text_fault
+from stages.common.layouts import structure_of
+from stages.ingest.layouts import SPLIT, BoundLayout, roles_of
+from stages.ingest.params import Dataset
+from stages.ingest.parsing import RowError, dialogue_texts, story_sentences, story_texts
+from stages.ingest.text_keys import IDENTITIES, join_han, text_key
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
            "dev": "validation", "test": "test"}
@@ -17,6 +21,13 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _ENDLESS = (math.inf, -math.inf)
 # How messages of the readers call settings.
 WORDS = Words("the data set's `encoding`", "the data set's `quoting: none`", "the data set's `separator`")
+_PARAPHRASE = {"0": "0", "1": "1", "false": "0", "true": "1"}
+# What a text must hold, by `text_identity`.
+_NEEDED = {"symbols": "letter, digit or symbol", "letters_digits": "letter or digit"}
+TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
+    "pairs": ("source", "target"), "triples": ("source", "target", "negative"),
+    "captions": ("text",), "labelled": ("text",), "texts": ("text",), "stories": ("input", "output"),
+    "dialogue": ("context", "response")}
 
 
 class RawRow(NamedTuple):
@@ -28,8 +39,7 @@ class RawRow(NamedTuple):
         content: values by role, as the layout has them, or the line itself where it could not be parsed.
         problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
         split: the published split: ``train``, ``validation``, ``test``, or None.
-        names: all columns of the row, as the file calls them.
-        values: their values.
+        names, values: of all columns of the row, as the file calls them.
     """
 
     file: str
@@ -51,22 +61,17 @@ class RawRow(NamedTuple):
 
 
 class RowMaker:
-    """Makes the rows of one file.
-
-    Args:
-        file: name of the file inside the data set's folder.
-        layout: roles and their columns.
-        split: the published split of the whole file, or None.
-    """
+    """Makes the rows of one ``file`` of the data set's folder; ``split`` is the published split of all of it."""
 
     def __init__(self, file: str, layout: BoundLayout, split: str | None) -> None:
         self.layout = layout
         self._file, self._split = file, split
         # What names something may be a number in one file and text in another.
-        self._names = tuple(role for role in layout.columns if layout.is_name(role))
+        self._names = [role for role, column in layout.layout.columns.items()
+                       if column.is_name and role in layout.columns]
 
-    def row(self, number: int, content: dict[str, Any], names: Collection[str], values: Collection[Any]) -> RawRow:
-        """Return row ``number`` with ``content`` by role, from ``values`` of the columns ``names``."""
+    def row(self, number: int, content: dict[str, Any], values: Mapping[str, Any]) -> RawRow:
+        """Return row ``number`` with ``content`` by role, from ``values`` by column."""
         problem, split, convert = "", self._split, self.layout.layout.convert
         try:
             for role in self._names:
@@ -81,7 +86,7 @@ class RowMaker:
                 content = convert(content)
         except RowError as error:
             problem = str(error)
-        return RawRow(self._file, number, content, problem, split, names, values)
+        return RawRow(self._file, number, content, problem, split, values.keys(), values.values())
 
     def broken(self, number: int, line: str, problem: str) -> RawRow:
         """Return row ``number`` of which there is only a ``line``, and the ``problem`` with it."""
@@ -107,3 +112,102 @@ def _published(value: Any) -> str:
     if split is None:
         raise RowError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
     return split
+
+
+# What a row must be to be taken: texts that say something, no two of them the same, a label that is one
+
+
+class Checked(NamedTuple):
+    """A row that can be taken.
+
+    Attributes:
+        surfaces, keys: its texts, in the order of ``TEXT_ROLES``, and their identities; behind them inputs and outputs
+            of a story's shorter beginnings in turn, or the candidates of a dialogue.
+        label: ``1`` or ``0`` of a pair or response; the class of a labelled text; else ``1``.
+        group: of a caption; key of the first sentence of a story or of the context of a dialogue; else empty.
+    """
+
+    surfaces: Sequence[str]
+    keys: Sequence[str]
+    label: str
+    group: str
+
+
+class RowCheck:
+    """Checks the rows of a data set under ``roc_mode`` and ``text_identity``."""
+
+    def __init__(self, dataset: Dataset, mode: str = "ending", identity: str = "symbols") -> None:
+        self._structure, self._mode = structure_of(dataset.layout), mode
+        self._has_label, self._roles = "label" in roles_of(dataset), TEXT_ROLES[self._structure]
+        self._turn_mark, self._join_han = dataset.turn_mark, dataset.join_han
+        self._key, self._needed = IDENTITIES[identity], _NEEDED[identity]
+
+    def __call__(self, row: RawRow) -> Checked:
+        """Return the texts, label and group of ``row``; raise a ``RowError`` if it cannot be taken."""
+        content = row.content
+        if row.problem or isinstance(content, str):
+            raise RowError(row.problem or "broken line: not parsed")
+        label, group = "1", ""
+        if self._structure == "stories":
+            found = [self._text(text, f"sentence {number}") for number, text in enumerate(story_sentences(content), 1)]
+            texts, group = story_texts(found, self._mode), text_key(found[0]) or found[0]
+        elif self._structure == "dialogue":
+            parts = dialogue_texts(content, self._turn_mark)
+            texts = [self._text(text, role) for text, role in zip_longest(parts, self._roles, fillvalue="candidate")]
+            group = text_key(texts[0]) or texts[0]
+        else:
+            texts = [self._text(content.get(role), role) for role in self._roles]
+        keys = [self._key(text) for text in texts]
+        self._compare(texts, keys)
+        if self._structure == "labelled":
+            label = self._name(content, "label")
+        elif self._structure == "captions":
+            group = self._name(content, "group")
+        elif self._structure in ("pairs", "dialogue") and self._has_label and "label" in content:
+            label = _paraphrase(content["label"])
+        if self._structure == "dialogue":
+            # Candidates that can be no negatives are left out: without letters, repeated, or the row's own texts.
+            first: dict[str, str] = {}
+            for key, text in zip(keys, texts, strict=True):
+                first.setdefault(key, text)
+            keys = [key for key in first if key]
+            texts = [first[key] for key in keys]
+        return Checked(texts, keys, label, group)
+
+    def _text(self, value: Any, role: str) -> str:
+        if value is None:
+            raise RowError(f"empty text: {role} is missing")
+        if not isinstance(value, str):
+            raise RowError(f"not text: {role} is of type {type(value).__name__}")
+        text = value.strip()
+        if not text:
+            raise RowError(f"empty text: {role}")
+        if fault := text_fault(text, role):
+            raise RowError(fault)
+        return join_han(text) if self._join_han else text
+
+    def _name(self, content: Mapping[str, Any], role: str) -> str:
+        name = name_of(content.get(role), role)
+        if fault := text_fault(name, role):
+            raise RowError(fault)
+        return name
+
+    def _compare(self, texts: Sequence[str], keys: Sequence[str]) -> None:
+        """Make sure that no key is empty and that no texts that belong together have the same."""
+        for place, role in enumerate(self._roles):
+            if not keys[place]:
+                raise RowError(f"empty text: {role} has no {self._needed}")
+            if keys[place] in keys[:place]:
+                raise RowError(f"same text: {self._roles[keys.index(keys[place])]} and {role} are the same")
+        for place in range(len(self._roles), len(keys) if self._structure == "stories" else 0):
+            if not keys[place]:
+                raise RowError(f"empty text: {texts[place]!r} has no {self._needed}")
+            if place % 2 and keys[place] == keys[place - 1]:
+                raise RowError("same text: the first two sentences are the same")
+
+
+def _paraphrase(value: Any) -> str:
+    try:
+        return _PARAPHRASE[name_of(value, "label")]
+    except (KeyError, RowError):
+        raise RowError(f"label: must be 0 or 1, found {value!r}") from None

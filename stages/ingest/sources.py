@@ -1,7 +1,6 @@
 """The items of a data set, and where their negatives are from."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,19 +20,17 @@ from stages.ingest.items import (
 )
 from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, search
+from stages.ingest.params import Dataset, Ingest
 from stages.ingest.splits import TRAIN
 from stages.ingest.texts import NO_TEXT
 
-if TYPE_CHECKING:
-    from stages.ingest.params import Dataset, Ingest
+_NO_NEGATIVE = dict.fromkeys(("bm25", "random"), "no story or context has an output that another one could borrow") | {
+    "retrieved": "all its texts are connected by pairs",
+    "mined": "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling",
+    "scored": "no item has a candidate that is neither said in its context nor evaluated"}
 
-
-def check_source(dataset: "Dataset", params: "Ingest") -> None:
-    """Make sure that the data set has what ``neg_source`` takes negatives from.
-
-    Raises:
-        InputError: it has not; the message says what to set instead.
-    """
+def check_source(dataset: Dataset, params: Ingest) -> None:
+    """Raise an ``InputError`` if the data set has not what ``neg_source`` takes negatives from."""
     structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
         return  # which have no negatives
@@ -60,7 +57,7 @@ def check_source(dataset: "Dataset", params: "Ingest") -> None:
                          "that hold them (columns.candidates and columns.scores), or set douban_neg to bm25 or random.")
 
 
-def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
+def negative_origin(dataset: Dataset, params: Ingest) -> str:
     """Return how negatives are found, as the column ``negative_origin`` says it."""
     structure = structure_of(dataset.layout)
     if params.neg_source == "retrieved" and structure in CONTINUATIONS:
@@ -68,12 +65,8 @@ def negative_origin(dataset: "Dataset", params: "Ingest") -> str:
     return params.neg_source
 
 
-def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int) -> Items:
-    """Return the items; with their negatives, if these are given or labelled.
-
-    Raises:
-        InputError: there is none.
-    """
+def make_items(found: Connected, dataset: Dataset, params: Ingest, seed: int) -> Items:
+    """Return the items, with their negatives if these are given or labelled; raise an ``InputError`` without any."""
     rows, partners = found.rows, found.partners
     if partners is None:
         assert found.captions is not None  # only captions have no partners
@@ -83,10 +76,9 @@ def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int
     elif rows.structure == "stories":
         items = story_items(rows, params.roc_mode)
     elif params.neg_source == "given":
-        items = plain_items(rows.first, rows.second, rows.rank, rows.negative[:, None])
+        items = plain_items(rows.first, rows.second, rows.rank, rows.negative)
     elif params.neg_source == "labelled":
-        items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed,
-                               params.negatives)
+        items = labelled_items(partners, rows.texts, rule_of(rows.structure, params), params.neg_pick, seed)
     else:
         items = plain_items(partners.duplicates[:, 0], partners.duplicates[:, 1], partners.duplicate_rank)
         scored = params.neg_source == "retrieved" and params.douban_neg == "scored"  # whose candidates go by rows
@@ -97,12 +89,12 @@ def make_items(found: Connected, dataset: "Dataset", params: "Ingest", seed: int
     return items
 
 
-def rule_of(structure: str, params: "Ingest") -> str:
+def rule_of(structure: str, params: Ingest) -> str:
     """Return the rule of labelled triples; a response is never an input, so dialogues have only one direction."""
     return f"question1_{params.qqp_rule.partition('_')[2]}" if structure == "dialogue" else params.qqp_rule
 
 
-def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
+def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
     structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
@@ -113,12 +105,10 @@ def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
         remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
     elif params.neg_source == "labelled" and "label" not in roles_of(dataset) and structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
-    elif params.neg_source == "labelled" and structure == "dialogue":
-        remedy = ("No context has both a right and a wrong response; give more data, or set ingest.neg_source to "
-                  "retrieved.")
     elif params.neg_source == "labelled":
-        remedy = ("No text has both a paraphrase and a non-paraphrase; give more data, or set ingest.neg_source to "
-                  "retrieved.")
+        lacking = ("context has both a right and a wrong response" if structure == "dialogue" else
+                   "text has both a paraphrase and a non-paraphrase")
+        remedy = f"No {lacking}; give more data, or set ingest.neg_source to retrieved."
     elif structure in CONTINUATIONS:
         remedy = "Give rows that can be used (rejected rows say why they cannot); responses must be right ones."
     else:
@@ -127,7 +117,7 @@ def _no_items(dataset: "Dataset", params: "Ingest", taken: int) -> InputError:
 
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
-                   dataset: "Dataset", params: "Ingest", seed: int,
+                   dataset: Dataset, params: Ingest, seed: int,
                    embed: Embed | None = None) -> tuple[Items, np.ndarray]:
     """Return the items at the places ``kept`` and their splits, with negatives of the same split.
 
@@ -142,43 +132,28 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     if way in ("given", "labelled", "none"):
         return items.at(kept), split[kept]
     if way == "scored":
-        negatives = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))),
-                                    params.negatives)
+        negative = from_candidates(items, split, kept, found.group, rows.further.at(np.arange(len(items))))
     else:
         allowed = None
         if rows.structure not in CONTINUATIONS:
             allowed = _allowed_splits(items, split, of_group, found, params, seed)
-        negatives = search(items, split, kept, found.group, rows.texts, way, params.negatives, seed, allowed, embed,
-                           params.neg_ceiling)
-    may = negatives[:, 0] != NO_TEXT
+        negative = search(items, split, kept, found.group, rows.texts, way, seed, allowed, embed, params.neg_ceiling)
+    may = negative != NO_TEXT
     if rows.structure in CONTINUATIONS:
         may |= split[kept] != TRAIN
-    kept, negatives = kept[may], negatives[may]
+    kept, negative = kept[may], negative[may]
     for which, name in enumerate(SPLITS):
         if not (split[kept] == which).any():
             how = "retrieved" if way == "retrieved" else "found"
-            raise InputError(f"no negative can be {how} for {name}: {_reason(way)}. Give more data, or "
-                             f"other shares in ingest.")
-    return replace(items.at(kept), negatives=negatives), split[kept]
+            raise InputError(f"no negative can be {how} for {name}: {_NO_NEGATIVE[way]}. Give more data, or other "
+                             f"shares in ingest.")
+    return replace(items.at(kept), negative=negative), split[kept]
 
 
-def _reason(way: str) -> str:
-    if way == "mined":
-        return "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling"
-    if way == "scored":
-        return "no item has a candidate that is neither said in its context nor evaluated"
-    if way in ("bm25", "random"):
-        return "no story or context has an output that another one could borrow"
-    return "all its texts are connected by pairs"
-
-
-def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: "Ingest",
+def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: Ingest,
                     seed: int) -> np.ndarray:
-    """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split.
-
-    If components are kept together it is their split. Else it is that of the items that use the text; texts of no item
-    are drawn by the shares of the splits, or are where they were published.
-    """
+    """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split: that of its
+    component or else of the items that use it; texts of no item are drawn, or are where they were published."""
     if of_group is not None:
         return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
     allowed = np.zeros(len(found.group), dtype=np.int8)

@@ -17,15 +17,9 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     """Return the split (index into ``SPLITS``) of each component, filled by the seed up to its share of the items.
 
     Components that would fill more than a tenth of a share come last, so that the largest end in training. Components
-    without items (their texts may serve as negatives) are drawn by the same shares.
-
-    Args:
-        item_groups: (n_items,) component of each item.
-        n_groups: number of components.
-        validation, test: shares of the items that are free.
-        seed: the project's seed.
-        fixed: (n_groups,) published split of each component, 0 where it is free or training. A split that
-            occurs here takes no other component.
+    without items (their texts may serve as negatives) are drawn by the same shares. ``item_groups`` is the (n_items,)
+    component of each item, ``fixed`` the (n_groups,) published split of each component, 0 where it is free or training;
+    a split that occurs there takes no other component.
 
     Raises:
         InputError: too few components hold items, so a split would be empty.
@@ -98,16 +92,6 @@ def large_components(sizes: np.ndarray, share: float) -> np.ndarray:
     return sizes > max(share * int(sizes.sum()) / 10, int(sizes.sum()) / max(1, filled))
 
 
-def component_hashes(hashes: np.ndarray, group: np.ndarray) -> np.ndarray:
-    """Return the smallest hash of the texts of each component, (n_components,) uint64.
-
-    ``hashes`` are what :func:`stages.ingest.texts.letter_hashes` returns, ``group`` is (n_texts,).
-    """
-    smallest = np.full(int(group.max(initial=-1)) + 1, LARGEST_HASH, dtype=np.uint64)
-    np.minimum.at(smallest, group, hashes)
-    return smallest
-
-
 def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,
                 seed: int) -> np.ndarray:
     """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
@@ -137,12 +121,8 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, publish
     with the largest remainders, the earlier one if two are equal. Every class keeps one text for training.
 
     Args:
-        label: (n,) number of the class.
-        names: names of the classes.
-        rank: (n,) published split, 0 where it is free or training.
-        published: the splits that take no other text.
-        validation, test: shares of the free texts.
-        seed: the project's seed.
+        label: (n,) number of the class in ``names``.
+        rank: (n,) published split, 0 where it is free or training; those in ``published`` take no other text.
         single: (n,) whether a text occurs once; those that occur more often stay in training, so that no text is
             trained on and evaluated by the draw. None: all do.
 

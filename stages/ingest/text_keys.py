@@ -15,23 +15,17 @@ _SENTENCE = re.compile(r"[.,;:!?\u2026\u3002\uff0c\uff1b\uff1a\uff01\uff1f\u3001
 
 def symbol_key(text: str) -> str:
     """Return the identity of ``text`` under ``text_identity: symbols``: its normal form without quotation marks and
-    without punctuation that ends a word. Symbols and signs count: C, C++ and C# are three texts, as are 4 and -4.
-
-    Returns:
-        The key; empty for a text without letter, digit and symbol.
-    """
+    without punctuation that ends a word; empty for a text without letter, digit and symbol. Symbols and signs count:
+    C, C++ and C# are three texts, as are 4 and -4."""
     key = " ".join(_SENTENCE.sub(" ", _QUOTATION.sub("", normal_form(text))).split())
     return key if any(character.isalnum() or unicodedata.category(character)[0] == "S" for character in key) else ""
 
 
 def text_key(text: str) -> str:
-    """Return the identity of ``text`` under ``text_identity: letters_digits``: these alone, lower-cased.
+    """Return the identity of ``text`` under ``text_identity: letters_digits``: these alone, lower-cased; perhaps empty.
 
     Copies of a corpus that were tokenised in different ways meet. Letters are compared in Unicode's NFKC form; marks
     that belong to a letter (vowel signs of Indic scripts, accents that do not compose) stay with it.
-
-    Returns:
-        The key; empty for a text without letters and digits.
     """
     if text.isascii():
         return _NOT_IN_ASCII_KEY.sub("", text.lower())

@@ -18,12 +18,8 @@ _BATCH = 2**13
 
 
 class TextFile:
-    """Texts by number, looked up without holding them in memory.
-
-    Args:
-        path: of the file, which is written.
-        texts: batches of one column, the texts in the order of their numbers.
-    """
+    """Texts by number in a file that is written to ``path``, looked up without holding them in memory; ``texts`` yields
+    batches of one column."""
 
     def __init__(self, path: Path, texts: pa.RecordBatchReader) -> None:
         self._path = path

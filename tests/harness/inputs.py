@@ -10,10 +10,10 @@ import pandas as pd
 
 from keycontrast.errors import InputError
 from keycontrast.texts import FileOptions, texts_from
-from stages.ingest.checks import RowCheck
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
+from stages.ingest.rows import RowCheck
 from tests.harness.cases import Verdict
 from tests.harness.damage import TOKENS, damaged_bytes, damaged_value
 from tests.harness.params import bad_message

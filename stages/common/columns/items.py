@@ -12,8 +12,6 @@ EXAMPLES = TableSchema(
         ("source_id", pa.int64(), "text id of the input x"),
         ("target_id", pa.int64(), "text id of the output y+"),
         ("negative_id", pa.int64(), "text id of the negative y-; null where there is none"),
-        ("further_negative_ids", pa.list_(pa.int64()), "text ids of further negatives (ingest.negatives), best "
-                                                       "first; empty with one"),
         ("reference_ids", pa.list_(pa.int64()), "text ids of all references, the target first"),
         ("group", pa.int64(), "connected component of all pairs; in one split, unless ingest.split_by is pair"),
         ("negative_origin", pa.string(), "given, labelled, retrieved or mined; bm25, random or scored for stories and "

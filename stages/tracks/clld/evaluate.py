@@ -28,7 +28,7 @@ from stages.metrics.resampling import Statistic, interval, resampled
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.clld.confusion import class_table, confusion_table, counted
 from stages.tracks.clld.floors import linear_probabilities, majority_class
-from stages.tracks.clld.inference import class_probabilities
+from stages.tracks.clld.inference import ROWS, class_probabilities
 from stages.tracks.clld.lookup import TrainedOn, load_lookup
 from stages.tracks.clld.rows import row_name, row_of
 from stages.tracks.clld.schemas.evaluated import (
@@ -193,7 +193,7 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     with computing(params.runtime) as device:
         nn.Module.to(model, device)
         probabilities = class_probabilities(model, AutoTokenizer.from_pretrained(paths.weights), items["text"].tolist(),
-                                            on.max_length, settings.batch_size,
+                                            on.max_length, ROWS,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
     result = run(items, probabilities, floors, on.classes, settings.bins, Resampling.of(params))
     result.metrics["settings"] |= {"split": settings.split, "model": name, "dataset": on.dataset,

@@ -81,7 +81,7 @@ def _compared(trained: LoadedClassifier, other: PreTrainedModel, folder: Path, p
     if not gap <= _CLOSE * max(1.0, float(own.abs().max())):
         raise InputError(f"{paths.name}: the logits of the exported model differ by {gap:.2g} from those of the "
                          f"trained one, so nothing was written. With pool: cls this happens to an encoder whose states "
-                         f"are far above 27; train it with train_clld.pool: pooler.")
+                         f"are far above 27; train it with train_clld.pool: mean.")
     return gap, len(texts)
 
 

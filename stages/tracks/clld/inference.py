@@ -9,6 +9,9 @@ from transformers import PreTrainedTokenizerBase
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
 from models.clld import ClldModel
 
+# Texts of a forward pass.
+ROWS = 64
+
 
 def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int,
                         batch_size: int, track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stages.tracks.clld.inference import class_probabilities
+from stages.tracks.clld.inference import ROWS, class_probabilities
 from stages.tracks.clld.lookup import load_classifier
 from stages.tracks.clld.track import CLLD
 from stages.tracks.common.track import Asked, Finding
@@ -21,7 +21,7 @@ class NewTexts:
     """
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
-        self.batch_size = asked.params.evaluate_clld.batch_size
+        self.batch_size = ROWS
         self._trained = load_classifier(CLLD.weights(asked), device)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:

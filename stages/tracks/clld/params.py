@@ -53,7 +53,7 @@ class TrainClld(Block):
     """Everything that the classifiers of the CLLD track share."""
 
     max_length: int = Field(128, ge=1, description="tokens of a text, special ones included; the rest is cut")
-    pool: Literal["cls", "pooler", "mean"] = Field("cls", description="what stands for a text; textcnn has its own")
+    pool: Literal["cls", "mean"] = Field("cls", description="what stands for a text; textcnn has its own")
     ce_views: Literal["first", "both"] = Field("first", description="views that the cross-entropy reads; both gives CT "
                                                                     "two, too, so that it costs what a contrast costs")
     contrast: Contrasting = Contrasting()
@@ -103,7 +103,6 @@ class EvaluateClld(Block):
     """Prediction and metrics; intervals are as `evaluation` says."""
 
     split: Literal["validation", "test"] = "test"
-    batch_size: int = Field(64, ge=1, description="texts of a forward pass")
     bins: int = Field(15, ge=1, description="of equal width, for calibration")
 
 

@@ -51,16 +51,16 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
     """Return one row per example, sorted by ``example_id``.
 
     Args:
-        examples: table ``examples``; column ``further_negative_ids`` may be missing.
+        examples: table ``examples``.
         texts: table ``texts``.
         keywords: table ``keywords``.
         nodes: table ``nodes``.
 
     Returns:
         Columns ``example_id``, ``split``, ``source``, ``target``, ``negative`` (null without one), ``negatives``
-        (list, the former first, empty without one), ``keyword`` (of the source), ``target_keyword``,
-        ``negative_keyword`` (of the first negative; null without one), ``input_node``, ``output_node``,
-        ``negative_node`` (-1 outside the graph) and ``references`` (list, the target first).
+        (list of it, empty without one), ``keyword`` (of the source), ``target_keyword``, ``negative_keyword`` (null
+        without a negative), ``input_node``, ``output_node``, ``negative_node`` (-1 outside the graph) and
+        ``references`` (list, the target first).
     """
     rows = examples.sort_values("example_id").reset_index(drop=True)
     text = texts.set_index("text_id")["text"].astype(object)
@@ -71,18 +71,9 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
         "example_id": rows["example_id"], "split": rows["split"],
         "source": rows["source_id"].map(text), "target": rows["target_id"].map(text),
         "negative": negative.where(negative.notna(), None),
-        "negatives": [text.loc[ids].tolist() for ids in _negative_ids(rows)],
+        "negatives": [[] if pd.isna(one) else [one] for one in negative],
         "keyword": triples["input_keyword"], "target_keyword": triples["output_keyword"],
         "negative_keyword": triples["negative_keyword"],
         "input_node": index.ids(triples["input_keyword"]), "output_node": index.ids(triples["output_keyword"]),
         "negative_node": index.ids(triples["negative_keyword"]),
         "references": [text.loc[list(ids)].tolist() for ids in rows["reference_ids"]]})
-
-
-def _negative_ids(rows: pd.DataFrame) -> list[list[int]]:
-    """Return the text ids of each example's negatives, best first; none where there is no first one."""
-    first = [[] if pd.isna(number) else [int(number)] for number in rows["negative_id"]]
-    if "further_negative_ids" not in rows:
-        return first
-    further = rows["further_negative_ids"]
-    return [ids + list(more) if ids else [] for ids, more in zip(first, further, strict=True)]

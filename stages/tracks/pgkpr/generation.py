@@ -18,6 +18,9 @@ from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks
 from stages.tracks.pgkpr.lookup import load_lookup
 from stages.tracks.pgkpr.normalisation import as_text
 
+# Texts that are decoded together.
+ROWS = 64
+
 
 class Paraphraser:
     """A trained rewriter with all that it needs to rewrite texts.
@@ -65,15 +68,14 @@ class Paraphraser:
         Args:
             items: columns ``example_id``, ``source_words``, ``source_tags``, ``mask`` (which words are keywords; it
                 may be cut to the words that the model reads) and ``references`` (texts), in the order of ids.
-            decode: plain values of the block ``generate_pgkpr``; ``batch_size`` cuts the chunks. Its ``keywords`` are
-                not looked at: ``mask`` says which they are.
+            decode: plain values of the block ``generate_pgkpr``. Its ``keywords`` are not looked at: ``mask`` says
+                which they are.
             track: wraps the list of chunks, to show progress.
             count: outputs per item, at most ``num_beams``.
         """
         rules = Rules(EOS, PAD, 1, decode["max_length"],
                       self.vocabulary.banned(decode["unknown"] == "keep"))
-        chunks = [items.iloc[start:start + decode["batch_size"]]
-                  for start in range(0, len(items), decode["batch_size"])]
+        chunks = [items.iloc[start:start + ROWS] for start in range(0, len(items), ROWS)]
         for chunk in track(chunks):
             yield self._rewrite_chunk(chunk, rules, decode, count)
 

@@ -10,7 +10,7 @@ from keycontrast.errors import InputError
 from stages.run.log import logger
 from stages.tracks.common.readable import forms_of, readable
 from stages.tracks.common.track import Asked, Finding
-from stages.tracks.pgkpr.generation import Paraphraser, marked_words
+from stages.tracks.pgkpr.generation import ROWS, Paraphraser, marked_words
 from stages.tracks.pgkpr.keywords import COLUMNS, Which, fixed_masks
 from stages.tracks.pgkpr.normalisation import as_words
 from stages.tracks.pgkpr.track import PGKPR
@@ -41,7 +41,7 @@ class NewTexts:
             logger("predict").warning("--n %d: run %s searches with num_beams %d, and is searched with %d here",
                                       self._count, asked.run, self._decode["num_beams"], self._count)
             self._decode["num_beams"] = self._count
-        self.batch_size = int(self._decode["batch_size"])
+        self.batch_size = ROWS
         self._rewriter = Paraphraser(PGKPR.weights(asked), device)
         self._on, self._seed = self._rewriter.on, asked.params.seed
         self._which = which = self._rewriter.which_keywords(self._decode["keywords"])
@@ -70,8 +70,7 @@ class NewTexts:
         chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
         tokens = self._annotated(chunk).sort_by("text_id")
         items, missing = self._items(texts, chunk, tokens)
-        decode = {**self._decode, "batch_size": len(texts)}
-        rows = pd.concat(list(self._rewriter.rewrite(items, decode, count=self._count)))
+        rows = pd.concat(list(self._rewriter.rewrite(items, self._decode, count=self._count)))
         own = [{**self._written, **forms_of(*row)} for row in
                zip(tokens["token"].to_pylist(), tokens["sentence_start"].to_pylist(), strict=True)]
         found = []

@@ -175,7 +175,6 @@ class GeneratePgkpr(Block):
     num_beams: int = Field(1, ge=1, description="1 is greedy")
     max_length: int = Field(16, ge=1, description="words; Quora 16, MSCOCO 15")
     unknown: Literal["keep", "ban"] = Field("keep", description="ban: no output holds [unk]")
-    batch_size: int = Field(64, ge=1)
 
 
 class PgkprRun(Block):

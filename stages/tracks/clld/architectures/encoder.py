@@ -28,7 +28,7 @@ def _built(values: Mapping[str, Any], shared: Mapping[str, Any], classes: Sequen
            encoder: ResolvedEncoder | None, training_texts: Sequence[str]) -> Built:
     assert encoder is not None  # from _resolved
     try:
-        loaded, tokenizer = load_text_encoder(encoder.location, values["pool"], encoder.pretrained)
+        loaded, tokenizer = load_text_encoder(encoder.location, encoder.pretrained)
         config = ClldConfig("encoder", classes, plain_config(loaded.config), **shared)
         model = ClldModel.over(config, loaded)
     except ValueError as error:
