@@ -1,4 +1,4 @@
-"""Timing side by side: interleaved repeats, peak memory of a fresh process, and the parts of ``docs/performance.md``."""
+"""Timing side by side, peak memory of a fresh process, and the parts of ``docs/performance.md``."""
 
 import gc
 import json
@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import chdir
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -24,13 +24,13 @@ NAMES = ("textrank", "attribution", "graph", "train_step", "pgkpr_parity", "repr
 ORDER = (*NAMES, "scale", "gpu")  # of the document's parts
 WANTED = "a checkout of github.com/DaSESmartEdu/PGKPR (measured at commit ef618f4)"
 _CPU = Path("/proc/cpuinfo")
-_PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "duckdb", "spacy", "pytextrank", "networkx",
-             "captum")
+_PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "duckdb", "spacy", "pytextrank",
+             "networkx", "captum")
 _INTRODUCTION = """# Performance
 
-Written by `python -m benchmarks --write`; nothing in it is edited by hand. Ratios compare each run time with that of the
-first row. Contenders run in turn, after their answers were compared; absolute times are those of the machine that a part
-names, and no promise."""
+Written by `python -m benchmarks --write`; nothing in it is edited by hand. Ratios compare each run time with that of
+the first row. Contenders run in turn, after their answers were compared; absolute times are those of the machine that a
+part names, and no promise."""
 
 Rows = list[dict[str, Any]]
 
@@ -179,19 +179,12 @@ def machine() -> str:
     import torch
 
     models = re.findall(r"^model name\s*:\s*(.*)", _CPU.read_text() if _CPU.exists() else "", re.MULTILINE)
-    gpu = "none"
-    if torch.cuda.is_available():
-        gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if torch.cuda.is_available() else "none"
+    versions = {one.name: one.version for one in distributions()}  # the benchmark of a GPU needs few packages
     return (f"Machine: {models[0] if models else platform.machine()}, {psutil.cpu_count()} cores, "
             f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()}, GPU: {gpu}. Python "
-            f"{platform.python_version()}; {', '.join(filter(None, map(_version, _PACKAGES)))}.")
-
-
-def _version(name: str) -> str:
-    try:
-        return f"{name} {version(name)}"
-    except PackageNotFoundError:  # the benchmark of a GPU needs few packages
-        return ""
+            f"{platform.python_version()}; "
+            f"{', '.join(f'{name} {versions[name]}' for name in _PACKAGES if name in versions)}.")
 
 
 def markdown_table(rows: Rows) -> str:

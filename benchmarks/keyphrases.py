@@ -1,13 +1,13 @@
-"""Exact-match F1 at 5, 10 and 15 phrases, texts per second and memory: our methods beside pytextrank, KeyBERT, YAKE, RAKE.
+"""Keyphrases of our methods beside pytextrank, KeyBERT, YAKE and rake-nltk: exact-match F1, speed and memory.
 
 Reads DIR/inspec/test.parquet (title, abstract, keys_uncontrolled) and DIR/keyphrase_NAME/all.parquet (text, keys) of
 SemEval-2017, DUC-2001, Nguyen-2007 and SemEval-2010, as far as they are there. The first 512 words of a text are read,
 which cuts news articles and papers. Scores compare Porter stems and are averaged over documents.
 
 Each system works in a process of its own with one thread, from raw texts to phrases: the system is loaded, then the
-clock runs over its tokens, tags, sentences and ranking; MiB are the most that its process has in memory. KeyBERT has the
-bundled encoder, as embedrank; pytextrank runs in the embedded spaCy pipeline; rake-nltk has that pipeline's stop words,
-since its own have to be downloaded. YAKE, KeyBERT and rake-nltk give phrases of up to three words. A package that is not
+clock runs over its tokens, tags, sentences and ranking; MiB are the peak of its process. KeyBERT has the bundled
+encoder, as embedrank; pytextrank runs in the embedded spaCy pipeline; rake-nltk has that pipeline's stop words, since
+its own have to be downloaded. YAKE, KeyBERT and rake-nltk give phrases of up to three words. A package that is not
 installed is left out; all come with pip install 'keycontrast[benchmarks,yake]'.
 """
 
