@@ -35,13 +35,7 @@ Edge = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Built:
-    """A keyword graph in terms that both contenders share.
-
-    Attributes:
-        edges: count by target, source and sign.
-        ranks: PageRank of each keyword.
-        parts: the keywords of each component.
-    """
+    """The counts of edges by target, source and sign, the PageRank of each keyword, and the keywords of components."""
 
     edges: dict[Edge, int]
     ranks: dict[str, float]

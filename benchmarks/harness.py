@@ -77,12 +77,7 @@ def compare(contenders: Mapping[str, Callable[[], Any]], repeats: int, warmup: i
             unit: str = "texts") -> Rows:
     """Time ``contenders`` in turn (A B A B ...), so that a machine that slows down slows all of them.
 
-    Args:
-        contenders: name and work, ours first.
-        repeats: counted runs of each.
-        warmup: runs of each that are not counted.
-        items: number of items of one run.
-        unit: name of an item.
+    Ours is the first. The first ``warmup`` runs of each are not counted; a run works on so many ``items``.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(-warmup, repeats):

@@ -37,8 +37,10 @@ def run(context: Context) -> list[Section]:
         projects = {name: _project(Path(folder) / str(number))
                     for number, name in enumerate(("keycontrast run", "dvc repro", "the commands by hand"))}
         plan = _plan(projects["dvc repro"])
-        ways: dict[str, Callable[[Path], None]] = dict(
-            zip(projects, (_flow, _dvc, partial(_by_hand, plan)), strict=True))
+        ways: dict[str, Callable[[Path], None]] = dict(zip(projects, (
+            lambda project: _call(project, _PYTHON, "-m", "pipeline", "run", _TARGET),
+            lambda project: _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET),
+            partial(_by_hand, plan)), strict=True))
         for name, way in ways.items():
             way(projects[name])
         files = _same_tables(projects, plan)
@@ -57,14 +59,6 @@ def _from_nothing(way: Callable[[Path], None], project: Path) -> None:
         shutil.rmtree(project / name, ignore_errors=True)
     (project / "dvc.lock").unlink(missing_ok=True)
     way(project)
-
-
-def _flow(project: Path) -> None:
-    _call(project, _PYTHON, "-m", "pipeline", "run", _TARGET)
-
-
-def _dvc(project: Path) -> None:
-    _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET)
 
 
 def _by_hand(plan: _Plan, project: Path) -> None:

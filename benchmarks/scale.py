@@ -8,8 +8,8 @@ tokenizer with a tagger by endings replaces the language pipeline, so that the s
 runs in a fresh process; its peak is that of this process (the client of its workers) above what it held before the
 stage began. Files that it maps do not count, since the system can free them.
 
-With `--pairs` the stages are measured, too, that look texts up by their id: the pair classifier, rankings of words, node
-vectors, keywords side by side and the items of PGKPR, with a BERT of two layers of 32.
+With `--pairs` the stages are measured, too, that look texts up by their id: the pair classifier, rankings of words,
+node vectors, keywords side by side and the items of PGKPR, with a BERT of two layers of 32.
 """
 
 import argparse
