@@ -5,78 +5,51 @@ They work on data of their own, made from a seed.
 """
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.harness import Context, Disagreement, Section, run_apart
-from benchmarks.pgkpr_parity import WANTED
-from benchmarks.reporting import as_markdown, as_text, machine
+from benchmarks.harness import DOCUMENT, NAMES, WANTED, Context, Disagreement, part, run_apart, write_parts
 from keycontrast.errors import InputError, nearest
-from keycontrast.files import atomic_file
 
-NAMES = ("textrank", "attribution", "graph", "train_step", "pgkpr_parity", "repro")
 PARITY = "pgkpr_parity"
-ORDER = (*NAMES, "scale", "gpu")  # of the document's parts; `python -m benchmarks gpu` has options of its own
-DOCUMENT = Path("docs") / "performance.md"
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter,
-                                   epilog="example: python -m benchmarks textrank graph --repeats 3\n"
-                                          "on a GPU: python -m benchmarks gpu --help")
-    made.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
-    made.add_argument("--peer", type=Path, metavar="DIR", help=f"for {PARITY}: {WANTED}")
-    made.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
-    made.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
-    made.add_argument("--json", action="store_true", help="print JSON")
-    made.add_argument("--write", action="store_true",
-                      help=f"also write what was measured into {DOCUMENT}; other parts of it stay")
-    return made
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks named in ``argv`` and print what they measured."""
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["gpu"]:
-        from benchmarks.gpu.command import main as measure_gpu
+        from benchmarks.gpu.run import main as measure_gpu
 
         return measure_gpu(argv[1:])
-    arguments = parser().parse_args(argv)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="example: python -m benchmarks textrank graph --repeats 3\n"
+                                            "on a GPU: python -m benchmarks gpu --help")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(NAMES)}; all if none is named")
+    parser.add_argument("--peer", type=Path, metavar="DIR", help=f"for {PARITY}: {WANTED}")
+    parser.add_argument("--repeats", type=int, default=5, help="counted runs of each contender (5)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures nothing")
+    parser.add_argument("--write", action="store_true",
+                        help=f"also write what was measured into {DOCUMENT}; its other parts stay")
+    arguments = parser.parse_args(argv)
     try:
         names = _checked(arguments)
-        context = Context(arguments.repeats, arguments.quick, arguments.peer)
     except InputError as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
-    measured, failed = _measure(names, context)
-    if arguments.json:
-        content = {"machine": machine(), "benchmarks": {name: [asdict(section) for section in sections]
-                                                        for name, sections in measured.items()}}
-        sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.write(as_text(measured))
-    for name, problem in failed.items():
-        sys.stderr.write(f"benchmarks: {name}: {problem}\n")
-    if arguments.write and not failed:
-        before = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
-        with atomic_file(DOCUMENT) as temporary:
-            temporary.write_text(as_markdown(measured, machine(), before, ORDER), encoding="utf-8")
-    return 1 if failed else 0
-
-
-def _measure(names: list[str], context: Context) -> tuple[dict[str, list[Section]], dict[str, str]]:
-    """Return what was measured, and what went wrong with the others: one that fails does not lose the rest."""
-    measured, failed = {}, {}
+    context, parts = Context(arguments.repeats, arguments.quick, arguments.peer), {}
     for name in names:
+        sys.stderr.write(f"benchmarks: {name} ...\n")
         try:
-            measured[name] = run_apart(name, context)
-        except (InputError, Disagreement) as error:
-            failed[name] = str(error)
-    return measured, failed
+            sections = run_apart(name, context)
+        except (InputError, Disagreement) as error:  # the other benchmarks go on
+            sys.stderr.write(f"benchmarks: {name}: {error}\n")
+            continue
+        parts[name] = part(name, f"benchmarks {name}{' --peer DIR' * (name == PARITY)}", sections)
+        sys.stdout.write(parts[name] + "\n\n")
+    if arguments.write:
+        write_parts(parts)
+    return 0 if len(parts) == len(names) else 1
 
 
 def _checked(arguments: argparse.Namespace) -> list[str]:

@@ -3,15 +3,15 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrainedTokenizerBase
 
-from benchmarks.harness import Context, Disagreement, Section, compare, threads
+from benchmarks.harness import Context, Disagreement, Section, compare
 from keycontrast.text.batches import fixed_chunks
 from models.keywords.attribution import from_encoding, piece_attributions, word_saliency
 from models.keywords.pair_classifier import build_pair_classifier, encode_pairs
@@ -26,8 +26,10 @@ WIDTHS = 8  # texts are padded to multiples of this, as in the stage
 LONGEST = 51
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
 _AGREE = 1e-5
+_MASKS = ("attention_mask", "token_type_ids")
 
 Pairs = list[tuple[str, str]]
+Scores = list[Tensor]  # of each pair, on the CPU
 
 
 @dataclass(frozen=True)
@@ -38,61 +40,41 @@ class Network:
     tokenizer: PreTrainedTokenizerBase
     device: str
 
-    def synchronised(self, work: Callable[[], Any]) -> Callable[[], Any]:
-        """Return ``work``, ended only when the device has ended it."""
-        def timed() -> Any:
-            result = work()
-            if self.device == "cuda":
-                torch.cuda.synchronize()
-            return result
-        return timed
-
 
 def run(context: Context) -> list[Section]:
     """Compare gradients and integrated gradients with a loop over texts and with captum."""
-    pairs = _pairs(context)
+    rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
+    pairs = [(row["source"], row["paraphrase"]) for row in rows[:4 if context.quick else PAIRS]]
     few = pairs[:max(2, len(pairs) // 16)]  # a path has STEPS points
-    with threads(1 if context.quick else THREADS):
-        network = _network()
-        return [_gradients(network, pairs, context.repeats), _paths(network, few, context.repeats)]
-
-
-def _network() -> Network:
+    torch.set_num_threads(1 if context.quick else THREADS)
     device, location = choose_device("auto"), resolve_encoder("bundled").location
     torch.manual_seed(0)
     classifier = build_pair_classifier(location).eval()
     nn.Module.to(classifier, device)
-    return Network(classifier, AutoTokenizer.from_pretrained(location), device)
+    network = Network(classifier, AutoTokenizer.from_pretrained(location), device)
+    return [
+        _section("Gradient saliency of the source words of pairs", f"batches of {BATCH}", {
+            "ours, in batches": batched, "one text at a time": one_by_one,
+            "captum, in the same batches": captum_batched}, network, pairs, context.repeats,
+            ["All three tokenise, run forward and backward, and pool pieces into words; no parameter receives a "
+             "gradient in any of them."]),
+        _section("Integrated gradients of pairs", f"{STEPS} points a path, passes of {BATCH} rows", {
+            "ours": integrated, "captum": captum_integrated}, network, few, context.repeats)]
 
 
-def _gradients(network: Network, pairs: Pairs, repeats: int) -> Section:
-    contenders = {"ours, in batches": lambda: batched(network, pairs),
-                  "one text at a time": lambda: one_by_one(network, pairs),
-                  "captum, in the same batches": lambda: captum_batched(network, pairs)}
-    ours, *others = (work() for work in contenders.values())
-    differences = [_agree(name, ours, other) for name, other in zip(list(contenders)[1:], others, strict=True)]
-    rows = compare({name: network.synchronised(work) for name, work in contenders.items()}, repeats, items=len(pairs),
-                   unit="pairs")
-    return Section(
-        "Gradient saliency of the source words of pairs", _workload(network, pairs, f"batches of {BATCH}"),
-        f"word scores (0 to 1) differ by at most {differences[0]:.1e} from the loop's, {differences[1]:.1e} from "
-        f"captum's", rows,
-        ["All three tokenise, run forward and backward, and pool pieces into words; no parameter receives a gradient "
-         "in any of them."])
+def _section(title: str, how: str, contenders: dict[str, Callable[[Network, Pairs], Scores]], network: Network,
+             pairs: Pairs, repeats: int, notes: Sequence[str] = ()) -> Section:
+    ours, *others = (work(network, pairs) for work in contenders.values())
+    differences = [f"{_agree(name, ours, other):.1e} ({name})"
+                   for name, other in zip(list(contenders)[1:], others, strict=True)]
+    rows = compare({name: partial(work, network, pairs) for name, work in contenders.items()}, repeats,
+                   items=len(pairs), unit="pairs")
+    where = torch.cuda.get_device_name() if network.device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    return Section(title, f"{len(pairs)} pairs, all-MiniLM-L6-v2, {how}; device: {where}",
+                   f"scores differ from ours by at most {', '.join(differences)} of the largest", [rows], list(notes))
 
 
-def _paths(network: Network, pairs: Pairs, repeats: int) -> Section:
-    contenders = {"ours": lambda: integrated(network, pairs), "captum": lambda: captum_integrated(network, pairs)}
-    ours, peer = (work() for work in contenders.values())
-    difference = _agree("captum", ours, peer)
-    rows = compare({name: network.synchronised(work) for name, work in contenders.items()}, repeats, items=len(pairs),
-                   unit="pairs")
-    workload = _workload(network, pairs, f"{STEPS} points a path, passes of {BATCH} rows")
-    return Section("Integrated gradients of pairs", workload,
-                   f"attributions of pieces differ by at most {difference:.1e} of the largest", rows)
-
-
-# --- ours ---
+# Ours
 
 
 def batches(network: Network, pairs: Pairs) -> Iterator[tuple[np.ndarray, BatchEncoding]]:
@@ -105,18 +87,18 @@ def batches(network: Network, pairs: Pairs) -> Iterator[tuple[np.ndarray, BatchE
         yield chunk.items, encoded.to(network.device)
 
 
-def batched(network: Network, pairs: Pairs) -> list[Tensor]:
+def batched(network: Network, pairs: Pairs) -> Scores:
     """Return the word scores of each pair's source, as the stage makes them."""
-    scores: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    scores: Scores = [torch.zeros(0)] * len(pairs)
     for items, encoded in batches(network, pairs):
         for item, score in zip(items, word_saliency(network.model, encoded), strict=True):
             scores[item] = score
     return scores
 
 
-def integrated(network: Network, pairs: Pairs) -> list[Tensor]:
+def integrated(network: Network, pairs: Pairs) -> Scores:
     """Return the integrated gradient of each piece of each pair."""
-    found: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    found: Scores = [torch.zeros(0)] * len(pairs)
     for items, encoded in batches(network, pairs):
         pieces = piece_attributions(network.model, encoded, steps=STEPS, rows=BATCH)
         for row, item in enumerate(items):
@@ -124,10 +106,10 @@ def integrated(network: Network, pairs: Pairs) -> list[Tensor]:
     return found
 
 
-# --- the others ---
+# The others
 
 
-def one_by_one(network: Network, pairs: Pairs) -> list[Tensor]:
+def one_by_one(network: Network, pairs: Pairs) -> Scores:
     """Return the same as :func:`batched` in the usual way: for each pair, encode, forward, backward, pool."""
     scores = []
     for source, target in pairs:
@@ -139,11 +121,11 @@ def one_by_one(network: Network, pairs: Pairs) -> list[Tensor]:
     return scores
 
 
-def captum_batched(network: Network, pairs: Pairs) -> list[Tensor]:
+def captum_batched(network: Network, pairs: Pairs) -> Scores:
     """Return the same as :func:`batched`, by captum and a loop over the words."""
     from captum.attr import Saliency
 
-    scores: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    scores: Scores = [torch.zeros(0)] * len(pairs)
     for items, encoded in batches(network, pairs):
         embeddings = network.model.get_input_embeddings()(encoded["input_ids"]).detach().requires_grad_()
         saliency = Saliency(_answer(network.model)).attribute(
@@ -154,32 +136,26 @@ def captum_batched(network: Network, pairs: Pairs) -> list[Tensor]:
     return scores
 
 
-def captum_integrated(network: Network, pairs: Pairs) -> list[Tensor]:
+def captum_integrated(network: Network, pairs: Pairs) -> Scores:
     """Return the same as :func:`integrated`, by captum."""
     from captum.attr import IntegratedGradients
 
-    found: list[Tensor] = [torch.zeros(0)] * len(pairs)
+    found: Scores = [torch.zeros(0)] * len(pairs)
     table = network.model.get_input_embeddings()
     for items, encoded in batches(network, pairs):
+        blanks = from_encoding(encoded).reference_ids(network.model.config.pad_token_id)
         attributions = IntegratedGradients(_answer(network.model)).attribute(
-            table(encoded["input_ids"]).detach(), table(_blanks(network, encoded)).detach(), target=1, n_steps=STEPS,
+            table(encoded["input_ids"]).detach(), table(blanks).detach(), target=1, n_steps=STEPS,
             additional_forward_args=tuple(_masks(encoded).values()), internal_batch_size=BATCH)
         for row, item in enumerate(items):
             found[item] = attributions[row].sum(-1)[encoded["attention_mask"][row].bool()].detach().cpu()
     return found
 
 
-def _blanks(network: Network, encoded: BatchEncoding) -> Tensor:
-    return from_encoding(encoded).reference_ids(network.model.config.pad_token_id)
-
-
 def _answer(model: PreTrainedModel) -> Callable[..., Tensor]:
     def logits(embeddings: Tensor, *masks: Tensor) -> Tensor:
         return model(inputs_embeds=embeddings, **dict(zip(_MASKS, masks, strict=True))).logits
     return logits
-
-
-_MASKS = ("attention_mask", "token_type_ids")
 
 
 def _masks(encoded: BatchEncoding) -> dict[str, Tensor]:
@@ -195,19 +171,6 @@ def _pooled(pieces: Tensor, encoded: BatchEncoding, row: int) -> Tensor:
     means = torch.tensor([sum(values) / len(values) for _, values in sorted(words.items())])
     spread = means.max() - means.min()
     return (means - means.min()) / spread if spread > 1e-6 * means.max() else torch.full_like(means, 0.5)
-
-
-# --- data and checks ---
-
-
-def _pairs(context: Context) -> Pairs:
-    rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
-    return [(row["source"], row["paraphrase"]) for row in rows[:4 if context.quick else PAIRS]]
-
-
-def _workload(network: Network, pairs: Pairs, how: str) -> str:
-    where = torch.cuda.get_device_name() if network.device == "cuda" else f"cpu, {torch.get_num_threads()} threads"
-    return f"{len(pairs)} pairs, all-MiniLM-L6-v2, {how}; device: {where}"
 
 
 def _agree(name: str, ours: Sequence[Tensor], other: Sequence[Tensor]) -> float:

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in, seconds_of
+from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in
 from keycontrast.network import centrality, components
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
@@ -35,13 +35,7 @@ Edge = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Built:
-    """A keyword graph in terms that both contenders share.
-
-    Attributes:
-        edges: count by target, source and sign.
-        ranks: PageRank of each keyword.
-        parts: the keywords of each component.
-    """
+    """The counts of edges by target, source and sign, the PageRank of each keyword, and the keywords of components."""
 
     edges: dict[Edge, int]
     ranks: dict[str, float]
@@ -60,16 +54,16 @@ def run(context: Context) -> list[Section]:
         "Keyword triples to edges, centrality and components",
         f"{triples.num_rows:,} triples (synthetic, keywords by Zipf 1.0 over 200,000), "
         f"max_nbr {settings.max_nbr}, max_cluster_outputs {settings.max_cluster_outputs} for both, one thread",
-        agreement, rows, _NOTES, [_point(zipf_triples(count)) for count in (
-            _CURVE_QUICK if context.quick else _CURVE)])]
+        agreement, [rows, [_point(zipf_triples(count)) for count in (_CURVE_QUICK if context.quick else _CURVE)]],
+        _NOTES)]
 
 
 _NOTES = [
     "networkx and Python loops: a loop over the pairs of distinct keywords of each cluster (counts multiplied, not "
     "every pair of members visited), edges in a DiGraph per sign, then conflicts, caps, nx.pagerank and "
     "nx.weakly_connected_components.",
-    "The table runs the stage graph whole, from Parquet to Parquet, with clusters and communities, in a fresh process "
-    "with one thread; the MiB are the peak above what the process held before the stage began.",
+    "The second table runs stage graph from Parquet to Parquet, with clusters and communities, in a fresh process "
+    "with one thread; MiB are the peak of its memory above what it held before, without mapped files.",
 ]
 
 
@@ -107,7 +101,9 @@ def networkx_loops(triples: pa.Table, settings: Graph) -> Built:
     negatives.remove_edges_from([(own, other) for own, other in negatives.edges
                                  if own == other or positive.has_edge(own, other)])
     for graph in (positive, negatives):
-        _cap(graph, settings.max_nbr)
+        for own in graph if settings.max_nbr is not None else ():
+            ranked = sorted(graph[own].items(), key=lambda item: (-item[1]["count"], item[0]))
+            graph.remove_edges_from([(own, other) for other, _ in ranked[settings.max_nbr:]])
     edges = {(own, other, sign): count for graph, sign in ((positive, 1), (negatives, -1))
              for own, other, count in graph.edges(data="count")}
     both = nx.compose(positive, negatives)
@@ -120,19 +116,8 @@ def _top(counts: Counter[str], limit: int | None) -> list[tuple[str, int]]:
 
 
 def _add(graph: nx.DiGraph, own: str, other: str, count: int) -> None:
-    edge = graph.get_edge_data(own, other)
-    if edge is None:
-        graph.add_edge(own, other, count=count)
-    else:
-        edge["count"] += count
-
-
-def _cap(graph: nx.DiGraph, limit: int | None) -> None:
-    if limit is None:
-        return
-    for own in graph:
-        ranked = sorted(graph[own].items(), key=lambda item: (-item[1]["count"], item[0]))
-        graph.remove_edges_from([(own, other) for other, _ in ranked[limit:]])
+    before = graph.get_edge_data(own, other, {"count": 0})["count"]
+    graph.add_edge(own, other, count=before + count)
 
 
 def _agreement(triples: pa.Table, settings: Graph) -> str:
@@ -161,36 +146,27 @@ def _agreement(triples: pa.Table, settings: Graph) -> str:
 
 
 def _point(triples: pa.Table) -> dict[str, Any]:
+    """Return time and memory of stage graph on ``triples``, and the size of what it makes."""
     with TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, paths = Path(name), DatasetPaths(DATASET)
         write_project(folder, triples)
-        point: dict[str, Any] = {"triples": triples.num_rows}
-        point["MiB"] = round(peak_memory(run_stage_in, folder, "graph", DATASET))
-        point["s"] = round(seconds_of(folder, "graph", DATASET), 1)
-        paths = DatasetPaths(DATASET)
-        edges = read_table(folder / paths.table("edges"), columns=["sign"])["sign"].to_numpy()
-        point["nodes"] = row_count(folder / paths.table("nodes"))
-        point["positive edges"], point["negative edges"] = (int(np.count_nonzero(edges == sign)) for sign in (1, -1))
-    return point
+        record, peak = peak_memory(run_stage_in, folder, "graph", DATASET)
+        signs = read_table(folder / paths.table("edges"), columns=["sign"])["sign"].to_numpy()
+        return {"triples": triples.num_rows, "MiB": round(peak), "s": round(record["seconds"], 1),
+                "nodes": row_count(folder / paths.table("nodes")),
+                "positive edges": int((signs == 1).sum()), "negative edges": int((signs == -1).sum())}
 
 
 # Synthetic triples, and a project folder that holds them
 
 
-def zipf_triples(count: int, keywords: int = 200_000, exponent: float = 1.0, seed: int = 13) -> pa.Table:
-    """Return ``count`` keyword triples, each keyword drawn for itself.
+def zipf_triples(count: int, keywords: int = 200_000) -> pa.Table:
+    """Return ``count`` keyword triples from a seed, each of ``keywords`` keywords drawn for itself by Zipf's law.
 
-    The keyword of rank r has probability proportional to r ** -exponent; ranks are dealt to names at random. Drawing
-    the three independently is the hard case: real triples agree more, which leaves fewer edges.
-
-    Args:
-        count: rows.
-        keywords: distinct keywords to draw from.
-        exponent: of Zipf's law.
-        seed: of the draws; the first rows of a longer table are another table's.
+    Drawing the three independently is the hard case: real triples agree more, which leaves fewer edges.
     """
-    rng = np.random.default_rng(seed)
-    cumulative = np.cumsum(np.arange(1, keywords + 1, dtype=np.float64) ** -exponent)
+    rng = np.random.default_rng(13)
+    cumulative = np.cumsum(1 / np.arange(1, keywords + 1))
     names = pa.array([f"keyword {number:06d}" for number in range(keywords)])
     dealt = rng.permutation(keywords).astype(np.int32)
     columns = {}
@@ -204,12 +180,7 @@ def write_project(folder: Path, triples: pa.Table) -> None:
     """Write ``triples`` to ``folder`` as a project whose data set ``synthetic`` is ready for stage ``graph``.
 
     Every keyword becomes the keyword of a text of its own, so a row makes one example and three texts.
-
-    Args:
-        folder: of the project, made if missing.
-        triples: the columns of ``ROLES``; null negatives are examples without one.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "params.yaml").write_text(_PARAMS, encoding="utf-8")
     for schema, rows in ((EXAMPLES, _examples), (KEYWORDS, _keywords)):
         path, provenance = folder / DatasetPaths(DATASET).table(schema.name), Provenance(f"{schema.name}@{DATASET}", "")
@@ -220,20 +191,18 @@ def write_project(folder: Path, triples: pa.Table) -> None:
 
 def _examples(triples: pa.Table, start: int) -> pa.Table:
     number = np.arange(start, start + triples.num_rows)
-    without = triples["negative_keyword"].is_null().to_numpy()
     return pa.table({
         "example_id": number, "split": pa.repeat("train", len(number)),
-        "source_id": 3 * number, "target_id": 3 * number + 1, "negative_id": pa.array(3 * number + 2, mask=without),
+        "source_id": 3 * number, "target_id": 3 * number + 1, "negative_id": 3 * number + 2,
         "further_negative_ids": pa.ListArray.from_arrays(np.zeros(len(number) + 1, dtype=np.int32),
                                                          pa.array([], pa.int64())),
         "reference_ids": pa.ListArray.from_arrays(np.arange(len(number) + 1, dtype=np.int32), 3 * number + 1),
-        "group": number, "negative_origin": pa.array(np.full(len(number), "given"), mask=without)})
+        "group": number, "negative_origin": pa.repeat("given", len(number))})
 
 
 def _keywords(triples: pa.Table, start: int) -> pa.Table:
     text = 3 * np.arange(start, start + triples.num_rows)
     ids = np.concatenate([text + place for place in range(len(ROLES))])
     words = pa.concat_arrays([triples[role].combine_chunks() for role in ROLES])
-    rows = pa.table({"text_id": ids, "keyword": words, "method": pa.repeat("textrank", len(ids)),
+    return pa.table({"text_id": ids, "keyword": words, "method": pa.repeat("textrank", len(ids)),
                      "score": np.ones(len(ids))})
-    return rows.filter(words.is_valid())

@@ -1,36 +1,43 @@
-"""Timing side by side: interleaved repeats, medians and ratios, and the peak memory of a fresh process.
-
-    rows = compare({"ours": ours, "the peer": peer}, repeats=5, items=1000, unit="texts")
-    rows[1].ratio                      # how many times as long the peer takes
-    peak_memory(work, 100_000)         # MiB
-"""
+"""Timing side by side, peak memory of a fresh process, and the parts of ``docs/performance.md``."""
 
 import gc
 import json
 import os
-import resource
-import sys
+import platform
+import re
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, wait
+from contextlib import chdir
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.metadata import distributions
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from threading import Event, Thread
 from typing import Any
 
-from stages.common.settings import module_of
+import psutil
 
-_STATUS = Path("/proc/self/status")
-_RESET = Path("/proc/self/clear_refs")
+DOCUMENT = Path("docs") / "performance.md"
+NAMES = ("textrank", "attribution", "graph", "train_step", "pgkpr_parity", "repro")  # of `python -m benchmarks NAME`
+ORDER = (*NAMES, "scale", "gpu")  # of the document's parts
+WANTED = "a checkout of github.com/DaSESmartEdu/PGKPR (measured at commit ef618f4)"
+_CPU = Path("/proc/cpuinfo")
+_PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "duckdb", "spacy", "pytextrank",
+             "networkx", "captum")
+_INTRODUCTION = """# Performance
+
+Written by `python -m benchmarks --write`; nothing in it is edited by hand. Ratios compare each run time with that of
+the first row. Contenders run in turn, after their answers were compared; absolute times are those of the machine that a
+part names, and no promise."""
+
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a benchmark is asked for.
+    """Options of a benchmark.
 
     Attributes:
         repeats: counted runs of each contender.
@@ -44,63 +51,33 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One contender.
-
-    Attributes:
-        name: of the contender.
-        median: seconds of a run.
-        minimum: seconds of the fastest run.
-        maximum: seconds of the slowest.
-        rate: items per second at the median; None where nothing is counted.
-        unit: name of the items.
-        ratio: median over the first contender's median, so 10 means ten times as long as ours.
-    """
-
-    name: str
-    median: float
-    minimum: float
-    maximum: float
-    rate: float | None
-    unit: str
-    ratio: float
-
-
-@dataclass(frozen=True)
 class Section:
     """One comparison.
 
     Attributes:
         title: what is compared.
-        workload: on what: how many texts of what length, how many threads.
+        workload: number and length of texts, number of threads.
         agreement: what was checked before anything was timed, with the figure.
-        rows: contenders, ours first.
+        tables: rows with the same keys, the contenders first.
         notes: sentences on what the figures do not show.
-        table: further measurements, such as a curve over sizes; rows with the same keys.
     """
 
     title: str
     workload: str
     agreement: str
-    rows: list[Row]
+    tables: list[Rows]
     notes: list[str] = field(default_factory=list)
-    table: list[dict[str, Any]] | None = None
 
 
 class Disagreement(RuntimeError):
     """Two contenders do not give the same answers, so their times cannot be compared."""
 
 
-def compare(contenders: dict[str, Callable[[], Any]], repeats: int, warmup: int = 1, items: int | None = None,
-            unit: str = "texts") -> list[Row]:
+def compare(contenders: Mapping[str, Callable[[], Any]], repeats: int, warmup: int = 1, items: int | None = None,
+            unit: str = "texts") -> Rows:
     """Time ``contenders`` in turn (A B A B ...), so that a machine that slows down slows all of them.
 
-    Args:
-        contenders: name and work, ours first.
-        repeats: counted runs of each.
-        warmup: runs of each that are not counted.
-        items: how many items one run works on.
-        unit: name of an item.
+    Ours is the first. The first ``warmup`` runs of each are not counted; a run works on so many ``items``.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(-warmup, repeats):
@@ -110,27 +87,19 @@ def compare(contenders: dict[str, Callable[[], Any]], repeats: int, warmup: int 
             work()
             if turn >= 0:
                 seconds[name].append(time.perf_counter() - started)
+    return timings(seconds, items, unit)
+
+
+def timings(seconds: Mapping[str, Sequence[float]], items: int | None = None, unit: str = "texts") -> Rows:
+    """Return a row per contender from the seconds of its runs, compared with the first contender's median."""
     first = median(next(iter(seconds.values())))
-    return [Row(name, median(runs), min(runs), max(runs), items / median(runs) if items else None, unit,
-                median(runs) / first) for name, runs in seconds.items()]
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Let torch take ``count`` threads within the block."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return [{"contender": name, "median": duration(median(runs)), "fastest": duration(min(runs)),
+             "slowest": duration(max(runs)), "per second": f"{items / median(runs):,.0f} {unit}" if items else "",
+             "times as long": f"{median(runs) / first:.2f}"} for name, runs in seconds.items()]
 
 
 def run_apart(name: str, context: Context) -> list[Section]:
-    """Run benchmark ``name`` in a process of its own, so that none finds what another has loaded."""
-    sys.stderr.write(f"benchmarks: {name} ...\n")
+    """Run benchmark ``name`` in a process of its own, so that none starts with modules that another has loaded."""
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         return executor.submit(_run, name, context).result()
 
@@ -139,87 +108,94 @@ def _run(name: str, context: Context) -> list[Section]:
     return import_module(f"benchmarks.{name}").run(context)
 
 
-def peak_memory(function: Callable[..., Any], *arguments: Any) -> float:
-    """Return the MiB that ``function(*arguments)`` needs at its peak above what its process had before.
+def peak_memory(function: Callable[..., Any], *arguments: Any, resident: bool = False) -> tuple[Any, float]:
+    """Return ``function(*arguments)``, called in a fresh process, and the peak of its memory in MiB.
 
-    The process is fresh (spawned), so nothing else counts; ``function`` must be found by name and its arguments
-    be picklable.
+    Memory is read every 10 ms. It counts above what the process holds once the module of ``function`` is imported, and
+    without mapped files, which the system can free at any time; with ``resident`` everything in memory counts.
     """
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        return executor.submit(_peak, function, arguments).result()
+        process = psutil.Process(executor.submit(os.getpid).result())
+        executor.submit(callable, function).result()  # imports its module
+
+        def held() -> int:
+            memory = process.memory_info()
+            return memory.rss if resident else memory.rss - getattr(memory, "shared", 0)
+
+        before = peak = held()
+        future = executor.submit(function, *arguments)
+        while wait([future], timeout=0.01).not_done:
+            peak = max(peak, held())
+        return future.result(), (peak - (0 if resident else before)) / 2**20
 
 
-def _peak(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    gc.collect()
-    if _RESET.exists():
-        _RESET.write_text("5")  # the high-water mark begins anew at what is in use
-    before = high_water()
-    function(*arguments)
-    return high_water() - before
-
-
-def peak_anonymous(function: Callable[..., Any], *arguments: Any) -> float:
-    """Return as :func:`peak_memory` does, of memory that only swap could free: files that are mapped do not count.
-
-    Looked at fifty times a second; where the kernel does not tell it apart, all memory counts.
-    """
-    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        return executor.submit(_peak_anonymous, function, arguments).result()
-
-
-def _peak_anonymous(function: Callable[..., Any], arguments: tuple[Any, ...]) -> float:
-    if _anonymous() is None:
-        return _peak(function, arguments)
-    gc.collect()
-    before, over, most = _anonymous() or 0.0, Event(), 0.0
-
-    def look() -> None:
-        nonlocal most
-        while not over.wait(0.02):
-            most = max(most, _anonymous() or 0.0)
-
-    thread = Thread(target=look, daemon=True)
-    thread.start()
-    function(*arguments)
-    over.set()
-    thread.join()
-    return max(most - before, 0.0)
-
-
-def _anonymous() -> float | None:
-    """Return the MiB in use that belong to no file; None where the kernel does not say."""
-    lines = _STATUS.read_text().splitlines() if _STATUS.exists() else []
-    found = [line for line in lines if line.startswith("RssAnon:")]
-    return int(found[0].split()[1]) / 1024 if found else None
-
-
-def high_water() -> float:
-    """Return the most memory this process has held, in MiB.
-
-    Where the kernel says so it is read from there: ``ru_maxrss`` begins at the size of the parent.
-    """
-    if _STATUS.exists():
-        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) / 1024
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-def run_stage_in(folder: Path, stage: str, instance: str) -> None:
-    """Run stage ``stage`` for ``instance`` in this process, with ``folder`` as the project's.
+def run_stage_in(folder: Path, stage: str, instance: str) -> dict[str, Any]:
+    """Run stage ``stage`` for ``instance`` in this process, with ``folder`` as the project's; return its record.
 
     Raises:
         RuntimeError: the stage failed; its message is on standard error.
     """
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
+    from stages.common.settings import module_of
+
+    with chdir(folder):
         if import_module(module_of(stage)).main([instance]) != 0:
             raise RuntimeError(f"stage {stage} failed in {folder}")
-    finally:
-        os.chdir(before)
+        record = Path(".keycontrast") / "records" / f"{stage}@{instance}.json"
+        return json.loads(record.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
-def seconds_of(folder: Path, stage: str, instance: str) -> float:
-    """Return how long the last run of a stage in ``folder`` took, its imports not counted."""
-    return float(json.loads((folder / ".keycontrast" / "records" / f"{stage}@{instance}.json").read_text())["seconds"])
+# What is printed and written
+
+
+def part(name: str, command: str, sections: Sequence[Section]) -> str:
+    """Return a part of the document: heading, command, machine and what was measured."""
+    lines = [f"## {name}", f"`python -m {command}`", machine()]
+    for section in sections:
+        lines += [f"### {section.title}", f"On: {section.workload}.", f"Same answers: {section.agreement}.",
+                  *map(markdown_table, section.tables), *section.notes]
+    return "\n\n".join(lines)
+
+
+def write_parts(parts: Mapping[str, str]) -> None:
+    """Put ``parts`` into the document; its other parts stay."""
+    from keycontrast.files import atomic_file
+
+    before = DOCUMENT.read_text(encoding="utf-8") if DOCUMENT.exists() else ""
+    old = {piece.partition("\n")[0].removeprefix("## "): piece.rstrip("\n")
+           for piece in re.split(r"^(?=## )", before, flags=re.MULTILINE)[1:]}
+    texts = {name: text for name, text in {**old, **parts}.items() if name in ORDER}
+    with atomic_file(DOCUMENT) as temporary:
+        temporary.write_text("\n\n".join([_INTRODUCTION, *(texts[name] for name in ORDER if name in texts)]) + "\n",
+                             encoding="utf-8")
+
+
+def machine() -> str:
+    """Return what determines the times: processor, memory, GPU, Python and versions."""
+    import torch
+
+    models = re.findall(r"^model name\s*:\s*(.*)", _CPU.read_text() if _CPU.exists() else "", re.MULTILINE)
+    gpu = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}" if torch.cuda.is_available() else "none"
+    versions = {one.name: one.version for one in distributions()}  # the benchmark of a GPU needs few packages
+    return (f"Machine: {models[0] if models else platform.machine()}, {psutil.cpu_count()} cores, "
+            f"{psutil.virtual_memory().total / 2**30:.0f} GiB, {platform.system()}, GPU: {gpu}. Python "
+            f"{platform.python_version()}; "
+            f"{', '.join(f'{name} {versions[name]}' for name in _PACKAGES if name in versions)}.")
+
+
+def markdown_table(rows: Rows) -> str:
+    """Return ``rows`` as a table; its columns are the keys of all rows, and missing values are empty."""
+    heads = list(dict.fromkeys(head for row in rows for head in row))
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)]]
+    lines += [[_value(row.get(head, "")) for head in heads] for row in rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds, or milliseconds below one second."""
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"

@@ -8,13 +8,14 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import networkx as nx
 import yaml
 from dvc.repo import Repo
 
-from benchmarks.harness import Context, Disagreement, Row, Section, compare
+from benchmarks.harness import Context, Disagreement, Section, compare
 
 _ROOT = Path(__file__).resolve().parent.parent
 _LEFT_OUT = ("benchmarks", "docs", "metrics", "tests", "dvc.lock")
@@ -36,51 +37,33 @@ def run(context: Context) -> list[Section]:
         projects = {name: _project(Path(folder) / str(number))
                     for number, name in enumerate(("keycontrast run", "dvc repro", "the commands by hand"))}
         plan = _plan(projects["dvc repro"])
-        ways: dict[str, Callable[[Path], None]] = dict(zip(projects, (_flow, _dvc, _by_hand(plan)), strict=True))
+        ways: dict[str, Callable[[Path], None]] = dict(zip(projects, (
+            lambda project: _call(project, _PYTHON, "-m", "pipeline", "run", _TARGET),
+            lambda project: _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET),
+            partial(_by_hand, plan)), strict=True))
         for name, way in ways.items():
             way(projects[name])
         files = _same_tables(projects, plan)
         # One warm-up less: the comparison of artifacts was one.
-        cold = compare({name: _from_nothing(way, projects[name]) for name, way in ways.items()},
+        cold = compare({name: partial(_from_nothing, way, projects[name]) for name, way in ways.items()},
                        1 if context.quick else max(1, context.repeats // 2), warmup=0)
-        idle: list[Row] = compare({name: _again(way, projects[name]) for name, way in list(ways.items())[:2]},
+        idle = compare({name: partial(way, projects[name]) for name, way in list(ways.items())[:2]},
                                   1 if context.quick else context.repeats, warmup=0)
     workload = f"{len(plan.commands)} stages of data/sample, {_TARGET}"
     agreement = f"{files} Parquet files have the same bytes all three ways"
-    return [Section("From nothing", workload, agreement, cold), Section("Nothing to do", workload, agreement, idle)]
+    return [Section("From nothing", workload, agreement, [cold]), Section("Nothing to do", workload, agreement, [idle])]
 
 
-def _from_nothing(way: Callable[[Path], None], project: Path) -> Callable[[], None]:
-    def work() -> None:
-        for name in ("artifacts", "dvc.lock", ".dvc/cache", ".keycontrast/locks"):
-            path = project / name
-            if path.is_dir():
-                shutil.rmtree(path)
-            path.unlink(missing_ok=True)
-        way(project)
-
-    return work
+def _from_nothing(way: Callable[[Path], None], project: Path) -> None:
+    for name in ("artifacts", ".dvc/cache", ".keycontrast/locks"):
+        shutil.rmtree(project / name, ignore_errors=True)
+    (project / "dvc.lock").unlink(missing_ok=True)
+    way(project)
 
 
-def _again(way: Callable[[Path], None], project: Path) -> Callable[[], None]:
-    return lambda: way(project)
-
-
-def _flow(project: Path) -> None:
-    _call(project, _PYTHON, "-m", "pipeline", "run", _TARGET)
-
-
-def _dvc(project: Path) -> None:
-    _call(project, _PYTHON, "-m", "dvc", "repro", _TARGET)
-
-
-def _by_hand(plan: _Plan) -> Callable[[Path], None]:
-    """Return what runs the commands of ``plan`` one after another in a project."""
-    def work(project: Path) -> None:
-        for command in plan.commands:
-            _call(project, "sh", "-c", command)
-
-    return work
+def _by_hand(plan: _Plan, project: Path) -> None:
+    for command in plan.commands:
+        _call(project, "sh", "-c", command)
 
 
 def _call(project: Path, *line: str) -> None:

@@ -3,36 +3,28 @@
     python -m benchmarks.scale --texts 100000 1000000 --workers 2
     python -m benchmarks.scale --texts 30000 300000 --pairs
 
-Texts are made from a seed: short sentences of words by Zipf's law, source and target of a
-triple with the same nouns. A blank
-tokenizer with a tagger by endings stands for the language pipeline, so that what is measured is the pipeline around it.
-Each stage runs in a fresh process; its peak is that of this process (the client of its workers) above what it held
-before the stage began, and `workers` the largest of theirs, with all that they have imported.
+Texts are short sentences of words by Zipf's law from a seed; source and target of a triple have the same nouns. A blank
+tokenizer with a tagger by endings replaces the language pipeline, so that the stages around it are measured. Each stage
+runs in a fresh process; its peak is that of this process (the client of its workers) above what it held before the
+stage began. Files that it maps do not count, since the system can free them.
 
-With `--pairs` the stages follow that look texts up by their id: the pair classifier, rankings of words, node vectors,
-keywords side by side and the items of PGKPR, with a BERT of two layers of 32. What they map from the disk is not
-counted with their memory, since the system takes it back when it wants to.
+With `--pairs` the stages are measured, too, that look texts up by their id: the pair classifier, rankings of words,
+node vectors, keywords side by side and the items of PGKPR, with a BERT of two layers of 32.
 """
 
 import argparse
 import json
-import shutil
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.__main__ import DOCUMENT, ORDER
-from benchmarks.harness import Section, peak_anonymous, peak_memory, run_stage_in
-from benchmarks.reporting import as_markdown, machine
-from keycontrast.files import atomic_file
+from benchmarks.harness import DOCUMENT, Section, part, peak_memory, run_stage_in, write_parts
 
 DATASET = "synthetic"
 STAGES = ("ingest", "annotate", "textrank", "keywords", "graph")
@@ -45,6 +37,7 @@ _LOOKED_UP = {"encoder": {"source": "path", "path": "encoder"}, "models": {"pgkp
               "pair_classifier": {"epochs": 1, "max_sources": 10_000, "max_length": 32},
               "s_tagger": {**_NAMED, "epochs": 1, "batch_size": 1024}, "attribution": {**_NAMED, "batch_size": 256}}
 _PIECE = 100_000
+_MEMORY_GIB = 1.0  # of joins before they go to disk
 _NOUNS, _OTHERS = 200_000, 5_000
 _ENDINGS = {"ion": ("NOUN", "NN"), "ful": ("ADJ", "JJ"), "ing": ("VERB", "VBG"), "the": ("DET", "DT")}
 
@@ -109,110 +102,77 @@ def save_encoder(folder: Path) -> None:
                          intermediate_size=64, max_position_embeddings=64)).save_pretrained(folder)
 
 
-def measure(folder: Path, texts: int, workers: int, memory_gib: float, pairs: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield a row per stage: texts, stage, seconds, MiB of the client and of the largest worker, MiB written.
-
-    With ``pairs`` those of the stages that look texts up alone.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
+def measure(folder: Path, texts: int, workers: int, pairs: bool) -> Iterator[dict[str, Any]]:
+    """Yield a row per stage, with ``pairs`` also those of the stages that look texts up: seconds and peak MiB."""
     write_triples(folder / "triples.parquet", texts // 3)
     save_pipeline(folder / "blank")
     if pairs:
         save_encoder(folder / "encoder")
     (folder / "params.yaml").write_text(json.dumps({
-        "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": memory_gib},
+        "recipe": "synthetic", "runtime": {"workers": workers, "memory_gib": _MEMORY_GIB},
         "datasets": {DATASET: {"source": "triples.parquet", "layout": "triples", "columns": {
             role: role for role in ("source", "target", "negative")}, "ingest": {"neg_source": "given"}}},
         "keywords": _NAMED, "graph": _NAMED, "annotate": {"pipeline": "path", "path": "./blank"},
         **(_LOOKED_UP if pairs else {})}))
     for stage in (*STAGES, *(BY_ID if pairs else ())):
-        started = time.perf_counter()
-        peak = (peak_anonymous if stage in BY_ID else peak_memory)(run_stage_in, folder, stage, DATASET)
-        if pairs and stage not in BY_ID:
-            continue
-        record = json.loads((folder / ".keycontrast" / "records" / f"{stage}@{DATASET}.json").read_text())
-        yield {"texts": texts, "stage": stage, "seconds": round(record["seconds"], 1), "client MiB": round(peak),
-               "largest process MiB": record["peak_memory_mib"], "written MiB": _written(folder, started)}
+        record, peak = peak_memory(run_stage_in, folder, stage, DATASET)
+        yield {"texts": texts, "stage": stage, "seconds": round(record["seconds"], 1), "MiB": round(peak)}
 
 
-def _written(folder: Path, since: float) -> int:
-    begun = time.time() - (time.perf_counter() - since)
-    return round(sum(path.stat().st_size for path in (folder / "artifacts").rglob("*")
-                     if path.is_file() and path.stat().st_mtime >= begun) / 2**20)
-
-
-def _over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a line per stage: seconds and MiB at each size, and at ten times the last."""
-    stages = {(row["texts"], row["stage"]): row for row in rows if row.get("stage") in names}
+def over_sizes(rows: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a line per stage of ``names``: seconds and MiB at each size, and at ten times the last."""
+    stages = {(row["texts"], row["stage"]): row for row in rows if row["stage"] in names}
     sizes = sorted({texts for texts, _ in stages})
     table = []
     for stage in names if stages else ():
         line: dict[str, Any] = {"stage": stage}
         for texts in sizes:
-            line |= {f"{texts:,}: s": stages[texts, stage]["seconds"], "MiB " + f"{texts:,}":
-                     stages[texts, stage]["client MiB"]}
-        times, peaks = ([stages[texts, stage][name] for texts in sizes] for name in ("seconds", "client MiB"))
-        per_text = max(0.0, (peaks[-1] - peaks[-2]) / (sizes[-1] - sizes[-2])) if len(sizes) > 1 else 0.0
-        line |= {f"{10 * sizes[-1]:,}, if it goes on so: h": round(10 * times[-1] / 3600, 1),
-                 "GiB": round((peaks[-1] + 9 * sizes[-1] * per_text) / 1024, 1)}
+            line |= {f"{texts:,}: s": stages[texts, stage]["seconds"], f"MiB {texts:,}": stages[texts, stage]["MiB"]}
+        last, before = stages[sizes[-1], stage], stages[sizes[-2 if len(sizes) > 1 else -1], stage]
+        growth = max(0.0, (last["MiB"] - before["MiB"]) / max(sizes[-1] - before["texts"], 1))
+        line |= {f"{10 * sizes[-1]:,}, if it goes on so: h": round(last["seconds"] / 360, 1),
+                 "GiB": round((last["MiB"] + 9 * sizes[-1] * growth) / 1024, 1)}
         table.append(line)
     return table
 
 
-def sections(rows: list[dict[str, Any]], workers: int, memory_gib: float) -> list[Section]:
-    """Return what was measured as parts of the document: stages over sizes, and the joins of both engines."""
+def sections(rows: list[dict[str, Any]], workers: int) -> list[Section]:
+    """Return what was measured as sections of the document."""
     found = [Section(
         "A growing corpus", f"synthetic triples of short texts, a blank tokenizer with a tagger by endings, {workers} "
-        f"workers, joins of {memory_gib:g} GiB", "not compared, as there is one contender", [],
-        ["MiB is the peak of the stage's process above what it held before it began; its workers hold half a GiB each. "
-         "The last two columns multiply the time by ten, and follow the memory of the last two sizes.",
-         "Annotate and textrank do not grow; ingest, keywords, clusters and graph hold some bytes per text or node.",
-         "Written by `--write` from the rows that `--json` keeps, measured at several times; other work may have run "
-         "beside some of them."], _over_sizes(rows, STAGES))]
-    if by_id := _over_sizes(rows, BY_ID):
+        f"workers, joins of {_MEMORY_GIB:g} GiB", "not compared, as there is one contender", [over_sizes(rows, STAGES)],
+        ["MiB is the peak of the stage's process above what it held before it began, without mapped files; its "
+         "workers hold half a GiB each. The last two columns multiply the time by ten, and follow the memory of the "
+         "last two sizes.",
+         "Annotate and textrank do not grow; ingest, keywords and graph hold some bytes per text or node."])]
+    if by_id := over_sizes(rows, BY_ID):
         found.append(Section(
             "Stages that look texts up", "triples as above (`--pairs`), a BERT of two layers of 32, 10,000 pairs of "
-            "training for the classifier", "not compared, as there is one contender", [],
-            ["MiB is the peak, above what the process held before, of memory that belongs to no file; what is mapped "
-             "from the disk comes and goes as the system has room. Some 300 MiB of a stage with a network are PyTorch.",
-             "The S-Tagger learns from words that it holds in memory; word vectors are those of the vocabulary."],
-            by_id))
+            "training for the classifier", "not compared, as there is one contender", [by_id],
+            ["MiB is as above. Some 300 MiB of a stage with a network are PyTorch.",
+             "The S-Tagger learns from words that it holds in memory; word vectors are those of the vocabulary."]))
     return found
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure and print a table; with ``--json``, also add each row to a file as soon as it stands."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
     parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
-    parser.add_argument("--memory-gib", type=float, default=1.0, help="of joins before they go to disk (1)")
     parser.add_argument("--pairs", action="store_true", help="of the stages that look texts up by their id")
-    parser.add_argument("--folder", type=Path, help="where it is made, and left; a temporary one by default")
-    parser.add_argument("--json", type=Path, help="file to which rows are added, one per line")
-    parser.add_argument("--write", type=Path, nargs="+", metavar="JSON", help=(
-        "measure nothing: write what such files hold into docs/performance.md"))
+    parser.add_argument("--write", action="store_true", help=f"also write the tables into {DOCUMENT}")
     given = parser.parse_args(argv)
-    if given.write:
-        rows = [json.loads(line) for file in given.write for line in file.read_text().splitlines()]
-        before = DOCUMENT.read_text(encoding="utf-8")
-        with atomic_file(DOCUMENT) as temporary:
-            temporary.write_text(as_markdown({"scale": sections(rows, given.workers, given.memory_gib)}, machine(),
-                                             before, ORDER), encoding="utf-8")
-        return 0
     rows = []
     for texts in given.texts:
-        with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:
-            for row in measure((given.folder or Path(temporary)) / str(texts), texts, given.workers,
-                               given.memory_gib, given.pairs):
+        with TemporaryDirectory(prefix="keycontrast-scale-") as folder:
+            for row in measure(Path(folder), texts, given.workers, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
-                if given.json:
-                    with given.json.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-            if given.folder is None:
-                shutil.rmtree(Path(temporary) / str(texts))
-    sys.stdout.write(pd.DataFrame(rows).to_string(index=False) + "\n")
+    text = part("scale", "benchmarks.scale", sections(rows, given.workers))
+    sys.stdout.write(text + "\n")
+    if given.write:
+        write_parts({"scale": text})
     return 0
 
 

@@ -1,101 +1,99 @@
-"""The harness: turns, ratios, memory, what is printed and what is refused. That benchmarks run, at sizes that measure
-nothing; no test asserts a time."""
+"""Benchmarks: turns and ratios, the document, what is refused, keyphrase F1, and that differing answers are found.
+
+They run at sizes that measure nothing; no test asserts a time.
+"""
 
 import json
+import signal
+import time
 from importlib import import_module
 from itertools import count
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import harness, repro
+from benchmarks import graph, harness, keyphrases, repro
 from benchmarks.__main__ import NAMES, main
-from benchmarks.harness import Context, Disagreement, Row, Section, compare, peak_memory
-from benchmarks.reporting import as_markdown, as_text, machine
-from benchmarks.trainings import Ran, same_training
+from benchmarks.gpu import run as gpu
+from benchmarks.gpu.subjects import SUBJECTS, Job, subject_of
+from benchmarks.harness import Context, Disagreement, Section, compare, part, peak_memory, write_parts
+from benchmarks.keyphrases import WORDS, corpora, keyphrase_scores, stemmed_phrases
+from benchmarks.pgkpr_parity import Finding, report
+from benchmarks.train_step import Ran, same_training
+from stages.graph.params import Graph
 
-SECTION = Section("A | B", "10 texts", "10 of 10", [Row("ours", 0.5, 0.4, 0.6, 20.0, "texts", 1.0),
-                                                    Row("peer", 2.0, 1.9, 2.5, 5.0, "texts", 4.0)],
-                  ["A note."], [{"rows": 1000, "MiB": 12.345}])
+SECTION = Section("A | B", "10 texts", "10 of 10", [[{"contender": "ours", "median": "0.5 s"}],
+                                                    [{"rows": 1000, "MiB": 12.345}, {"rows": 2000}]], ["A note."])
 
 
-def take(size):
-    return len(bytearray(size))
+def hold(size):
+    block = bytearray(size)
+    time.sleep(0.5)
+    return len(block)
 
 
-def test_contenders_take_turns_and_are_set_against_the_first(monkeypatch):
-    ticks = count()
+def test_contenders_take_turns_and_are_compared_with_the_first(monkeypatch):
+    ticks, turns = count(), []
     monkeypatch.setattr(harness.time, "perf_counter", lambda: float(next(ticks)) ** 2)
-    turns = []
     rows = compare({"ours": lambda: turns.append("a"), "peer": lambda: turns.append("b")}, repeats=2, warmup=1,
                    items=100, unit="pairs")
     assert turns == ["a", "b"] * 3
-    # The clock shows squares: runs of the counted turns last 2n + 1 with n = 4, 6, 8, 10 (two in the warm-up).
-    assert [row.name for row in rows] == ["ours", "peer"]
-    assert rows[0].ratio == 1 and rows[1].ratio == pytest.approx(rows[1].median / rows[0].median)
-    assert rows[0].rate == pytest.approx(100 / rows[0].median) and rows[0].unit == "pairs"
-    assert rows[0].minimum <= rows[0].median <= rows[0].maximum
+    # The clock shows squares: counted runs of ours take 5 and 13 s, those of the peer 9 and 17.
+    assert rows == [
+        {"contender": "ours", "median": "9.00 s", "fastest": "5.00 s", "slowest": "13.00 s",
+         "per second": "11 pairs", "times as long": "1.00"},
+        {"contender": "peer", "median": "13.00 s", "fastest": "9.00 s", "slowest": "17.00 s",
+         "per second": "8 pairs", "times as long": "1.44"}]
 
 
 @pytest.mark.whole
 def test_peak_memory_is_that_of_the_work_alone():
-    assert peak_memory(take, 64 * 2**20) == pytest.approx(64, abs=16)
-    assert peak_memory(take, 1) < 16
+    for size in (1, 64):
+        result, peak = peak_memory(hold, size * 2**20)
+        assert result == size * 2**20 and peak == pytest.approx(size, abs=16)
+    assert peak_memory(hold, 1, resident=True)[1] > 16
 
 
-def test_what_was_measured_is_shown_as_lines_and_as_a_document():
-    text = as_text({"textrank": [SECTION]})
-    assert "textrank: A | B" in text and "x 4.00" in text and "500.0 ms" in text and "rows 1,000, MiB 12.3" in text
-    page = as_markdown({"textrank": [SECTION]}, machine())
-    assert "| peer | 2.00 s | 1.90 s | 2.50 s | 5 texts | 4.00 |" in page
-    assert "| 1,000 | 12.3 |" in page and "Same answers: 10 of 10." in page
-    assert "`python -m benchmarks textrank`" in page
-
-
-def test_a_document_keeps_what_was_not_measured_now():
-    first = as_markdown({"textrank": [SECTION], "psi": [SECTION]}, machine(), "", ("textrank", "psi"))
-    other = Section("C", "8 pairs", "equal", [Row("ours", 1.0, 1.0, 1.0, None, "", 1.0)])
-    second = as_markdown({"psi": [other]}, machine() | {"processor": "another"}, first, ("psi", "textrank"))
-    kept, made = second.index("## textrank"), second.index("## psi")
-    assert made < kept and second.count("# Performance") == 1
-    assert second[kept:].strip() == first[first.index("## textrank"):first.index("## psi")].strip()
-    assert "### C" in second and "another" in second[made:kept] and "another" not in second[kept:]
-    assert "## psi" not in as_markdown({}, machine(), second, ("textrank",))
-
-
-def test_machine_says_what_decides_times():
-    where = machine()
-    assert where["cores"] >= 1 and where["memory_gib"] > 0 and "torch" in where["versions"]
+def test_a_document_keeps_what_was_not_measured_now(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness, "DOCUMENT", tmp_path / "performance.md")
+    first = part("graph", "benchmarks graph", [SECTION])
+    write_parts({"graph": first})
+    write_parts({"textrank": "## textrank\n\nnew", "gone": "## gone"})
+    page = harness.DOCUMENT.read_text()
+    assert page.count("# Performance") == 1 and "## gone" not in page
+    assert page.endswith(f"## textrank\n\nnew\n\n{first}\n")
+    assert "`python -m benchmarks graph`" in page and "Same answers: 10 of 10." in page and "torch 2." in page
+    assert "| rows | MiB |\n| --- | ---: |\n| 1,000 | 12.3 |\n| 2,000 |  |" in page
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["textrnk"], "no benchmark is called 'textrnk'; did you mean 'textrank'"),
     (["--repeats", "0"], "--repeats: 0 is less than 1"),
-    (["--quick", "--write"], "--write: the document holds what is measured at full size")])
+    (["--quick", "--write"], "--write: the document holds what is measured at full size"),
+    (["pgkpr_parity"], "pgkpr_parity: name a checkout of github.com/DaSESmartEdu/PGKPR"),
+    (["--peer", "nowhere"], "--peer: nowhere is no folder; name a checkout of github.com/DaSESmartEdu/PGKPR")])
 def test_wrong_arguments_are_named(arguments, message, capsys):
     assert main(arguments) == 1
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.whole
-def test_json_holds_machine_and_rows(capsys):
-    assert main(["textrank", "--quick", "--repeats", "1", "--json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed["machine"]["cores"] >= 1
-    assert printed["benchmarks"]["textrank"][0]["rows"][0]["ratio"] == 1.0
+def test_a_failed_benchmark_is_named_and_the_others_are_shown(monkeypatch, capsys):
+    ran = []
 
-
-def test_one_that_disagrees_is_named_and_the_others_are_shown(monkeypatch, capsys):
     def measured(name, context):
+        ran.append(name)
         if name == "textrank":
             raise Disagreement("0.5 apart")
         return [SECTION]
 
     monkeypatch.setattr(command, "run_apart", measured)
-    assert main(["textrank", "graph"]) == 1
+    assert main([]) == 1 and ran == [name for name in NAMES if name != "pgkpr_parity"]
     shown = capsys.readouterr()
-    assert "textrank: 0.5 apart" in shown.err and "graph: A | B" in shown.out
+    assert "textrank: 0.5 apart" in shown.err and "pgkpr_parity is left out: it needs --peer" in shown.err
+    assert "## graph" in shown.out and "## textrank" not in shown.out
 
 
 @pytest.mark.parametrize("name", [
@@ -103,41 +101,158 @@ def test_one_that_disagrees_is_named_and_the_others_are_shown(monkeypatch, capsy
     for name in NAMES if name != "pgkpr_parity"])
 def test_benchmarks_run_and_agree_at_sizes_that_measure_nothing(name):
     sections = import_module(f"benchmarks.{name}").run(Context(repeats=1, quick=True))
-    assert sections and all(section.agreement and section.workload for section in sections)
-    assert all(row.median > 0 for section in sections for row in section.rows)
-
-
-@pytest.mark.parametrize("program", ["keyphrases", "keyword_peers", "scale", "__main__", "gpu.command"])
-def test_every_program_starts(program, capsys):
-    with pytest.raises(SystemExit) as ended:
-        import_module(f"benchmarks.{program}").main(["--help"])
-    assert ended.value.code == 0 and "usage: " in capsys.readouterr().out
+    assert sections and all(section.agreement and section.tables[0] for section in sections)
 
 
 @pytest.mark.parametrize(("loss", "weight", "said"), [
-    (2.5, 1.0, "losses differ by up to 0.5 and the weights after 1 steps by up to 0"),
-    (2.0, 1.25, "losses differ by up to 0 and the weights after 1 steps by up to 0.25")])
-def test_the_benchmark_times_nothing_that_trains_another_model(loss, weight, said):
-    def ran(loss, weight):
-        return Ran(losses=[torch.tensor(loss)], weights={"w": torch.tensor([weight])})
-
+    (2.5, 1.0, "the first loss differs by 0.5 and the weights after 1 steps by up to 0"),
+    (2.0, 1.25, "the first loss differs by 0 and the weights after 1 steps by up to 0.25")])
+def test_trainings_of_different_models_are_not_timed(loss, weight, said):
+    first, second = (Ran(losses=[one], weights={"w": torch.tensor([other])})
+                     for one, other in ((2.0, 1.0), (loss, weight)))
     with pytest.raises(Disagreement, match=said):
-        same_training("tiny", ran(2.0, 1.0), ran(loss, weight))
-    assert "by at most 0" in same_training("tiny", ran(2.0, 1.0), ran(2.0, 1.0))
+        same_training(first, second)
+    assert "by up to 0" in same_training(first, first)
 
 
 def test_artifacts_that_differ_are_named(tmp_path):
-    plan = repro._Plan([], ["artifacts/a", "artifacts/b.parquet", "artifacts/log.txt"])
+    plan = repro._Plan([], ["artifacts/a", "artifacts/log.txt"])
     projects = {name: tmp_path / name for name in ("run", "repro", "hand")}
     for project in projects.values():
         (project / "artifacts" / "a").mkdir(parents=True)
         (project / "artifacts" / "a" / "1.parquet").write_bytes(b"1")
-        (project / "artifacts" / "b.parquet").write_bytes(b"2")
         (project / "artifacts" / "log.txt").write_text(project.name)     # no table: it may differ
         (project / "dvc.lock").write_text("stages: {}")
-    assert repro._same_tables(projects, plan) == 2
+    assert repro._same_tables(projects, plan) == 1
     (projects["hand"] / "artifacts" / "a" / "1.parquet").write_bytes(b"3")
     with pytest.raises(Disagreement, match="hand gives other artifacts: artifacts/a/1.parquet"):
         repro._same_tables(projects, plan)
-    with pytest.raises(Disagreement, match="no Parquet file among artifacts/log.txt"):
-        repro._same_tables(projects, repro._Plan([], ["artifacts/log.txt"]))
+
+
+# Keyphrases
+
+
+def test_phrases_meet_by_stems_case_and_hyphens():
+    assert stemmed_phrases(["Neural Networks", "neural-network", "!!", "training", "Trained"]) == [
+        "neural network", "train"]
+
+
+def test_f1_at_each_cutoff_is_averaged_over_documents_with_gold_phrases():
+    gold = ["Graph Theories", "keyword", "node"]
+    # One of one right, two of three, two of four: fifteen are not asked of a system that gave four.
+    assert keyphrase_scores([["graph theory", "wrong", "keywords", "other"]], [gold], (1, 3, 15)) == pytest.approx(
+        {1: 0.5, 3: 2 / 3, 15: 4 / 7})
+    assert keyphrase_scores([["a1"], ["b"], ["c"]], [["a1"], ["x"], []], cutoffs=(5,)) == {5: 0.5}
+    with pytest.raises(ValueError, match="no document has gold phrases"):
+        keyphrase_scores([["a"]], [["?"]])
+
+
+def test_the_table_has_every_installed_system_on_the_sets_that_are_there(tmp_path, monkeypatch, capsys):
+    def missing():
+        raise ImportError("No module named 'other'")
+
+    monkeypatch.setattr(keyphrases, "SYSTEMS", {"mine": lambda: lambda texts: [["a"] for _ in texts], "other": missing})
+    monkeypatch.setattr(keyphrases, "peak_memory", lambda work, *given, resident: (work(*given), 77.0))
+    assert keyphrases.main(["--data", str(tmp_path)]) == 1 and "holds none of inspec/test" in capsys.readouterr().err
+    for name, text in (("keyphrase_nguyen2007", " a b\n" * WORDS), ("keyphrase_duc2001", "One  story.\n")):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"text": [text, "", ""], "keys": [["a"], ["b"], []]}), tmp_path / name / "all.parquet")
+    first, second = corpora(tmp_path, 2)
+    assert first.texts == ["One  story.", ""] and second.texts == [(" a b\n" * (WORDS // 2))[:-1], ""]
+    assert keyphrases.main(["--data", str(tmp_path), "--limit", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "other is left out: No module named 'other'" in shown.err
+    heads, _, row = shown.out.splitlines()
+    assert heads.startswith("| system | DUC-2001 (2) F1@5 | DUC-2001 (2) F1@10 |") and heads.endswith("| MiB |")
+    assert row.startswith("| mine | 50.0 | 50.0 | 50.0 | 50.0 |") and row.endswith("| 77 |")
+
+
+# The keyword graph
+
+
+@pytest.mark.parametrize("settings", [Graph(), Graph(max_nbr=2, max_cluster_outputs=3, link_inputs=False)], ids=str)
+def test_both_contenders_build_the_same_graph(settings, monkeypatch):
+    triples, ours = graph.zipf_triples(400, keywords=60), graph.columns_first
+    assert graph._agreement(triples, settings).startswith("the same 60 nodes, ")
+    monkeypatch.setattr(graph, "columns_first", lambda table, settings: ours(table.slice(200), settings))
+    with pytest.raises(Disagreement, match="edges differ"):
+        graph._agreement(triples, settings)
+
+
+@pytest.mark.whole
+def test_the_stage_makes_the_graph_of_networkx(monkeypatch):
+    monkeypatch.setattr(graph, "peak_memory", lambda work, *given: (work(*given), 1.0))
+    triples = graph.zipf_triples(3000)
+    point, built = graph._point(triples), graph.networkx_loops(triples, Graph())
+    signs = [sign for _, _, sign in built.edges]
+    assert (point["positive edges"], point["negative edges"]) == (signs.count(1), signs.count(-1))
+    assert point["nodes"] == len(built.ranks)
+
+
+# A GPU
+
+
+@pytest.mark.parametrize("track", SUBJECTS)
+def test_losses_gradients_and_outputs_are_compared_with_the_cpu(track, monkeypatch):
+    job = Job(track, "fp32", "cpu", "tiny")
+    same = gpu.agreement(job)
+    assert same == {"state": "done", "loss apart": "0.0e+00", "gradient apart": "0.0e+00", "equal outputs": "4 of 4"}
+    kind, built = type(subject_of(job)), []
+    model = kind.model
+
+    def other(self, dropout=True):
+        built.append(model(self, dropout))
+        for parameter in built[0].parameters() if len(built) == 1 else ():    # as if the device computed otherwise
+            parameter.data *= 1.5
+        return built[-1]
+
+    monkeypatch.setattr(kind, "model", other)
+    assert gpu.agreement(job)["state"] == "**wrong**: further apart than allowed"
+
+
+@pytest.mark.parametrize(("digest", "resumed", "state"), [
+    ("a", 6, "done"), ("b", 6, "weights or history differ"), ("a", 0, "resumed at step 0")])
+def test_a_resumed_training_that_differs_or_begins_anew_is_wrong(digest, resumed, state):
+    def ran(work, job):
+        if job.kill_at:
+            raise gpu.PartFailed("killed", -signal.SIGKILL)
+        return {"digest": digest, "resumed": resumed}
+
+    assert state in gpu.resume(Job("clld", "fp32", "cpu"), {"steps": 10, "digest": "a"}, ran)["state"]
+    with pytest.raises(gpu.PartFailed, match="it was to be killed at step 7, but ended"):
+        gpu.resume(Job("clld", "fp32", "cpu"), {"steps": 10, "digest": "a"}, lambda work, job: {})
+
+
+@pytest.mark.whole
+def test_a_training_that_is_killed_goes_on_to_equal_bytes(monkeypatch):
+    job = Job("pgkpr", "fp32", "cpu", "tiny", steps=8)
+    found = gpu.resume(job, gpu.in_child(gpu.training, job))
+    assert found == {"steps": 8, "killed at": 6, "resumed at": 4, "equal bytes": "yes", "state": "done"}
+    monkeypatch.setattr(gpu, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(gpu, "_PATIENCE", 0.0)
+    with pytest.raises(gpu.PartFailed, match="took far longer than 30 s, and was ended"):
+        gpu.in_child(gpu.training, job)
+
+
+def test_results_of_a_gpu_go_into_the_document_and_others_do_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(harness, "DOCUMENT", tmp_path / "performance.md")
+    rows = {kind: [{"track": "hcl", "precision": "bf16", "state": "done", "steps": 300, "digest": "a"}]
+            for kind in gpu.KINDS}
+    content = {"machine": "Machine: H", "device": "cpu", "minutes": 8.5, "sizes": "paper", "rows": rows}
+    for device in ("cpu", "cuda"):
+        (tmp_path / "gpu.json").write_text(json.dumps({**content, "device": device}))
+        assert main(["gpu", "--read", str(tmp_path / "gpu.json"), "--write"]) == 0
+        assert harness.DOCUMENT.exists() == (device == "cuda")
+    assert "these results are of no GPU; nothing is written" in capsys.readouterr().err
+    assert "| hcl | bf16 | done | 300 |" in harness.DOCUMENT.read_text()
+
+
+# Parity with the public PGKPR code
+
+
+@pytest.mark.parametrize("gap", [3e-5, float("nan")])
+def test_rounding_is_no_difference(gap):
+    assert report([Finding("a", "", "", 1e-6, rounding=2e-5)]).tables[0][0]["largest difference"] == "1e-06 (rounding)"
+    with pytest.raises(Disagreement, match="a "):
+        report([Finding("a", "", "", gap, rounding=2e-5)])
+    assert report([Finding("a", "", "", gap, "some.switch", 2e-5)]).tables[0][0]["switch"] == "some.switch"
