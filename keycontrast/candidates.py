@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.network import Containment
-from keycontrast.ranking.blocks import TokenBlock, blocks, encode_as
+from keycontrast.ranking.blocks import TokenBlock, blocks
 from keycontrast.ranking.chunks import set_chunks, with_chunks
 from keycontrast.ranking.phrases import written_texts
 from keycontrast.text.normal_form import normal_form
@@ -38,11 +38,8 @@ def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
                     vocabulary: Containment | None) -> pa.Table:
     """Return ``tokens`` whose noun chunks are the phrases that may be ranked.
 
-    Args:
-        tokens: table ``tokens``.
-        language: ISO 639-1.
-        stop_words: in normal form; they part chunks, and belong to no graph.
-        vocabulary: whose occurrences take the place of noun chunks.
+    ``stop_words``, in normal form, part chunks and belong to no graph. The occurrences of a ``vocabulary`` take the
+    place of noun chunks.
     """
     made = [tokens.slice(0, 0)]
     for block in blocks(tokens):
@@ -52,8 +49,7 @@ def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
 
 
 def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
-    codes, forms = encode_as(block.tokens, normal_form)
-    stops = np.array([form in words for form in forms], dtype=bool)[codes]
+    stops = block.matching(lambda word: normal_form(word) in words)
     span, places = block.chunks.members()
     span, places = span[~stops[places]], places[~stops[places]]
     opens = np.append(True, (np.diff(span) != 0) | (np.diff(places) != 1))[:len(places)]

@@ -148,11 +148,10 @@ def _by_words(keywords: Sequence[str]) -> np.ndarray:
 
 
 def _ranked_anew(table: pa.Table, ranks: Sequence[int]) -> pa.Table:
-    schema = PHRASES
     rank = pa.array(ranks, pa.int32())
     empty = pc.and_(pc.equal(rank, 0), pc.greater(table["rank"].combine_chunks(), 0))
-    columns = {name: table[name].combine_chunks() for name in schema.names} | {"rank": rank}
+    columns = {name: table[name].combine_chunks() for name in PHRASES.names} | {"rank": rank}
     for name in ("phrase", "keyword", "score", "token_start", "token_end"):
         columns[name] = pc.if_else(empty, pa.scalar(None, columns[name].type), columns[name])
     columns["status"] = pc.if_else(empty, "no_candidate", columns["status"])
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, schema=PHRASES)

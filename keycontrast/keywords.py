@@ -143,23 +143,13 @@ class Comparison:
             that rank, or null.
     """
 
-    def __init__(self, phrases: dict[str, Phrases]) -> None:
+    def __init__(self, phrases: dict[str, Phrases], ids: pa.Array | None) -> None:
         self.phrases = phrases
-        ids: dict[int, Any] = {}
-        cells: dict[tuple[int, int], dict[str, str]] = {}
+        table = _NOTHING.select(["row", "rank"])
         for method, found in phrases.items():
-            row = found.table["row"].to_pylist()
-            if "id" in found.table.column_names:
-                ids.update(zip(row, found.table["id"].to_pylist(), strict=True))
-            for place, keyword in zip(zip(row, found.table["rank"].to_pylist(), strict=True),
-                                      found.table["keyword"].to_pylist(), strict=True):
-                cells.setdefault(place, {})[method] = keyword
-        places = sorted(cells)
-        named = {"id": id_column([ids[row] for row, _ in places])} if ids else {}
-        self.table = pa.table({
-            "row": pa.array([row for row, _ in places], pa.int64()), **named,
-            "rank": pa.array([rank for _, rank in places], pa.int32()),
-            **{method: pa.array([cells[place].get(method) for place in places], pa.string()) for method in phrases}})
+            keywords = found.table.select(["row", "rank", "keyword"]).rename_columns(["row", "rank", method])
+            table = table.join(keywords, ["row", "rank"], join_type="full outer")
+        self.table = _with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
 
     def __repr__(self) -> str:
         texts = len(next(iter(self.phrases.values())))
@@ -282,10 +272,9 @@ class Keywords:
             _check_method("compare", method)
         if self._counts is not None:
             raise InputError("compare: fit has counted the phrases of one method for min_count; leave out fit")
-        return Comparison(self._all(list(dict.fromkeys(methods)), texts, top))
+        return Comparison(self._all(list(dict.fromkeys(methods)), texts, top), ids_of(texts))
 
     def _all(self, methods: Sequence[str], texts: Texts, top: int) -> dict[str, Phrases]:
-        """Return the phrases of texts by each method."""
         choice = replace(self._choice, top=top)
         if self._encoder != "bundled" and "embedrank" not in methods:
             raise InputError(f"encoder: it is of embedrank, not of {' or '.join(methods)}; choose that method too, or "
@@ -295,7 +284,7 @@ class Keywords:
         ids = ids_of(texts)
         parts = list(self._parts(texts, methods))
         tokens = [part.tokens for part in parts]
-        idf = self._frequency(tokens)
+        idf = self._idf or InverseFrequency.over_tables(tokens)
         total = sum(len(part.texts) for part in parts)
         phrases = {}
         for method in methods:
@@ -303,9 +292,7 @@ class Keywords:
             counts = choice.counted(found) if self._idf is None else self._counts
             table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
                                                   for ranked, part in zip(found, parts, strict=True))])
-            if ids is not None:
-                table = table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
-            phrases[method] = Phrases(table, total, skipped=total - sum(map(len, tokens)))
+            phrases[method] = Phrases(_with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
         self._warn(parts)
         return phrases
 
@@ -341,7 +328,7 @@ class Keywords:
     def ranked(self, tokens: pa.Table, top: int) -> pa.Table:
         """Return the rows of table ``phrases`` for token rows, by the frequencies of :meth:`fit`, or else of these."""
         choice = replace(self._choice, top=top)
-        ranked = self._ranker(self._method, choice, self._frequency([tokens]))(tokens)
+        ranked = self._ranker(self._method, choice, self._idf or InverseFrequency.over_tables([tokens]))(tokens)
         counts = choice.counted([ranked]) if self._idf is None else self._counts
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
@@ -382,15 +369,7 @@ class Keywords:
                             "text": pa.array([part[place - start] for place in ids], pa.string())})
             start += len(part)
 
-    def _frequency(self, tokens: Iterable[pa.Table]) -> InverseFrequency:
-        return self._idf or InverseFrequency.over_tables(tokens)
-
     def _ranking(self, method: str, choice: Choice) -> Ranking:
-        """Return the ranking of that name.
-
-        Raises:
-            InputError: it knows nothing of an option.
-        """
         for option, given, fitting in (("candidates", self._vocabulary, _OF_VOCABULARY),
                                        ("seed_words", self._seeds, _OF_SEEDS)):
             if given and method not in fitting:
@@ -452,15 +431,7 @@ def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | La
 
 def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled", seeds: tuple[str, ...] = (),
                chunks: Chunks = "auto") -> Ranking:
-    """Return a ranking by its name, with the settings that the library takes for best.
-
-    Args:
-        method: one of :data:`METHODS`.
-        language: of the texts.
-        phrases: that are wanted of a text.
-        encoder: of ``embedrank``.
-        seeds: words that ``embedrank`` and ``pytextrank`` lean to.
-        chunks: which noun chunks are phrases.
+    """Return a ranking by its name, for so many phrases of a text, with the settings that the library takes for best.
 
     Raises:
         InputError: the method does not read the language, or needs a package that is not installed.
@@ -507,6 +478,10 @@ def ids_of(texts: Any) -> pa.Array | None:
         raise InputError("texts: the index has several levels, and an id is one value; call reset_index() and choose "
                          "one of them with set_index")
     return id_column(index.tolist())
+
+
+def _with_ids(table: pa.Table, ids: pa.Array | None) -> pa.Table:
+    return table if ids is None else table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
 
 
 def id_column(ids: Sequence[Any]) -> pa.Array:

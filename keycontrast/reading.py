@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, NamedTuple, cast
@@ -194,12 +194,10 @@ def open_bytes(path: Path) -> io.BufferedReader:
 @contextmanager
 def seekable(path: Path) -> Iterator[BinaryIO]:
     """Open ``path`` for reading at any place; an archive is unpacked into a temporary file first."""
-    with ExitStack() as stack:
-        handle = stack.enter_context(open_bytes(path))
+    with open_bytes(path) as handle, tempfile.TemporaryFile() as unpacked:
         if packed(path) is None:
             yield handle
             return
-        unpacked = stack.enter_context(tempfile.TemporaryFile())
         shutil.copyfileobj(handle, unpacked, _BUFFER)
         unpacked.seek(0)
         yield cast(BinaryIO, unpacked)
@@ -262,12 +260,7 @@ def is_unicode(text: str) -> bool:
 
 
 def text_fault(text: str, name: str) -> str:
-    """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
-
-    Args:
-        text: of a row.
-        name: what it is called there, for the detail.
-    """
+    """Return why a text, called ``name`` in its row, cannot be taken, as ``category: detail``; empty if it can."""
     if "\0" in text:
         return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
     if len(text) > LONGEST_TEXT:
@@ -277,14 +270,7 @@ def text_fault(text: str, name: str) -> str:
 
 
 def character_problem(text: str, encoding: str, place: str, words: Words = OPTIONS) -> str:
-    """Return what is wrong with the characters of ``text``, ``category: detail``, or nothing.
-
-    Args:
-        text: as it was read.
-        encoding: by which it was.
-        place: where it stands, such as ``line 3``.
-        words: what messages call the encoding.
-    """
+    """Return what is wrong with the characters at ``place`` (``line 3``), as ``category: detail``, or nothing."""
     if text.startswith(MARK):
         return (f"byte order mark: {place} begins with one, as where files were put one behind the other. Remove it, "
                 f"and any header that follows it.")
@@ -299,7 +285,7 @@ def character_problem(text: str, encoding: str, place: str, words: Words = OPTIO
 
 
 def _remedy(words: Words) -> str:
-    return (f"If the file has another encoding, name it as {words.encoding} (latin-1, cp1252, utf-16, gb18030, ...).")
+    return f"If the file has another encoding, name it as {words.encoding} (latin-1, cp1252, utf-16, gb18030, ...)."
 
 
 def escaped(text: str) -> str:

@@ -22,8 +22,6 @@ from keycontrast.reading import (
 )
 
 COLUMN = "text"
-# A file of this ending may hold one JSON object per line.
-_DOCUMENT = ".json"
 
 
 class Given(NamedTuple):
@@ -40,14 +38,11 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a file of texts is read.
+    """How a file of texts is read, as :class:`keycontrast.reading.TableForm` and by these.
 
     Attributes:
         column: of the texts in a table; None for ``text``.
         id_column: whose values are carried along.
-        encoding: of text files.
-        quoting: of CSV and TSV: ``standard``, or ``none`` if quotation marks are ordinary characters.
-        separator: of the columns of CSV and TSV; None: as the name says.
         skip_empty: leave out rows without a text, which are errors otherwise.
     """
 
@@ -75,13 +70,7 @@ LINES = FileOptions()
 
 def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
                options: FileOptions = LINES) -> Iterator[str]:
-    """Yield texts, without spaces around them, as they are read: the arguments, those of a file, or of ``stream``.
-
-    Args:
-        arguments: texts.
-        file: as :func:`file_texts` reads it.
-        stream: one text a line, read if there is neither argument nor file. Empty lines are passed over.
-        options: of the file.
+    """Yield texts, without spaces around them, as they are read: the arguments, or those of a file, or of ``stream``.
 
     Raises:
         InputError: texts from two places, or from none; a text is empty or no text; a file that cannot be read.
@@ -103,10 +92,8 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
     """Yield the texts of a file, in order.
 
-    Args:
-        file: CSV, TSV, JSON lines or Parquet, one text a row; any other file has one a line, empty lines left out.
-            Each also packed: .gz, .bz2, .xz or .zst.
-        options: how it is read.
+    Of CSV, TSV, JSON lines and Parquet that is one a row; any other file has one a line, empty lines left out. Each may
+    be packed: .gz, .bz2, .xz or .zst.
 
     Raises:
         InputError: a row without a text, or a file, column or encoding that cannot be read. Files and rows are named.
@@ -116,7 +103,7 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
         raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
                          f"{', '.join(TABLES)}.")
     form = file_format(file)
-    form = ".jsonl" if form == _DOCUMENT else form
+    form = ".jsonl" if form == ".json" else form  # it may hold one JSON object per line
     if form in TABLES:
         return _of_table(file, form, options)
     if options.column is not None or options.id_column is not None:
@@ -202,11 +189,7 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
 
 
 def _text(file: Path, record: Record, column: str, skip_empty: bool) -> str | None:
-    """Return the text of a row; None if it has none and ``skip_empty`` says so.
-
-    Raises:
-        InputError: it has none; a row that is passed over unasked would leave the answers without their rows.
-    """
+    """Return the text of a row; None if it has none and ``skip_empty`` says so. Unasked, that is an error."""
     place = f"{file}, row {record.number}"
     if record.values is None:
         raise InputError(f"{place}: {record.problem}")

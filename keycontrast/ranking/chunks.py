@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.ranking.blocks import TokenBlock, among, encode
+from keycontrast.ranking.blocks import TokenBlock, among
 from keycontrast.text.tokens import NOUNS, list_array, noun_runs
 
 Chunks = Literal["auto", "annotated", "adjectives"]
@@ -48,21 +48,18 @@ def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     A chunk is the longest run of nouns, proper nouns, adjectives and past participles, less what stands behind its
     last noun.
     """
-    codes, known = encode(block.tokens)
-    listed = known.to_pylist()
     pos = block.column("pos")
     # Signs, and words with brackets in them, are never part of a phrase, whatever their tags say.
-    sound = np.array([_is_sound(word) for word in listed], dtype=bool)[codes]
+    sound = block.matching(lambda word: any(map(str.isalnum, word)) and not _BRACKETS.intersection(word))
     noun = among(pos, frozenset(NOUNS)) & sound
     inside = (among(pos, _DESCRIBING) | among(block.column("tag"), _PARTICIPLE)) & sound
     follows = np.zeros(len(inside), dtype=bool)  # whether the next token is of the same text
     follows[:-1] = block.text[1:] == block.text[:-1]
     glued = follows & ~block.space_after
-    worded = np.array([word.isalnum() for word in listed], dtype=bool)[codes]
-    hyphens = _between(np.array([word in _JOINING for word in listed], dtype=bool)[codes], worded, glued)
+    hyphens = _between(block.matching(_JOINING.__contains__), block.matching(str.isalnum), glued)
     for apart in (-1, 0, 1):
         inside[hyphens + apart] = True
-    breaks = np.array([word.isspace() and word.count("\n") < 2 for word in listed], dtype=bool)[codes]
+    breaks = block.matching(lambda word: word.isspace() and word.count("\n") < 2)
     inside[_between(breaks, inside & ~breaks, follows)] = True
     counts, begin, end = noun_runs(inside, np.diff(block.offsets))
     first = np.repeat(block.offsets[:-1], counts)
@@ -70,10 +67,6 @@ def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     last = np.maximum.accumulate(np.where(noun, np.arange(len(noun)), -1))
     held = last[end - 1] >= begin
     return begin[held], last[end[held] - 1] + 1
-
-
-def _is_sound(word: str) -> bool:
-    return any(map(str.isalnum, word)) and not _BRACKETS.intersection(word)
 
 
 def _between(middle: np.ndarray, sides: np.ndarray, joined: np.ndarray) -> np.ndarray:

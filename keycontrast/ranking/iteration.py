@@ -44,13 +44,9 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
     the weights are symmetric, so that all eigenvalues of the step are real and within ``[-a, a]``. At a = 0.85 an
     error shrinks by 0.56 per step instead of 0.85.
 
-    Args:
-        graphs: of a block of texts.
-        restart: constant term, (nodes,); the iteration starts at ``restart / (1 - a)``.
-        damping: a.
-        tolerance: absolute: a text is done when a step changes none of its scores by more; or by no more than
-            rounding may (nodes times largest score times machine precision), which counts for thousands of nodes.
-        max_iterations: steps after which a text is given up, with the scores it has.
+    The iteration starts at ``restart / (1 - a)``, (nodes,). The tolerance is absolute: a text is done when a step
+    changes none of its scores by more; or by no more than rounding may (nodes times largest score times machine
+    precision), which counts for thousands of nodes.
     """
     state = _Active(graphs, _scaled(graphs.matrix, damping), max_iterations)
     earlier, current, omega = np.zeros_like(restart), restart / (1 - damping), 1.0
@@ -71,11 +67,8 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
 def solve_as_networkx(graphs: Graphs, restart: np.ndarray, damping: float, max_iterations: int) -> Scores:
     """Compute PageRank as networkx does, to the bit but for the sum that decides when to stop.
 
-    Args:
-        graphs: of a block of texts.
-        restart: personalisation, summing to 1 over each text, (nodes,).
-        damping: networkx's alpha.
-        max_iterations: after which networkx raises an error; here the text has not converged.
+    ``restart`` is its personalisation, summing to 1 over each text, (nodes,), and ``damping`` its alpha. Where networkx
+    raises an error for want of convergence, the text has not converged.
     """
     state = _Active(graphs, _scaled(graphs.matrix, 1.0), max_iterations)
     current = 1 / np.diff(graphs.offsets)[graphs.text]
@@ -137,7 +130,7 @@ class _Active:
         if self._done.mean() < _WORTH_DROPPING:
             return vectors
         nodes = ~self._done[self.local]
-        self.transition = _part(self.transition, nodes)
+        self.transition = self.transition[nodes][:, nodes]
         self._texts, self.sizes, self._nodes = self._texts[~self._done], self.sizes[~self._done], self._nodes[nodes]
         self.local = np.repeat(np.arange(len(self.sizes)), self.sizes)
         self._done = np.zeros(len(self.sizes), dtype=bool)
@@ -154,13 +147,3 @@ def _scaled(weights: csr_array, damping: float) -> csr_array:
     share = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree != 0)
     data = weights.data * share[weights.indices]
     return csr_array((data if damping == 1.0 else damping * data, weights.indices, weights.indptr), weights.shape)
-
-
-def _part(matrix: csr_array, nodes: np.ndarray) -> csr_array:
-    """Return the rows and columns of whole blocks."""
-    lengths = np.diff(matrix.indptr)
-    entries = np.repeat(nodes, lengths)
-    number = np.cumsum(nodes) - 1
-    indptr = np.concatenate([[0], np.cumsum(lengths[nodes])])
-    size = int(nodes.sum())
-    return csr_array((matrix.data[entries], number[matrix.indices[entries]], indptr), (size, size))

@@ -72,16 +72,7 @@ class YakeRanking:
 def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the first token of the first occurrence of ``phrase``, and the token after its last.
 
-    Occurrences that begin and end with tokens go before those inside of words.
-
-    Args:
-        phrase: as the package writes it, its words between spaces.
-        text: that it is of.
-        starts: first character of each token.
-        ends: character after the last of each.
-
-    Raises:
-        InputError: it does not occur.
+    Occurrences that begin and end with tokens, whose places are ``starts`` and ``ends``, go before those inside words.
     """
     matches = [match.span() for match in re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text)]
     if not matches:
@@ -100,11 +91,6 @@ class _Raised(logging.Handler):
 
 @cache
 def _extractor(language: str, ngrams: int, top: int) -> Any:
-    """Return the package's extractor.
-
-    Raises:
-        InputError: the package is not installed.
-    """
     try:
         from yake import KeywordExtractor
     except ModuleNotFoundError as error:
