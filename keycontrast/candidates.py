@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from keycontrast.errors import InputError
 from keycontrast.network import Containment
 from keycontrast.ranking.blocks import TokenBlock, blocks
-from keycontrast.ranking.chunks import set_chunks, with_chunks
+from keycontrast.ranking.chunks import set_chunks, with_chunks, with_columns
 from keycontrast.ranking.phrases import written_texts
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import list_array
@@ -55,11 +55,9 @@ def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
     opens = np.append(True, (np.diff(span) != 0) | (np.diff(places) != 1))[:len(places)]
     closes = np.append(opens[1:], True)[:len(places)]
     made = set_chunks(block, places[opens], places[closes] + 1)
-    for name in ("pos", "tag"):
-        place = made.schema.get_field_index(name)
-        values = pc.if_else(pa.array(stops), _NO_WORD, block.column(name))
-        made = made.set_column(place, made.schema.field(place), list_array(np.diff(block.offsets), values))
-    return made
+    lengths = np.diff(block.offsets)
+    return with_columns(made, {name: list_array(lengths, pc.if_else(pa.array(stops), _NO_WORD, block.column(name)))
+                               for name in ("pos", "tag")})
 
 
 def _occurrences(tokens: pa.Table, vocabulary: Containment) -> pa.Table:

@@ -8,23 +8,25 @@ The scores are the engine's own: :func:`explain` runs the same steps as ``keycon
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from keycontrast.cells import cell, printable
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.keyword import choose, phrase_candidates
 from keycontrast.ranking.methods import Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases
+from keycontrast.ranking.phrases import Phrases, rank_spans
 from keycontrast.ranking.ranker import STATUSES, ranker, statuses
 from keycontrast.ranking.selection import DIGITS, InverseFrequency
 
 DEFAULT = Settings()
+_right = partial(Column, justify="right")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
         raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
     block = TokenBlock(tokens)
     solved = ranking.solve(block, idf)
-    ranked = ranking.phrases(block, solved, idf, None)
+    ranked = rank_spans(block, solved, idf, None)
     listed = _phrases(block, ranked, idf)
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, ranker(ranking, phrases, idf)(tokens).table)
@@ -238,11 +240,8 @@ def _node_table(found: Explanation) -> Table:
     for edge in found.edges:
         for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
             beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
-    shown = Table("word", title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges",
-                  title_justify="left")
-    shown.add_column("score", justify="right")
-    shown.add_column("kept")
-    shown.add_column("edges to (weight)")
+    shown = Table("word", _right("score"), "kept", "edges to (weight)", title_justify="left",
+                  title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges")
     for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):
         node = found.nodes[place]
         shown.add_row(cell(node.word), f"{node.score:.5f}", "yes" if node.kept else "no",
@@ -251,10 +250,8 @@ def _node_table(found: Explanation) -> Table:
 
 
 def _phrase_table(found: Explanation) -> Table:
-    shown = Table("rank", "phrase", "keyword", title="Ranked phrases", title_justify="left")
-    shown.add_column("score", justify="right")
-    shown.add_column("mean IDF", justify="right")
-    shown.add_column("tokens", justify="right")
+    shown = Table("rank", "phrase", "keyword", _right("score"), _right("mean IDF"), _right("tokens"),
+                  title="Ranked phrases", title_justify="left")
     for phrase in found.phrases:
         first, last = phrase.token_start, phrase.token_end - 1
         span = str(first) if last == first else f"{first}-{last}"

@@ -57,7 +57,6 @@ _CHUNK = 1024
 _COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
 _NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()})
-_END = object()
 
 
 class Encoder(Protocol):
@@ -342,9 +341,9 @@ class Keywords:
         needed = [name for name in _CALLED if any(name in _NEEDED.get(method, ("POS",)) for method in methods)]
         total = len(texts) if isinstance(texts, Sized) and not isinstance(texts, str) and not _is_doc(texts) else None
         given = listed(texts)
-        first = next(given, _END)
-        rest: Iterator[Any] = given if first is _END else chain([first], given)
-        if _is_doc(first):
+        first = list(islice(given, 1))
+        rest = chain(first, given)
+        if any(map(_is_doc, first)):
             yield from _documents(rest, needed)
             return
         from keycontrast.text.annotate import annotated  # brings spaCy, which takes seconds to import
@@ -448,11 +447,7 @@ def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled
 
 
 def listed(texts: Any) -> Iterator[Any]:
-    """Return the texts or documents in whatever holds them.
-
-    Raises:
-        InputError: it holds none, or is a table, of which a column is meant.
-    """
+    """Return the texts or documents in whatever holds them; a table, of which a column is meant, is an error."""
     if isinstance(texts, str) or _is_doc(texts):
         return iter((texts,))
     if isinstance(texts, pa.Array | pa.ChunkedArray):
@@ -466,11 +461,7 @@ def listed(texts: Any) -> Iterator[Any]:
 
 
 def ids_of(texts: Any) -> pa.Array | None:
-    """Return the index of a pandas Series, unless it is only numbered.
-
-    Raises:
-        InputError: the index has several levels.
-    """
+    """Return the index of a pandas Series, unless it is only numbered; one of several levels is an error."""
     index: Any = getattr(texts, "index", None)
     if not hasattr(index, "nlevels") or (type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)):
         return None

@@ -18,10 +18,9 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -189,18 +188,6 @@ def open_bytes(path: Path) -> io.BufferedReader:
     """
     ending = packed(path)
     return path.open("rb") if ending is None else io.BufferedReader(_Archive(_PACKED[ending][1](path), path), _BUFFER)
-
-
-@contextmanager
-def seekable(path: Path) -> Iterator[BinaryIO]:
-    """Open ``path`` for reading at any place; an archive is unpacked into a temporary file first."""
-    with open_bytes(path) as handle, tempfile.TemporaryFile() as unpacked:
-        if packed(path) is None:
-            yield handle
-            return
-        shutil.copyfileobj(handle, unpacked, _BUFFER)
-        unpacked.seek(0)
-        yield cast(BinaryIO, unpacked)
 
 
 def open_text(path: Path, encoding: str, words: Words = OPTIONS) -> io.TextIOWrapper:
@@ -457,9 +444,13 @@ def _json_lines(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
 
 def _parquet(path: Path, check: Check) -> Iterator[Record]:
     """Yield the rows of a Parquet file, batch by batch; an archive is unpacked to a temporary file first."""
-    with seekable(path) as handle:
+    with open_bytes(path) as handle, tempfile.TemporaryFile() as unpacked:
+        is_packed = packed(path) is not None
+        if is_packed:
+            shutil.copyfileobj(handle, unpacked, _BUFFER)
+            unpacked.seek(0)
         try:
-            with pq.ParquetFile(handle, page_checksum_verification=True) as file:
+            with pq.ParquetFile(unpacked if is_packed else handle, page_checksum_verification=True) as file:
                 schema = file.schema_arrow
                 check(schema.names, "", schema)
                 if file.metadata.num_rows == 0:

@@ -7,13 +7,14 @@ whatever stands on either side ("state-of-the-art method"); a line's end within 
 rules for languages with adjectives before nouns and spaces between words; Chinese keeps the chunks of its annotation.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from keycontrast.ranking.blocks import TokenBlock, among
-from keycontrast.text.tokens import NOUNS, list_array, noun_runs
+from keycontrast.text.tokens import NOUNS, chunk_columns, noun_runs
 
 Chunks = Literal["auto", "annotated", "adjectives"]
 CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")
@@ -34,11 +35,15 @@ def with_chunks(tokens: pa.Table, chunks: Chunks, language: str = "en") -> pa.Ta
 def set_chunks(block: TokenBlock, begin: np.ndarray, end: np.ndarray) -> pa.Table:
     """Return the tokens of ``block`` with other noun chunks: first token and token after the last, text by text."""
     tokens, text = block.table, block.text[begin]
-    counts = np.bincount(text, minlength=tokens.num_rows)
-    for name, places in (("chunk_start", begin), ("chunk_end", end)):
+    counts, first = np.bincount(text, minlength=tokens.num_rows), block.offsets[text]
+    return with_columns(tokens, chunk_columns(counts, begin - first, end - first))
+
+
+def with_columns(tokens: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Return ``tokens`` with other values of some columns."""
+    for name, values in columns.items():
         place = tokens.schema.get_field_index(name)
-        values = pa.array((places - block.offsets[text]).astype(np.int32))
-        tokens = tokens.set_column(place, tokens.schema.field(place), list_array(counts, values))
+        tokens = tokens.set_column(place, tokens.schema.field(place), values)
     return tokens
 
 

@@ -19,7 +19,7 @@ from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as
 from keycontrast.ranking.chunks import Chunks, with_chunks
 from keycontrast.ranking.methods import Solved, keyness, without_graph
-from keycontrast.ranking.phrases import Phrases, rank_spans, span_text
+from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.batches import encode_texts, fixed_chunks
 from keycontrast.text.normal_form import normal_form
@@ -96,10 +96,6 @@ class EmbedRanking:
         cosine = np.einsum("ij,ij->i", meant[row], self.vectors(forms)[codes])
         close = np.maximum(np.round(cosine.astype(np.float64), _DECIMALS), 0.0)
         return without_graph(block, chunks, close * keyness(block, chunks, idf))
-
-    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that were scored; ``limit`` per text, or all."""
-        return rank_spans(block, solved.spans, solved.score, idf, limit)
 
 
 @cache

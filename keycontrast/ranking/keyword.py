@@ -74,11 +74,6 @@ def normal_forms(block: TokenBlock, words: Spans) -> pa.Array:
 def _lemmatised(block: TokenBlock, spans: Spans, keywords: pa.Array) -> pa.Array:
     """Put the lemma of each span's last token in its place, where the keyword ends with that token as written."""
     heads = pa.array(spans.end - 1)
-    columns = (keywords, block.tokens.take(heads), block.column("lemma").take(heads))
-    return pa.array([_with_lemma(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)],
-                    pa.string())
-
-
-def _with_lemma(keyword: str, word: str, lemma: str) -> str:
-    word, lemma = normal_form(word), normal_form(lemma)
-    return keyword[:len(keyword) - len(word)] + lemma if lemma and word and keyword.endswith(word) else keyword
+    words, lemmas = (map(normal_form, block.column(name).take(heads).to_pylist()) for name in ("token", "lemma"))
+    return pa.array([keyword.removesuffix(word) + lemma if lemma and word and keyword.endswith(word) else keyword
+                     for keyword, word, lemma in zip(keywords.to_pylist(), words, lemmas, strict=True)], pa.string())

@@ -21,7 +21,7 @@ from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as, sum
 from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
 from keycontrast.ranking.cooccurrence import Graphs, is_visible, lemma_graphs, number_nodes, word_graphs
 from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
-from keycontrast.ranking.phrases import Phrases, rank_spans, span_text
+from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 
@@ -134,10 +134,6 @@ class Settings:
             return tokens
         return with_chunks(tokens, self.chunks, self.language)
 
-    def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that were scored; ``limit`` per text, or all."""
-        return rank_spans(block, solved.spans, solved.score, idf, limit, self.method != "mihalcea", self.as_package)
-
 
 @dataclass(frozen=True)
 class Solved:
@@ -150,6 +146,8 @@ class Solved:
         spans: occurrences of phrases.
         score: of each span.
         iterated: whether the nodes' scores are those of an iteration.
+        scrub: leave apostrophes out of keywords, as the pytextrank package does.
+        as_package: as in that package, phrases are told apart by how they are written, and ties fall by that.
     """
 
     graphs: Graphs
@@ -158,6 +156,8 @@ class Solved:
     spans: Spans
     score: np.ndarray
     iterated: bool = True
+    scrub: bool = True
+    as_package: bool = False
 
 
 class Ranking(Protocol):
@@ -174,9 +174,6 @@ class Ranking(Protocol):
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
 
-    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that were scored; ``limit`` per text, or all."""
-
 
 def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
     graphs = word_graphs(block, settings.span, settings.language)
@@ -188,7 +185,7 @@ def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | Non
     if settings.whole:
         held = np.bincount(runs, kept[nodes], len(spans)) > 0
         spans, score = spans.take(held), score[held]
-    return Solved(graphs, scores, kept, spans, score)
+    return Solved(graphs, scores, kept, spans, score, scrub=False)
 
 
 def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
@@ -225,7 +222,7 @@ def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None
     graphs = lemma_graphs(block, settings.span, settings.as_package)
     scores = _pagerank(graphs, personalise(block, graphs, settings), settings)
     return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), block.chunks,
-                  _discounted(block.chunks, graphs, scores.score))
+                  _discounted(block.chunks, graphs, scores.score), as_package=settings.as_package)
 
 
 def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -> Scores:
@@ -314,7 +311,7 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
     return total * np.sqrt(count[same]) / np.sqrt(np.sqrt(_HEAD + place))
 
 
-def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
+def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray, scrub: bool = True) -> Solved:
     """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
     span, places = spans.members()
     codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
@@ -328,7 +325,7 @@ def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
     none, texts = np.zeros(0, dtype=np.int64), np.zeros(len(offsets) - 1)
     scores = Scores(best, texts.astype(np.int64), texts, np.ones(len(texts), dtype=bool))
     return Solved(Graphs(offsets, node_of, none, none, none.astype(np.float64)), scores,
-                  np.ones(len(best), dtype=bool), spans, score, iterated=False)
+                  np.ones(len(best), dtype=bool), spans, score, False, scrub)
 
 
 Method = Callable[[TokenBlock, Settings, InverseFrequency | None], Solved]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,9 @@ import pyarrow.compute as pc
 from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as, run_starts
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
+
+if TYPE_CHECKING:
+    from keycontrast.ranking.methods import Solved
 
 
 @dataclass(frozen=True)
@@ -31,30 +35,20 @@ class Phrases:
     keyword: pa.Array
 
 
-def rank_spans(block: TokenBlock, spans: Spans, score: np.ndarray, idf: InverseFrequency | None, limit: int | None,
-               scrub: bool = True, as_package: bool = False) -> Phrases:
-    """Rank the phrases that ``spans`` are occurrences of, ``limit`` of each text or all.
+def rank_spans(block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
+    """Rank the phrases whose occurrences were scored, ``limit`` of each text or all.
 
     Occurrences with the same normal form are one phrase, with the highest of their scores. Order is by score, IDF over
     training texts, position. Those without a normal form, such as a lone apostrophe, are left out.
-
-    Args:
-        block: texts.
-        spans: occurrences.
-        score: of each.
-        idf: breaks ties; without it the position does.
-        limit: phrases kept per text; None keeps all.
-        scrub: leave apostrophes out of keywords, as the pytextrank package does.
-        as_package: as in that package, phrases are told apart by how they are written, and ties fall by that.
     """
-    written = span_text(block, spans)
-    read = pc.replace_substring(written, "'", "") if scrub else written
-    codes, known = encode_as(read, str if as_package else normal_form)
-    forms = list(map(normal_form, known)) if as_package else known
+    written = span_text(block, solved.spans)
+    read = pc.replace_substring(written, "'", "") if solved.scrub else written
+    codes, known = encode_as(read, str if solved.as_package else normal_form)
+    forms = list(map(normal_form, known)) if solved.as_package else known
     named = np.array([bool(form) for form in forms], dtype=bool)[codes]
-    places, best = _once(spans, codes, np.flatnonzero(named), score)
-    found = spans.take(places)
-    if as_package:
+    places, best = _once(solved.spans, codes, np.flatnonzero(named), solved.score)
+    found = solved.spans.take(places)
+    if solved.as_package:
         tie = np.argsort(sorted(range(len(known)), key=known.__getitem__)).astype(np.int64)
         order = np.lexsort((tie[codes[places]], -best, found.text))
     else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from keycontrast.ranking.blocks import TokenBlock, blocks
 from keycontrast.ranking.methods import Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases
+from keycontrast.ranking.phrases import Phrases, rank_spans
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.schemas import PHRASES
 
@@ -82,7 +82,7 @@ def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) 
         tables = [PHRASES.empty_table()]
         for block in blocks(tokens):
             solved = ranking.solve(block, idf)
-            found = ranking.phrases(block, solved, idf, phrases)
+            found = rank_spans(block, solved, idf, phrases)
             status = statuses(block, solved, found)
             report.add(_report(solved, status))
             tables.append(_rows(block, found, status))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 EMBEDDED = "embedded"
 JIEBA = "jieba"
-BUILT_IN = (EMBEDDED, JIEBA)
 # What `embedded` stands for, by the language of the texts.
 _EMBEDDED = {"en": "English", "zh": "Chinese"}
 # spaCy's code for a pipeline of no particular language.

@@ -101,10 +101,12 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
         # A pipeline without sentence starts leaves them open (0), which reads as one sentence.
         "sentence_start": first | (opens == 1)}
     columns = {name: list_array(lengths, pa.array(column)) for name, column in values.items()}
-    counts, begin, end = _flat(spans) if of_their_own else noun_runs(
-        _among(pos, vocab.strings, NOUNS.__contains__), lengths)
-    return {**columns, "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
-            "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
+    if of_their_own:
+        counts = np.array([len(row) for row in spans], np.int64)
+        begin, end = np.array([pair for row in spans for pair in row], np.int64).reshape(-1, 2).T
+    else:
+        counts, begin, end = noun_runs(_among(pos, vocab.strings, NOUNS.__contains__), lengths)
+    return columns | chunk_columns(counts, begin, end)
 
 
 def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str, pa.Array]:
@@ -138,20 +140,11 @@ def _among(hashes: npt.NDArray[np.uint64], strings: "StringStore", chosen: Calla
     return np.array([chosen(strings[key]) for key in known.tolist()], bool)[places]
 
 
-def _flat(spans: list[list[tuple[int, int]]]) -> tuple[Integers, Integers, Integers]:
-    pairs = np.array([pair for row in spans for pair in row], np.int64).reshape(-1, 2)
-    return np.array([len(row) for row in spans], np.int64), pairs[:, 0], pairs[:, 1]
-
-
 def noun_runs(inside: npt.NDArray[np.bool_], lengths: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the longest runs of marked tokens in many texts at once.
+    """Return the longest runs of marked tokens in many texts at once; none crosses from one text to the next.
 
-    Args:
-        inside: (tokens,) whether each token of all texts, one after the other, belongs to a run.
-        lengths: (texts,) tokens of each text; a run never crosses from one text to the next.
-
-    Returns:
-        Runs per text, and first token and token after the last of each run, counted within its text.
+    ``inside`` marks the tokens of all texts, (tokens,), of which each text has ``lengths``, (texts,). Returned are the
+    runs per text, and first token and token after the last of each run, counted within its text.
     """
     text = np.repeat(np.arange(len(lengths)), lengths)
     begins = inside.copy()
@@ -161,6 +154,12 @@ def noun_runs(inside: npt.NDArray[np.bool_], lengths: Integers) -> tuple[Integer
     before = (np.cumsum(lengths) - lengths)[text]
     place = np.arange(len(inside)) - before
     return np.bincount(text[begins], minlength=len(lengths)), place[begins], place[ends] + 1
+
+
+def chunk_columns(counts: Integers, begin: Integers, end: Integers) -> dict[str, pa.Array]:
+    """Return the columns of noun chunks: how many each text has, and the places of each in its text."""
+    return {"chunk_start": list_array(counts, pa.array(begin.astype(np.int32))),
+            "chunk_end": list_array(counts, pa.array(end.astype(np.int32)))}
 
 
 def list_array(lengths: Integers, values: pa.Array) -> pa.ListArray:
