@@ -19,6 +19,7 @@ from itertools import chain, groupby, islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,7 @@ from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest
 from keycontrast.network import Containment
 from keycontrast.ranking import Settings, ranker
+from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import Chunks
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
@@ -255,12 +257,7 @@ class Keywords:
         return self._all([self._method], texts, top)[self._method]
 
     def compare(self, methods: Sequence[Method], texts: Texts, top: int = 10) -> Comparison:
-        """Return the phrases of each text by several methods side by side; texts are read once.
-
-        Args:
-            methods: names of :attr:`methods`.
-            texts: as of :meth:`rank`.
-            top: as of :meth:`rank`.
+        """Return the phrases of each text by several of :attr:`methods` side by side; texts are read once.
 
         Raises:
             InputError: as :meth:`rank`; or no ranking has one of the names; or phrases were counted by :meth:`fit`.
@@ -521,14 +518,10 @@ def _documents(docs: Iterator[Any], needed: Iterable[str]) -> Iterator[_Part]:
 
 def _table(rows: pa.Table, part: _Part) -> pa.Table:
     """Return the phrases of a part: characters in place of tokens, and phrases as they are written in the text."""
-    tokens = part.tokens
-    rows = rows.filter(pc.greater(rows["rank"], 0))
-    place = pc.index_in(rows["text_id"], value_set=tokens["text_id"].combine_chunks())
-    lengths = pc.list_value_length(tokens["start"].combine_chunks())
-    before = pc.subtract(pc.cumulative_sum(lengths), lengths).take(place)
-    starts, ends = (pc.list_flatten(tokens[name].combine_chunks()) for name in ("start", "end"))
-    begin = starts.take(pc.add(before, rows["token_start"]))
-    end = ends.take(pc.subtract(pc.add(before, rows["token_end"]), 1))
+    block, rows = TokenBlock(part.tokens), rows.filter(pc.greater(rows["rank"], 0))
+    before = block.offsets[np.searchsorted(block.text_ids, rows["text_id"].to_numpy())]
+    begin = block.column("start").take(pa.array(before + rows["token_start"].to_numpy()))
+    end = block.column("end").take(pa.array(before + rows["token_end"].to_numpy() - 1))
     phrases = []
     for row, first, last, phrase in zip(rows["text_id"].to_pylist(), begin.to_pylist(), end.to_pylist(),
                                         rows["phrase"].to_pylist(), strict=True):

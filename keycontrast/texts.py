@@ -25,11 +25,9 @@ COLUMN = "text"
 
 
 class Given(NamedTuple):
-    """A text of a file.
+    """A text of a file, without spaces around it, and what stands in the column of ids, if there is one.
 
-    Attributes:
-        id: what stands in the column of ids; None without such a column.
-        text: without spaces around it; None if there is none and such rows are skipped.
+    The text is None where there is none and such rows are skipped.
     """
 
     id: Any

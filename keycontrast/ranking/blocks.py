@@ -22,11 +22,7 @@ PIECE = 1 << 12
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """Whole texts of a token table, flattened. Attributes are computed when first asked for.
-
-    Attributes:
-        table: rows of table ``tokens``.
-    """
+    """Whole texts of a token table, flattened. Attributes are computed when first asked for."""
 
     table: pa.Table
 
@@ -64,8 +60,7 @@ class TokenBlock:
     @cached_property
     def words(self) -> tuple[np.ndarray, list[str]]:
         """The number of each token in the list of distinct ones, (tokens,), and that list."""
-        codes, known = encode(self.tokens)
-        return codes, known.to_pylist()
+        return encode(self.tokens)
 
     def matching(self, test: Callable[[str], bool]) -> np.ndarray:
         """Return whether each token passes ``test``, which is called once per distinct one, (tokens,)."""
@@ -140,24 +135,18 @@ def blocks(tokens: pa.Table, size: int = BLOCK) -> Iterator[TokenBlock]:
         yield TokenBlock(tokens.slice(start))
 
 
-def encode(strings: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Return the number of each string in the dictionary of distinct strings, and that dictionary."""
-    encoded = strings.dictionary_encode()
-    return encoded.indices.to_numpy(), encoded.dictionary
-
-
-def encode_as(strings: pa.Array, form: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
+def encode(strings: pa.Array, form: Callable[[str], str] = str) -> tuple[np.ndarray, list[str]]:
     """Return the number of each string's form, and the distinct forms; ``form`` is called once per distinct string."""
-    codes, known = encode(strings)
+    encoded = strings.dictionary_encode()
     numbers: dict[str, int] = {}
-    of_known = np.array([numbers.setdefault(form(word), len(numbers)) for word in known.to_pylist()], dtype=np.int64)
-    return of_known[codes], list(numbers)
+    of_known = [numbers.setdefault(form(word), len(numbers)) for word in encoded.dictionary.to_pylist()]
+    return np.array(of_known, dtype=np.int64)[encoded.indices.to_numpy()], list(numbers)
 
 
 def among(strings: pa.Array, values: frozenset[str]) -> np.ndarray:
     """Return whether each string is one of ``values``."""
     codes, known = encode(strings)
-    return np.array([word in values for word in known.to_pylist()], dtype=bool)[codes]
+    return np.array([word in values for word in known], dtype=bool)[codes]
 
 
 def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import coo_array, csr_array
 
-from keycontrast.ranking.blocks import TokenBlock, among, encode, encode_as
+from keycontrast.ranking.blocks import TokenBlock, among, encode
 
 NOUNS_AND_ADJECTIVES = frozenset({"NOUN", "PROPN", "ADJ"})
 # Of jieba's own TextRank: place names, nouns, verbal nouns and verbs, of at least two characters.
@@ -76,7 +76,7 @@ def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
     """
     places, place_in_text = _candidates(block, language)
     text = block.text[places]
-    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     nodes, offsets = number_nodes(text, codes, len(words), block.table.num_rows)
     pairs = []
     for apart in range(1, window):
@@ -98,8 +98,7 @@ def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Grap
     text, sentence = block.text[places], block.sentence[places]
     lemma, lemmas = encode(block.column("lemma").take(pa.array(places)))
     pos, tags = encode(block.column("pos").take(pa.array(places)))
-    nodes, offsets = number_nodes(text, lemma.astype(np.int64) * len(tags) + pos, len(lemmas) * len(tags),
-                             block.table.num_rows)
+    nodes, offsets = number_nodes(text, lemma * len(tags) + pos, len(lemmas) * len(tags), block.table.num_rows)
     pairs, orders = [], []
     for hop in range(1, lookback + 1):
         near = np.flatnonzero(sentence[hop:] == sentence[:-hop])

@@ -16,7 +16,7 @@ import numpy as np
 
 from keycontrast.encoders import resolve_encoder
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode
 from keycontrast.ranking.chunks import Chunks, with_chunks
 from keycontrast.ranking.methods import Solved, keyness, without_graph
 from keycontrast.ranking.phrases import span_text
@@ -89,7 +89,7 @@ class EmbedRanking:
         chunks = block.chunks
         texts, row = np.unique(chunks.text, return_inverse=True)
         whole = span_text(block, Spans(texts, block.offsets[texts], block.offsets[texts + 1])).to_pylist()
-        codes, forms = encode_as(span_text(block, chunks), normal_form)
+        codes, forms = encode(span_text(block, chunks), normal_form)
         meant = self.vectors(whole, _TEXTS)
         if self.seeds:
             meant = _unit(3 * meant + self.vectors(self.seeds).mean(axis=0))

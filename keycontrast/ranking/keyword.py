@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as, run_starts
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, run_starts
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 
@@ -67,7 +67,7 @@ def _best_of_each(spans: Spans, score: np.ndarray, idf: np.ndarray) -> np.ndarra
 
 def normal_forms(block: TokenBlock, words: Spans) -> pa.Array:
     """Return the normal forms of spans of one token."""
-    codes, forms = encode_as(block.tokens.take(pa.array(words.start)), normal_form)
+    codes, forms = encode(block.tokens.take(pa.array(words.start)), normal_form)
     return pa.array(forms, pa.string()).take(pa.array(codes))
 
 

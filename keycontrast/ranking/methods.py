@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as, sum_by
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, sum_by
 from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
 from keycontrast.ranking.cooccurrence import Graphs, is_visible, lemma_graphs, number_nodes, word_graphs
 from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
@@ -260,7 +260,7 @@ def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarr
     places = np.flatnonzero(graphs.node_of >= 0)
     named = np.zeros(len(uniform))
     for column in (block.tokens, block.column("lemma")):
-        codes, forms = encode_as(column.take(pa.array(places)), str.lower)
+        codes, forms = encode(column.take(pa.array(places)), str.lower)
         named[graphs.node_of[places[np.array([form in words for form in forms], dtype=bool)[codes]]]] = 1.0
     total = sum_by(graphs.text, named, len(graphs.offsets) - 1)[graphs.text]
     return np.where(total > 0, named / np.maximum(total, 1.0), uniform)
@@ -299,11 +299,11 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
     if not len(spans):
         return np.zeros(0)
     span, places = spans.members()
-    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     worded = np.array([any(map(str.isalnum, word)) for word in words])
     value = np.where(worded, 1.0 if idf is None else idf.values(words), 0.0)
     total = sum_by(span, value[codes], len(spans))
-    form, forms = encode_as(span_text(block, spans), normal_form)
+    form, forms = encode(span_text(block, spans), normal_form)
     _, first, same, count = np.unique(spans.text * max(len(forms), 1) + form, return_index=True, return_inverse=True,
                                       return_counts=True)
     place = (spans.start - block.offsets[spans.text])[first][same]
@@ -314,7 +314,7 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
 def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray, scrub: bool = True) -> Solved:
     """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
     span, places = spans.members()
-    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     order = np.argsort(places, kind="stable")
     span, places, codes = span[order], places[order], codes[order]
     nodes, offsets = number_nodes(block.text[places], codes, len(words), block.table.num_rows)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as, run_starts
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, run_starts
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 
@@ -43,7 +43,7 @@ def rank_spans(block: TokenBlock, solved: "Solved", idf: InverseFrequency | None
     """
     written = span_text(block, solved.spans)
     read = pc.replace_substring(written, "'", "") if solved.scrub else written
-    codes, known = encode_as(read, str if solved.as_package else normal_form)
+    codes, known = encode(read, str if solved.as_package else normal_form)
     forms = list(map(normal_form, known)) if solved.as_package else known
     named = np.array([bool(form) for form in forms], dtype=bool)[codes]
     places, best = _once(solved.spans, codes, np.flatnonzero(named), solved.score)

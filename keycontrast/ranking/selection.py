@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as, run_starts, sum_by
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, run_starts, sum_by
 
 # Scores that are equal by symmetry may differ in their last bits, by the order of a sum.
 DIGITS = 9
@@ -43,7 +43,7 @@ class InverseFrequency:
                 inside[inside] = wanted[ids[inside]]
                 table = table.filter(pa.array(inside))
             block = TokenBlock(table)
-            codes, words = encode_as(block.tokens, str.lower)
+            codes, words = encode(block.tokens, str.lower)
             held = np.sort(block.text * max(len(words), 1) + codes)
             once = held[run_starts(held)] % max(len(words), 1)
             frequency.update(dict(zip(words, np.bincount(once, minlength=len(words)).tolist(), strict=True)))
@@ -64,7 +64,7 @@ class InverseFrequency:
     def means(self, block: TokenBlock, spans: Spans) -> np.ndarray:
         """Return the mean value of each span's tokens, so that none wins by its length, (spans,)."""
         span, places = spans.members()
-        codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+        codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
         total = sum_by(span, self.values(words)[codes], len(spans))
         return total / np.maximum(spans.end - spans.start, 1)
 
