@@ -130,7 +130,7 @@ class _Active:
         if self._done.mean() < _WORTH_DROPPING:
             return vectors
         nodes = ~self._done[self.local]
-        self.transition = self.transition[nodes][:, nodes]
+        self.transition = _part(self.transition, nodes)
         self._texts, self.sizes, self._nodes = self._texts[~self._done], self.sizes[~self._done], self._nodes[nodes]
         self.local = np.repeat(np.arange(len(self.sizes)), self.sizes)
         self._done = np.zeros(len(self.sizes), dtype=bool)
@@ -147,3 +147,12 @@ def _scaled(weights: csr_array, damping: float) -> csr_array:
     share = np.divide(1.0, degree, out=np.zeros_like(degree), where=degree != 0)
     data = weights.data * share[weights.indices]
     return csr_array((data if damping == 1.0 else damping * data, weights.indices, weights.indptr), weights.shape)
+
+
+def _part(matrix: csr_array, nodes: np.ndarray) -> csr_array:
+    """Return the rows and columns of whole blocks; scipy's own slicing takes longer."""
+    entries = np.repeat(nodes, np.diff(matrix.indptr))
+    number = np.cumsum(nodes) - 1
+    indptr = np.concatenate([[0], np.cumsum(np.diff(matrix.indptr)[nodes])])
+    size = int(nodes.sum())
+    return csr_array((matrix.data[entries], number[matrix.indices[entries]], indptr), (size, size))
