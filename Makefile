@@ -11,7 +11,7 @@ HERE := $(shell test "$$(cat $(STAMP) 2>&1)" = "$$(pwd -P)" && echo here)
 # Bytecode is kept, whatever the environment says: hundreds of processes begin here, with the same imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-browser test-whole test-all nightly sample outside env check docs pages clean help
+.PHONY: run test test-browser test-whole test-all nightly sample outside oldest env check docs pages clean help
 ifndef HERE
 .PHONY: $(STAMP)
 endif
@@ -50,6 +50,16 @@ sample: $(STAMP)
 # The wheel in an empty environment, with what it needs from the package index, and the examples of docs/python.md there.
 outside: $(STAMP)
 	@$(BIN)/python -m tests.outside
+
+# The library's tests with the lowest versions that pyproject.toml allows, in an environment of their own.
+OLDEST := .keycontrast/oldest
+oldest: $(STAMP)
+	@$(BIN)/uv venv --quiet --clear --python 3.11 $(OLDEST)
+	@$(BIN)/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct --editable ".[embeddings,yake]" \
+		"filelock>=3.20" "psutil>=6" "pytest>=8" "pytest-timeout>=2.3" "pyyaml>=6"
+	@$(OLDEST)/bin/python -m pytest -m "not whole and not nightly" $(addprefix tests/test_,$(addsuffix .py,chinese chunks \
+		given_texts graph_statistics keycontrast_package keywords_command language_pipelines library_options picture \
+		ranking_compat ranking_engine ranking_explain spacy_component))
 
 env: $(STAMP)
 
@@ -91,6 +101,7 @@ help:
 	@echo "make test-all      these three"
 	@echo "make sample        a fresh clone, run with a kill in the middle"
 	@echo "make outside       the wheel in an empty environment outside the clone, and its examples"
+	@echo "make oldest        the library's tests with the lowest versions that pyproject.toml allows"
 	@echo "make nightly       random damage, many kills, the wheel on every Python of this machine"
 	@echo "make check  style, imports between packages, types"
 	@echo "make docs   regenerate the generated documents"

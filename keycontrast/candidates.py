@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.network import Containment
-from keycontrast.ranking.blocks import TokenBlock, blocks, encode_as
-from keycontrast.ranking.chunks import set_chunks, with_chunks
+from keycontrast.ranking.blocks import TokenBlock, blocks
+from keycontrast.ranking.chunks import set_chunks, with_chunks, with_columns
 from keycontrast.ranking.phrases import written_texts
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import list_array
@@ -38,11 +38,8 @@ def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
                     vocabulary: Containment | None) -> pa.Table:
     """Return ``tokens`` whose noun chunks are the phrases that may be ranked.
 
-    Args:
-        tokens: table ``tokens``.
-        language: ISO 639-1.
-        stop_words: in normal form; they part chunks, and belong to no graph.
-        vocabulary: whose occurrences take the place of noun chunks.
+    ``stop_words``, in normal form, part chunks and belong to no graph. The occurrences of a ``vocabulary`` take the
+    place of noun chunks.
     """
     made = [tokens.slice(0, 0)]
     for block in blocks(tokens):
@@ -52,18 +49,15 @@ def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
 
 
 def _without(block: TokenBlock, words: frozenset[str]) -> pa.Table:
-    codes, forms = encode_as(block.tokens, normal_form)
-    stops = np.array([form in words for form in forms], dtype=bool)[codes]
+    stops = block.matching(lambda word: normal_form(word) in words)
     span, places = block.chunks.members()
     span, places = span[~stops[places]], places[~stops[places]]
     opens = np.append(True, (np.diff(span) != 0) | (np.diff(places) != 1))[:len(places)]
     closes = np.append(opens[1:], True)[:len(places)]
     made = set_chunks(block, places[opens], places[closes] + 1)
-    for name in ("pos", "tag"):
-        place = made.schema.get_field_index(name)
-        values = pc.if_else(pa.array(stops), _NO_WORD, block.column(name))
-        made = made.set_column(place, made.schema.field(place), list_array(np.diff(block.offsets), values))
-    return made
+    lengths = np.diff(block.offsets)
+    return with_columns(made, {name: list_array(lengths, pc.if_else(pa.array(stops), _NO_WORD, block.column(name)))
+                               for name in ("pos", "tag")})
 
 
 def _occurrences(tokens: pa.Table, vocabulary: Containment) -> pa.Table:

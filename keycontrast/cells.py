@@ -17,12 +17,7 @@ _FORMULA = frozenset("=+-@\t\r")
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Return ``text`` with control characters, turns of direction and lone surrogates written out as escapes.
-
-    Args:
-        text: anything; an artifact may hold what would move a terminal's cursor or hide what is beside it.
-        keep: characters left as they are, such as a newline.
-    """
+    """Return ``text`` as :func:`keycontrast.errors.plain` does, and most texts at once; ``keep`` may be a newline."""
     return text if text.isprintable() else plain(text, keep)
 
 

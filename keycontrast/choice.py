@@ -24,17 +24,11 @@ _ALL = 1_000_000
 
 @dataclass(frozen=True)
 class Choice:
-    """What is kept of each text's phrases.
+    """What is kept of each text's phrases, by options of :class:`keycontrast.keywords.Keywords`.
 
-    Attributes:
-        top: phrases at most.
-        diversity: 0 takes the best; towards 1, what differs from those already taken (maximal marginal relevance,
-            Carbonell and Goldstein 1998): the next phrase has the greatest ``(1 - diversity) * relevance - diversity *
-            likeness``, relevance being its score over the text's best, and likeness the greatest to any phrase taken.
-        min_count: texts that must hold a phrase.
-        ngram_range: fewest and most words of a phrase; None takes all.
-        threshold: least score of a phrase; None takes all.
-        stop_words: in normal form; no phrase has one of them as a word, or is one.
+    By maximal marginal relevance (Carbonell and Goldstein 1998), the next phrase has the greatest ``(1 - diversity) *
+    relevance - diversity * likeness``, relevance being its score over the text's best, and likeness the greatest to any
+    phrase taken. Stop words are in normal form; no phrase has one of them as a word, or is one.
 
     Raises:
         InputError: a value lies outside of what it may be.
@@ -76,12 +70,10 @@ class Choice:
         return counts
 
     def chosen(self, ranked: pa.Table, counts: Counter[str] | None = None, vectors: Vectors | None = None) -> pa.Table:
-        """Return the rows that are kept, ranked anew.
+        """Return the rows that are kept, ranked anew, of schema ``phrases``, with as many as :attr:`drawn` says.
 
-        Args:
-            ranked: of schema ``phrases``, with as many phrases as :attr:`drawn` says.
-            counts: from :meth:`counted`, over all texts.
-            vectors: of keywords; None compares their words: the cosine of the sets of them.
+        ``counts`` are from :meth:`counted`, over all texts. Without ``vectors``, keywords are compared by their words:
+        the cosine of the sets of them.
         """
         if self.drawn == self.top:
             return ranked
@@ -148,11 +140,10 @@ def _by_words(keywords: Sequence[str]) -> np.ndarray:
 
 
 def _ranked_anew(table: pa.Table, ranks: Sequence[int]) -> pa.Table:
-    schema = PHRASES
     rank = pa.array(ranks, pa.int32())
     empty = pc.and_(pc.equal(rank, 0), pc.greater(table["rank"].combine_chunks(), 0))
-    columns = {name: table[name].combine_chunks() for name in schema.names} | {"rank": rank}
+    columns = {name: table[name].combine_chunks() for name in PHRASES.names} | {"rank": rank}
     for name in ("phrase", "keyword", "score", "token_start", "token_end"):
         columns[name] = pc.if_else(empty, pa.scalar(None, columns[name].type), columns[name])
     columns["status"] = pc.if_else(empty, "no_candidate", columns["status"])
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, schema=PHRASES)

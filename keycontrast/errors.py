@@ -46,11 +46,9 @@ class Faults:
         self._told: Callable[[int], str] | None = None
 
     def add(self, count: int, told: Callable[[int], str]) -> None:
-        """Count faults of a piece.
+        """Count faults of a piece, perhaps none.
 
-        Args:
-            count: how many there are, perhaps none.
-            told: returns the message of the first of them, given how many there are besides it in the whole table.
+        ``told`` returns the message of the first of them, given how many there are besides it in the whole table.
         """
         self._count += count
         if count and self._told is None:
@@ -69,24 +67,14 @@ class Faults:
 def plain(text: str, keep: str = "\n\t") -> str:
     """Return ``text`` with control characters, turns of direction and lone surrogates written out as escapes.
 
-    Args:
-        text: anything; an artifact may hold what would move a terminal's cursor or hide what is beside it.
-        keep: characters left as they are.
+    They would move a terminal's cursor, or hide what is beside them. Those in ``keep`` are left as they are.
     """
     return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else
                        found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:
-    """Return a hint such as ``did you mean 'seed'? `` for a misspelt ``name``, with all valid names if few.
-
-    Args:
-        name: what was written.
-        valid: the names that would have been right.
-
-    Returns:
-        One sentence, never empty.
-    """
+    """Return a hint such as ``did you mean 'seed'?`` for a misspelt ``name``, or valid names; never empty."""
     names = sorted({str(item) for item in valid})
     close = get_close_matches(str(name), names, n=1, cutoff=0.6)
     if close:
@@ -100,9 +88,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 def unwritten(error: BaseException) -> str | None:
     """Return one line on what could not be written, why, and the remedy, if that is what ``error`` says.
 
-    Args:
-        error: of the system, or of a library that hands on the system's words. The place is its file name, or else
-            the first note of its own: ``atomic_file`` and ``atomic_folder`` leave one.
+    The place is its file name, or else the first of its notes: ``atomic_file`` and ``atomic_folder`` leave one.
     """
     number = error.errno if isinstance(error, OSError) else None
     if number is None:

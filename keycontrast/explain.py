@@ -8,38 +8,30 @@ The scores are the engine's own: :func:`explain` runs the same steps as ``keycon
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from keycontrast.cells import cell, printable
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.keyword import choose, phrase_candidates
 from keycontrast.ranking.methods import Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases
+from keycontrast.ranking.phrases import Phrases, rank_spans
 from keycontrast.ranking.ranker import STATUSES, ranker, statuses
-from keycontrast.ranking.selection import DIGITS, Choice, InverseFrequency
+from keycontrast.ranking.selection import DIGITS, InverseFrequency
 
 DEFAULT = Settings()
+_right = partial(Column, justify="right")
 
 
 @dataclass(frozen=True)
 class ExplainedToken:
-    """A token of the text.
-
-    Attributes:
-        text: as written.
-        lemma: its lemma.
-        pos: universal part of speech (UPOS).
-        tag: fine part of speech.
-        candidate: whether it passes the method's filter, and so belongs to a node.
-        node: place of that node in ``Explanation.nodes``; None for other tokens.
-        space_after: whether the text has a space behind it.
-    """
+    """A token of the text; a ``candidate`` passes the method's filter, and so belongs to a node."""
 
     text: str
     lemma: str
@@ -52,13 +44,9 @@ class ExplainedToken:
 
 @dataclass(frozen=True)
 class ExplainedNode:
-    """A node of the text's graph: a word, or a lemma with its part of speech.
+    """A node of the text's graph: a word, or a lemma with its part of speech, and the places of its tokens.
 
-    Attributes:
-        word: the node's name.
-        score: its score.
-        kept: whether phrases may be built from it (mihalcea keeps a third; other methods keep all).
-        tokens: places of its tokens in the text.
+    Phrases are built from nodes that are ``kept``: a third under mihalcea, all under other methods.
     """
 
     word: str
@@ -78,17 +66,7 @@ class ExplainedEdge:
 
 @dataclass(frozen=True)
 class ExplainedPhrase:
-    """A ranked phrase.
-
-    Attributes:
-        rank: 1 for the best.
-        phrase: as written at its first occurrence.
-        keyword: its normal form.
-        score: its score.
-        idf: mean inverse document frequency of its tokens; None where no IDF was given.
-        token_start: first token of the first occurrence.
-        token_end: token after its last.
-    """
+    """A ranked phrase as written at its first occurrence, with the mean IDF of its tokens, if one was given."""
 
     rank: int
     phrase: str
@@ -104,19 +82,14 @@ class Explanation:
     """Everything that led to a text's keyword.
 
     Attributes:
-        text_id: the text.
         method: name of the ranking, such as ``mihalcea``.
         settings: name and settings of the ranking, for a person.
-        status: ``ok``, ``empty_text``, ``no_candidate`` or ``not_converged``.
-        tokens: of the text, in order.
         nodes: of the graph, in order of first appearance.
-        edges: of the graph, sorted.
         iterations: how many the scores took; None for scores that no iteration leads to.
         residual: largest change that one more step of the method's formula would make to a score.
         phrases: all of them, best first.
         keyword: the keyword chosen; ``<nokw>`` where the text has none.
         keyword_method: the keyword method, ``idf`` (fall-back) or ``none``.
-        keyword_score: its score under that method.
         reason: one sentence that says why it won.
     """
 
@@ -138,16 +111,10 @@ class Explanation:
 
 def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, method: str = "textrank",
             idf: InverseFrequency | None = None, kw_lemma: bool = False) -> Explanation:
-    """Explain the keyword of the one text in ``tokens``.
+    """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
 
-    Args:
-        tokens: one row of table ``tokens``.
-        ranking: of the phrases, with its settings. Under ``engine: package`` the ranking is that of the pytextrank
-            package, computed by our engine.
-        phrases: the keyword is chosen among so many; all are listed.
-        method: keyword method whose ranking it is.
-        idf: IDF over training texts; without one, ties fall to the position.
-        kw_lemma: as in the params of the stage ``keywords``.
+    Under ``engine: package`` the ranking is that of the pytextrank package, computed by our engine. ``method`` is the
+    keyword method whose ranking it is, ``idf`` IDF over training texts; without one, ties fall to the position.
 
     Raises:
         ValueError: ``tokens`` has not exactly one row.
@@ -156,20 +123,22 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
         raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
     block = TokenBlock(tokens)
     solved = ranking.solve(block, idf)
-    ranked = ranking.phrases(block, solved, idf, None)
+    ranked = rank_spans(block, solved, idf, None)
     listed = _phrases(block, ranked, idf)
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, ranker(ranking, phrases, idf)(tokens).table)
     row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
                  kw_lemma).to_pylist()[0]
-    choice = Choice(row["keyword"] or "<nokw>", row["method"], row["score"])
+    keyword, graphs = row["keyword"] or "<nokw>", solved.graphs
+    edges = zip(graphs.first.tolist(), graphs.second.tolist(), graphs.weight.tolist(), strict=True)
     return Explanation(
         text_id=int(block.text_ids[0]), method=ranking.method, settings=ranking.described,
         status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
-        nodes=_nodes(block, solved, ranking.method), edges=_edges(solved),
+        nodes=_nodes(block, solved, ranking.method), edges=tuple(ExplainedEdge(*edge) for edge in edges),
         iterations=int(solved.scores.iterations[0]) if solved.iterated else None,
-        residual=float(solved.scores.residual[0]), phrases=listed, keyword=choice.keyword,
-        keyword_method=choice.method, keyword_score=choice.score, reason=_reason(choice, listed[:phrases], idf))
+        residual=float(solved.scores.residual[0]), phrases=listed, keyword=keyword, keyword_method=row["method"],
+        keyword_score=row["score"],
+        reason=_reason(keyword, row["method"], row["score"], listed[:phrases], idf))
 
 
 def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
@@ -182,28 +151,19 @@ def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
 
 def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNode, ...]:
     node_of = solved.graphs.node_of
-    names = _names(block, solved, method)
+    """Return the nodes: words named in lower case, others by lemma and part of speech."""
+    first = pa.array(solved.graphs.first_token)
+    if method in ("pytextrank", "positionrank"):
+        columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]
+        names = [" ".join(row) for row in zip(*columns, strict=True)]
+    else:
+        names = [word.lower() for word in block.tokens.take(first).to_pylist()]
     places = np.argsort(node_of, kind="stable")
     # Tokens without a node, numbered -1, come first.
     cuts = np.searchsorted(node_of[places], np.arange(len(names) + 1))
     tokens = [tuple(places[begin:end].tolist()) for begin, end in pairwise(cuts.tolist())]
     rows = zip(names, solved.scores.score.tolist(), solved.kept.tolist(), tokens, strict=True)
     return tuple(ExplainedNode(*row) for row in rows)
-
-
-def _names(block: TokenBlock, solved: Solved, method: str) -> list[str]:
-    """Name nodes: words in lower case, others by lemma and part of speech."""
-    first = pa.array(solved.graphs.first_token)
-    if method not in ("pytextrank", "positionrank"):
-        return [word.lower() for word in block.tokens.take(first).to_pylist()]
-    columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]
-    return [" ".join(row) for row in zip(*columns, strict=True)]
-
-
-def _edges(solved: Solved) -> tuple[ExplainedEdge, ...]:
-    graphs = solved.graphs
-    return tuple(ExplainedEdge(*row) for row in zip(graphs.first.tolist(), graphs.second.tolist(),
-                                                    graphs.weight.tolist(), strict=True))
 
 
 def _phrases(block: TokenBlock, ranked: Phrases, idf: InverseFrequency | None) -> tuple[ExplainedPhrase, ...]:
@@ -213,36 +173,31 @@ def _phrases(block: TokenBlock, ranked: Phrases, idf: InverseFrequency | None) -
     return tuple(ExplainedPhrase(*row) for row in rows)
 
 
-def _reason(choice: Choice, phrases: tuple[ExplainedPhrase, ...], idf: InverseFrequency | None) -> str:
-    """Say why ``choice`` won among ``phrases``."""
-    if choice.score is None:
+def _reason(keyword: str, method: str, score: float | None, phrases: tuple[ExplainedPhrase, ...],
+            idf: InverseFrequency | None) -> str:
+    """Say why ``keyword`` won among ``phrases``."""
+    if score is None:
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
-    if choice.method == "idf":
+    if method == "idf":
         which = "the first" if idf is None else "the one of highest inverse document frequency"
-        return f"No phrase was ranked, so of the content words {which} was taken: {choice.keyword!r}."
-    score = round(choice.score, DIGITS)
-    tied = [one for one in phrases if round(one.score, DIGITS) == score]
-    lower = [one.score for one in phrases if 0 < round(one.score, DIGITS) < score]
+        return f"No phrase was ranked, so of the content words {which} was taken: {keyword!r}."
+    best = round(score, DIGITS)
+    tied = [one for one in phrases if round(one.score, DIGITS) == best]
+    lower = [one.score for one in phrases if 0 < round(one.score, DIGITS) < best]
     if len(tied) == 1 and not lower:
-        return f"{choice.keyword!r} is the only phrase."
+        return f"{keyword!r} is the only phrase."
     if len(tied) == 1:
-        return f"{choice.keyword!r} has the highest score, {choice.score:.6g}; the next has {max(lower):.6g}."
-    rarest = _rarest(tied)
-    first = min((one.token_start, one.token_end) for one in rarest)
-    winner = next(one for one in tied if (one.token_start, one.token_end) == first)
-    begin = f"{choice.keyword!r} shares the highest score, {choice.score:.6g}, with {_others(tied, winner)}"
+        return f"{keyword!r} has the highest score, {score:.6g}; the next has {max(lower):.6g}."
+    highest = max(round(one.idf or 0.0, DIGITS) for one in tied)
+    rarest = [one for one in tied if round(one.idf or 0.0, DIGITS) == highest]
+    winner = min(rarest, key=lambda one: (one.token_start, one.token_end))
+    begin = f"{keyword!r} shares the highest score, {score:.6g}, with {_others(tied, winner)}"
     if len(rarest) == 1:
         return f"{begin}; of these it has the highest inverse document frequency, {winner.idf:.6g}."
     if idf is None or len(rarest) == len(tied):
         return f"{begin}; of these it comes first in the text."
     return f"{begin}; it has the highest inverse document frequency, {winner.idf:.6g}, as has " \
            f"{_others(rarest, winner)}, and comes first in the text."
-
-
-def _rarest(phrases: list[ExplainedPhrase]) -> list[ExplainedPhrase]:
-    """Return those of the highest IDF; all where there is none."""
-    values = [0.0 if one.idf is None else round(one.idf, DIGITS) for one in phrases]
-    return [one for one, value in zip(phrases, values, strict=True) if value == max(values)]
 
 
 def _others(phrases: list[ExplainedPhrase], winner: ExplainedPhrase) -> str:
@@ -285,11 +240,8 @@ def _node_table(found: Explanation) -> Table:
     for edge in found.edges:
         for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
             beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
-    shown = Table("word", title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges",
-                  title_justify="left")
-    shown.add_column("score", justify="right")
-    shown.add_column("kept")
-    shown.add_column("edges to (weight)")
+    shown = Table("word", _right("score"), "kept", "edges to (weight)", title_justify="left",
+                  title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges")
     for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):
         node = found.nodes[place]
         shown.add_row(cell(node.word), f"{node.score:.5f}", "yes" if node.kept else "no",
@@ -298,10 +250,8 @@ def _node_table(found: Explanation) -> Table:
 
 
 def _phrase_table(found: Explanation) -> Table:
-    shown = Table("rank", "phrase", "keyword", title="Ranked phrases", title_justify="left")
-    shown.add_column("score", justify="right")
-    shown.add_column("mean IDF", justify="right")
-    shown.add_column("tokens", justify="right")
+    shown = Table("rank", "phrase", "keyword", _right("score"), _right("mean IDF"), _right("tokens"),
+                  title="Ranked phrases", title_justify="left")
     for phrase in found.phrases:
         first, last = phrase.token_start, phrase.token_end - 1
         span = str(first) if last == first else f"{first}-{last}"

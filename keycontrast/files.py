@@ -37,46 +37,26 @@ def atomic_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder beside ``path`` that replaces it only if the block succeeds."""
-    with beside(path) as folder:
-        yield folder
-        take_place(folder, path)
-
-
-@contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Yield a folder beside ``path`` that is gone after the block, unless it took the place of ``path``."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _remove_leftovers(path)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
     try:
         yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        flush_below(temporary)
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+        if path.exists():
+            path.replace(old / "previous")
+        temporary.replace(path)
+        flush_path(path.parent)
+        rmtree(old)
     except Exception as error:
         error.add_note(str(path))
         raise
     finally:
         if temporary.exists():
             rmtree(temporary)
-
-
-def take_place(made: Path, path: Path) -> None:
-    """Let a finished file or folder take the name ``path``, and the place of what has it."""
-    path = Path(path)
-    if made.is_dir():
-        made.chmod(0o777 & ~_umask())
-        flush_below(made)
-    else:
-        flush_path(made)
-    if made.is_dir() or path.is_dir():
-        old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-        if path.exists():
-            path.replace(old / "previous")
-        made.replace(path)
-        flush_path(path.parent)
-        rmtree(old)
-    else:
-        made.replace(path)
-        flush_path(path.parent)
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -19,6 +19,7 @@ from itertools import chain, groupby, islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,7 @@ from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest
 from keycontrast.network import Containment
 from keycontrast.ranking import Settings, ranker
+from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import Chunks
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
@@ -57,7 +59,6 @@ _CHUNK = 1024
 _COLUMNS = {"row": pa.int64(), "rank": pa.int32(), "phrase": pa.string(), "keyword": pa.string(),
             "score": pa.float64(), "start": pa.int32(), "end": pa.int32()}
 _NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()})
-_END = object()
 
 
 class Encoder(Protocol):
@@ -143,23 +144,13 @@ class Comparison:
             that rank, or null.
     """
 
-    def __init__(self, phrases: dict[str, Phrases]) -> None:
+    def __init__(self, phrases: dict[str, Phrases], ids: pa.Array | None) -> None:
         self.phrases = phrases
-        ids: dict[int, Any] = {}
-        cells: dict[tuple[int, int], dict[str, str]] = {}
+        table = _NOTHING.select(["row", "rank"])
         for method, found in phrases.items():
-            row = found.table["row"].to_pylist()
-            if "id" in found.table.column_names:
-                ids.update(zip(row, found.table["id"].to_pylist(), strict=True))
-            for place, keyword in zip(zip(row, found.table["rank"].to_pylist(), strict=True),
-                                      found.table["keyword"].to_pylist(), strict=True):
-                cells.setdefault(place, {})[method] = keyword
-        places = sorted(cells)
-        named = {"id": id_column([ids[row] for row, _ in places])} if ids else {}
-        self.table = pa.table({
-            "row": pa.array([row for row, _ in places], pa.int64()), **named,
-            "rank": pa.array([rank for _, rank in places], pa.int32()),
-            **{method: pa.array([cells[place].get(method) for place in places], pa.string()) for method in phrases}})
+            keywords = found.table.select(["row", "rank", "keyword"]).rename_columns(["row", "rank", method])
+            table = table.join(keywords, ["row", "rank"], join_type="full outer")
+        self.table = _with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
 
     def __repr__(self) -> str:
         texts = len(next(iter(self.phrases.values())))
@@ -266,12 +257,7 @@ class Keywords:
         return self._all([self._method], texts, top)[self._method]
 
     def compare(self, methods: Sequence[Method], texts: Texts, top: int = 10) -> Comparison:
-        """Return the phrases of each text by several methods side by side; texts are read once.
-
-        Args:
-            methods: names of :attr:`methods`.
-            texts: as of :meth:`rank`.
-            top: as of :meth:`rank`.
+        """Return the phrases of each text by several of :attr:`methods` side by side; texts are read once.
 
         Raises:
             InputError: as :meth:`rank`; or no ranking has one of the names; or phrases were counted by :meth:`fit`.
@@ -282,10 +268,9 @@ class Keywords:
             _check_method("compare", method)
         if self._counts is not None:
             raise InputError("compare: fit has counted the phrases of one method for min_count; leave out fit")
-        return Comparison(self._all(list(dict.fromkeys(methods)), texts, top))
+        return Comparison(self._all(list(dict.fromkeys(methods)), texts, top), ids_of(texts))
 
     def _all(self, methods: Sequence[str], texts: Texts, top: int) -> dict[str, Phrases]:
-        """Return the phrases of texts by each method."""
         choice = replace(self._choice, top=top)
         if self._encoder != "bundled" and "embedrank" not in methods:
             raise InputError(f"encoder: it is of embedrank, not of {' or '.join(methods)}; choose that method too, or "
@@ -295,7 +280,7 @@ class Keywords:
         ids = ids_of(texts)
         parts = list(self._parts(texts, methods))
         tokens = [part.tokens for part in parts]
-        idf = self._frequency(tokens)
+        idf = self._idf or InverseFrequency.over_tables(tokens)
         total = sum(len(part.texts) for part in parts)
         phrases = {}
         for method in methods:
@@ -303,9 +288,7 @@ class Keywords:
             counts = choice.counted(found) if self._idf is None else self._counts
             table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
                                                   for ranked, part in zip(found, parts, strict=True))])
-            if ids is not None:
-                table = table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
-            phrases[method] = Phrases(table, total, skipped=total - sum(map(len, tokens)))
+            phrases[method] = Phrases(_with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
         self._warn(parts)
         return phrases
 
@@ -341,7 +324,7 @@ class Keywords:
     def ranked(self, tokens: pa.Table, top: int) -> pa.Table:
         """Return the rows of table ``phrases`` for token rows, by the frequencies of :meth:`fit`, or else of these."""
         choice = replace(self._choice, top=top)
-        ranked = self._ranker(self._method, choice, self._frequency([tokens]))(tokens)
+        ranked = self._ranker(self._method, choice, self._idf or InverseFrequency.over_tables([tokens]))(tokens)
         counts = choice.counted([ranked]) if self._idf is None else self._counts
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
@@ -355,9 +338,9 @@ class Keywords:
         needed = [name for name in _CALLED if any(name in _NEEDED.get(method, ("POS",)) for method in methods)]
         total = len(texts) if isinstance(texts, Sized) and not isinstance(texts, str) and not _is_doc(texts) else None
         given = listed(texts)
-        first = next(given, _END)
-        rest: Iterator[Any] = given if first is _END else chain([first], given)
-        if _is_doc(first):
+        first = list(islice(given, 1))
+        rest = chain(first, given)
+        if any(map(_is_doc, first)):
             yield from _documents(rest, needed)
             return
         from keycontrast.text.annotate import annotated  # brings spaCy, which takes seconds to import
@@ -382,15 +365,7 @@ class Keywords:
                             "text": pa.array([part[place - start] for place in ids], pa.string())})
             start += len(part)
 
-    def _frequency(self, tokens: Iterable[pa.Table]) -> InverseFrequency:
-        return self._idf or InverseFrequency.over_tables(tokens)
-
     def _ranking(self, method: str, choice: Choice) -> Ranking:
-        """Return the ranking of that name.
-
-        Raises:
-            InputError: it knows nothing of an option.
-        """
         for option, given, fitting in (("candidates", self._vocabulary, _OF_VOCABULARY),
                                        ("seed_words", self._seeds, _OF_SEEDS)):
             if given and method not in fitting:
@@ -452,15 +427,7 @@ def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | La
 
 def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled", seeds: tuple[str, ...] = (),
                chunks: Chunks = "auto") -> Ranking:
-    """Return a ranking by its name, with the settings that the library takes for best.
-
-    Args:
-        method: one of :data:`METHODS`.
-        language: of the texts.
-        phrases: that are wanted of a text.
-        encoder: of ``embedrank``.
-        seeds: words that ``embedrank`` and ``pytextrank`` lean to.
-        chunks: which noun chunks are phrases.
+    """Return a ranking by its name, for so many phrases of a text, with the settings that the library takes for best.
 
     Raises:
         InputError: the method does not read the language, or needs a package that is not installed.
@@ -477,11 +444,7 @@ def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled
 
 
 def listed(texts: Any) -> Iterator[Any]:
-    """Return the texts or documents in whatever holds them.
-
-    Raises:
-        InputError: it holds none, or is a table, of which a column is meant.
-    """
+    """Return the texts or documents in whatever holds them; a table, of which a column is meant, is an error."""
     if isinstance(texts, str) or _is_doc(texts):
         return iter((texts,))
     if isinstance(texts, pa.Array | pa.ChunkedArray):
@@ -495,11 +458,7 @@ def listed(texts: Any) -> Iterator[Any]:
 
 
 def ids_of(texts: Any) -> pa.Array | None:
-    """Return the index of a pandas Series, unless it is only numbered.
-
-    Raises:
-        InputError: the index has several levels.
-    """
+    """Return the index of a pandas Series, unless it is only numbered; one of several levels is an error."""
     index: Any = getattr(texts, "index", None)
     if not hasattr(index, "nlevels") or (type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1)):
         return None
@@ -507,6 +466,10 @@ def ids_of(texts: Any) -> pa.Array | None:
         raise InputError("texts: the index has several levels, and an id is one value; call reset_index() and choose "
                          "one of them with set_index")
     return id_column(index.tolist())
+
+
+def _with_ids(table: pa.Table, ids: pa.Array | None) -> pa.Table:
+    return table if ids is None else table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
 
 
 def id_column(ids: Sequence[Any]) -> pa.Array:
@@ -555,14 +518,10 @@ def _documents(docs: Iterator[Any], needed: Iterable[str]) -> Iterator[_Part]:
 
 def _table(rows: pa.Table, part: _Part) -> pa.Table:
     """Return the phrases of a part: characters in place of tokens, and phrases as they are written in the text."""
-    tokens = part.tokens
-    rows = rows.filter(pc.greater(rows["rank"], 0))
-    place = pc.index_in(rows["text_id"], value_set=tokens["text_id"].combine_chunks())
-    lengths = pc.list_value_length(tokens["start"].combine_chunks())
-    before = pc.subtract(pc.cumulative_sum(lengths), lengths).take(place)
-    starts, ends = (pc.list_flatten(tokens[name].combine_chunks()) for name in ("start", "end"))
-    begin = starts.take(pc.add(before, rows["token_start"]))
-    end = ends.take(pc.subtract(pc.add(before, rows["token_end"]), 1))
+    block, rows = TokenBlock(part.tokens), rows.filter(pc.greater(rows["rank"], 0))
+    before = block.offsets[np.searchsorted(block.text_ids, rows["text_id"].to_numpy())]
+    begin = block.column("start").take(pa.array(before + rows["token_start"].to_numpy()))
+    end = block.column("end").take(pa.array(before + rows["token_end"].to_numpy() - 1))
     phrases = []
     for row, first, last, phrase in zip(rows["text_id"].to_pylist(), begin.to_pylist(), end.to_pylist(),
                                         rows["phrase"].to_pylist(), strict=True):

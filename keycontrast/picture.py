@@ -35,16 +35,13 @@ def page_of(title: str, svg: str) -> str:
 
 
 def svg_of(nodes: pa.Table, edges: pa.Table, limit: int) -> str:
-    """Return the drawing of a graph's largest components, of at most ``limit`` nodes, those that are most central.
+    """Return the drawing of the largest components of a :class:`keycontrast.graph.KeywordGraph`.
 
-    Args:
-        nodes: of :class:`keycontrast.graph.KeywordGraph`.
-        edges: of the same.
-        limit: nodes at most.
+    It has at most ``limit`` nodes, those that are most central.
     """
     chosen = _largest(nodes, limit)
     names, held, community = (nodes[name].take(chosen).to_pylist() for name in ("keyword", "texts", "community"))
-    labels = [_shortened(name) for name in names]
+    labels = [name if len(name) <= _LONGEST else name[:_LONGEST - 1] + "…" for name in names]
     number = np.full(nodes.num_rows, -1)
     number[chosen] = np.arange(len(chosen))
     source, target, weight = (edges[name].to_numpy() for name in ("source", "target", "weight"))
@@ -126,10 +123,6 @@ def _apart(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def _width(text: str) -> float:
     return _LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST else name[:_LONGEST - 1] + "…"
 
 
 def _text(text: str) -> str:

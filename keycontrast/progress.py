@@ -1,7 +1,7 @@
 """A progress bar with rate and estimate; plain lines where no terminal is attached."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -13,15 +13,11 @@ def progress(items: Iterable[Item], what: str, total: int | None = None, unit: s
              done: int = 0) -> Iterator[Item]:
     """Yield ``items`` while showing how many are done, how fast, and how long the rest will take.
 
-    Args:
-        items: what to go through.
-        what: a short name, such as ``train_hcl``.
-        total: number of items, if ``items`` has no length.
-        unit: name of one item.
-        done: items finished by an earlier, interrupted run.
+    ``done`` counts the items that an earlier, interrupted run has finished.
     """
-    bar = progress_bar(what, total if total is not None else _length(items), unit, done)
-    with bar:
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    with progress_bar(what, total, unit, done) as bar:
         for item in items:
             yield item
             bar.update()
@@ -32,7 +28,3 @@ def progress_bar(what: str, total: int | None, unit: str = "it", done: int = 0, 
     interval = 0.5 if sys.stderr.isatty() else 30.0
     return tqdm(total=total, desc=what, unit=unit, initial=done, mininterval=interval, file=sys.stderr,
                 dynamic_ncols=True, leave=False, delay=delay)
-
-
-def _length(items: object) -> int | None:
-    return len(items) if hasattr(items, "__len__") else None

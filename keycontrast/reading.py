@@ -18,10 +18,9 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Literal, NamedTuple, cast
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -191,20 +190,6 @@ def open_bytes(path: Path) -> io.BufferedReader:
     return path.open("rb") if ending is None else io.BufferedReader(_Archive(_PACKED[ending][1](path), path), _BUFFER)
 
 
-@contextmanager
-def seekable(path: Path) -> Iterator[BinaryIO]:
-    """Open ``path`` for reading at any place; an archive is unpacked into a temporary file first."""
-    with ExitStack() as stack:
-        handle = stack.enter_context(open_bytes(path))
-        if packed(path) is None:
-            yield handle
-            return
-        unpacked = stack.enter_context(tempfile.TemporaryFile())
-        shutil.copyfileobj(handle, unpacked, _BUFFER)
-        unpacked.seek(0)
-        yield cast(BinaryIO, unpacked)
-
-
 def open_text(path: Path, encoding: str, words: Words = OPTIONS) -> io.TextIOWrapper:
     r"""Open ``path`` as text; lines end with \n alone, and a mark at the beginning is left out.
 
@@ -262,12 +247,7 @@ def is_unicode(text: str) -> bool:
 
 
 def text_fault(text: str, name: str) -> str:
-    """Return why ``text``, of whatever format it came, cannot be taken, as ``category: detail``; empty if it can.
-
-    Args:
-        text: of a row.
-        name: what it is called there, for the detail.
-    """
+    """Return why a text, called ``name`` in its row, cannot be taken, as ``category: detail``; empty if it can."""
     if "\0" in text:
         return f"NUL byte: {name} holds one, and text holds none; take it out, or name the encoding that the file has"
     if len(text) > LONGEST_TEXT:
@@ -277,14 +257,7 @@ def text_fault(text: str, name: str) -> str:
 
 
 def character_problem(text: str, encoding: str, place: str, words: Words = OPTIONS) -> str:
-    """Return what is wrong with the characters of ``text``, ``category: detail``, or nothing.
-
-    Args:
-        text: as it was read.
-        encoding: by which it was.
-        place: where it stands, such as ``line 3``.
-        words: what messages call the encoding.
-    """
+    """Return what is wrong with the characters at ``place`` (``line 3``), as ``category: detail``, or nothing."""
     if text.startswith(MARK):
         return (f"byte order mark: {place} begins with one, as where files were put one behind the other. Remove it, "
                 f"and any header that follows it.")
@@ -299,7 +272,7 @@ def character_problem(text: str, encoding: str, place: str, words: Words = OPTIO
 
 
 def _remedy(words: Words) -> str:
-    return (f"If the file has another encoding, name it as {words.encoding} (latin-1, cp1252, utf-16, gb18030, ...).")
+    return f"If the file has another encoding, name it as {words.encoding} (latin-1, cp1252, utf-16, gb18030, ...)."
 
 
 def escaped(text: str) -> str:
@@ -471,9 +444,13 @@ def _json_lines(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
 
 def _parquet(path: Path, check: Check) -> Iterator[Record]:
     """Yield the rows of a Parquet file, batch by batch; an archive is unpacked to a temporary file first."""
-    with seekable(path) as handle:
+    with open_bytes(path) as handle, tempfile.TemporaryFile() as unpacked:
+        is_packed = packed(path) is not None
+        if is_packed:
+            shutil.copyfileobj(handle, unpacked, _BUFFER)
+            unpacked.seek(0)
         try:
-            with pq.ParquetFile(handle, page_checksum_verification=True) as file:
+            with pq.ParquetFile(unpacked if is_packed else handle, page_checksum_verification=True) as file:
                 schema = file.schema_arrow
                 check(schema.names, "", schema)
                 if file.metadata.num_rows == 0:

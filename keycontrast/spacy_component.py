@@ -10,8 +10,6 @@ documents alone that are asked for it. :mod:`keycontrast.ranking` ranks many tex
 pipeline hands on one document at a time, for which it is faster to make none.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -171,7 +169,7 @@ def _matrix(size: int, row: np.ndarray, column: np.ndarray, value: np.ndarray) -
     return matrix
 
 
-def _spans(doc: Doc) -> list[Span]:
+def _spans(doc: Doc) -> "list[Span]":
     """Return noun chunks and entities, those once that are both by the same name."""
     try:
         chunks = list(doc.noun_chunks)

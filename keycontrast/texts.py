@@ -7,31 +7,16 @@ from typing import Any, NamedTuple, TextIO
 
 import pyarrow as pa
 
+from keycontrast import reading
 from keycontrast.errors import InputError, nearest
-from keycontrast.reading import (
-    TABLES,
-    Quoting,
-    Record,
-    TableForm,
-    character_problem,
-    file_format,
-    is_unicode,
-    read_table,
-    text_fault,
-    text_lines,
-)
 
 COLUMN = "text"
-# A file of this ending may hold one JSON object per line.
-_DOCUMENT = ".json"
 
 
 class Given(NamedTuple):
-    """A text of a file.
+    """A text of a file, without spaces around it, and what stands in the column of ids, if there is one.
 
-    Attributes:
-        id: what stands in the column of ids; None without such a column.
-        text: without spaces around it; None if there is none and such rows are skipped.
+    The text is None where there is none and such rows are skipped.
     """
 
     id: Any
@@ -40,21 +25,18 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How a file of texts is read.
+    """How a file of texts is read, as :class:`keycontrast.reading.TableForm` and by these.
 
     Attributes:
         column: of the texts in a table; None for ``text``.
         id_column: whose values are carried along.
-        encoding: of text files.
-        quoting: of CSV and TSV: ``standard``, or ``none`` if quotation marks are ordinary characters.
-        separator: of the columns of CSV and TSV; None: as the name says.
         skip_empty: leave out rows without a text, which are errors otherwise.
     """
 
     column: str | None = None
     id_column: str | None = None
     encoding: str = "utf-8"
-    quoting: Quoting = "standard"
+    quoting: reading.Quoting = "standard"
     separator: str | None = None
     skip_empty: bool = False
 
@@ -75,13 +57,7 @@ LINES = FileOptions()
 
 def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
                options: FileOptions = LINES) -> Iterator[str]:
-    """Yield texts, without spaces around them, as they are read: the arguments, those of a file, or of ``stream``.
-
-    Args:
-        arguments: texts.
-        file: as :func:`file_texts` reads it.
-        stream: one text a line, read if there is neither argument nor file. Empty lines are passed over.
-        options: of the file.
+    """Yield texts, without spaces around them, as they are read: the arguments, or those of a file, or of ``stream``.
 
     Raises:
         InputError: texts from two places, or from none; a text is empty or no text; a file that cannot be read.
@@ -103,10 +79,8 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
     """Yield the texts of a file, in order.
 
-    Args:
-        file: CSV, TSV, JSON lines or Parquet, one text a row; any other file has one a line, empty lines left out.
-            Each also packed: .gz, .bz2, .xz or .zst.
-        options: how it is read.
+    Of CSV, TSV, JSON lines and Parquet that is one a row; any other file has one a line, empty lines left out. Each may
+    be packed: .gz, .bz2, .xz or .zst.
 
     Raises:
         InputError: a row without a text, or a file, column or encoding that cannot be read. Files and rows are named.
@@ -114,15 +88,15 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
         raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "
-                         f"{', '.join(TABLES)}.")
-    form = file_format(file)
-    form = ".jsonl" if form == _DOCUMENT else form
-    if form in TABLES:
+                         f"{', '.join(reading.TABLES)}.")
+    form = reading.file_format(file)
+    form = ".jsonl" if form == ".json" else form  # it may hold one JSON object per line
+    if form in reading.TABLES:
         return _of_table(file, form, options)
     if options.column is not None or options.id_column is not None:
         name = "--column" if options.column is not None else "--id"
         raise InputError(f"{name}: {file} is read line by line and has no columns; leave it out, or name a table "
-                         f"({', '.join(TABLES)}).")
+                         f"({', '.join(reading.TABLES)}).")
     return (Given(None, text) for text in _of_lines(file, options.encoding))
 
 
@@ -135,9 +109,9 @@ def stream_lines(stream: TextIO) -> Iterator[str]:
     number = 0
     try:
         for number, line in enumerate(stream, 1):
-            if not is_unicode(line):
+            if not reading.is_unicode(line):
                 raise _not_decoded(number)
-            if fault := text_fault(line, f"line {number}"):
+            if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"standard input: {fault.partition(': ')[2]}.")
             if line.strip():
                 yield line.strip()
@@ -150,7 +124,7 @@ def _checked_arguments(arguments: Sequence[str]) -> Iterator[str]:
         place = f"text {number}" if len(arguments) > 1 else "the text"
         if not text.strip():
             raise InputError(f'{place} is empty. Give one: keycontrast predict RUN "a sentence".')
-        if not is_unicode(text):
+        if not reading.is_unicode(text):
             raise InputError(f"{place} is not valid in the encoding of this terminal. Put it into a file, and name "
                              f"that with --file and --encoding.")
         yield text.strip()
@@ -163,12 +137,12 @@ def _not_decoded(line: int) -> InputError:
 
 def _of_lines(file: Path, encoding: str) -> Iterator[str]:
     found = False
-    for number, line in enumerate(text_lines(file, encoding), 1):
-        if problem := character_problem(line, encoding, f"line {number}"):
+    for number, line in enumerate(reading.text_lines(file, encoding), 1):
+        if problem := reading.character_problem(line, encoding, f"line {number}"):
             raise InputError(f"{file}: {problem}")
         if line.strip():
             found = True
-            if fault := text_fault(line, f"line {number}"):
+            if fault := reading.text_fault(line, f"line {number}"):
                 raise InputError(f"{file}: {fault.partition(': ')[2]}.")
             yield line.strip()
     if not found:
@@ -195,18 +169,14 @@ def _of_table(file: Path, form: str, options: FileOptions) -> Iterator[Given]:
 
     if file.stat().st_size == 0:
         raise InputError(f"{file}: the file is empty. Fetch it again.")
-    layout = TableForm(form, options.encoding, options.quoting, options.separator or "")
-    for record in read_table(file, layout, check):
+    layout = reading.TableForm(form, options.encoding, options.quoting, options.separator or "")
+    for record in reading.read_table(file, layout, check):
         text = _text(file, record, column, options.skip_empty)
         yield Given(record.values.get(options.id_column) if record.values and options.id_column else None, text)
 
 
-def _text(file: Path, record: Record, column: str, skip_empty: bool) -> str | None:
-    """Return the text of a row; None if it has none and ``skip_empty`` says so.
-
-    Raises:
-        InputError: it has none; a row that is passed over unasked would leave the answers without their rows.
-    """
+def _text(file: Path, record: reading.Record, column: str, skip_empty: bool) -> str | None:
+    """Return the text of a row; None if it has none and ``skip_empty`` says so. Unasked, that is an error."""
     place = f"{file}, row {record.number}"
     if record.values is None:
         raise InputError(f"{place}: {record.problem}")
@@ -221,6 +191,6 @@ def _text(file: Path, record: Record, column: str, skip_empty: bool) -> str | No
             return None
         what = "is empty" if isinstance(value, str) else "has no value"
         raise InputError(f"{place}: column {column!r} {what}. Fill it in, or leave such rows out with --skip-empty.")
-    if fault := text_fault(value, f"column {column!r}"):
+    if fault := reading.text_fault(value, f"column {column!r}"):
         raise InputError(f"{place}: {fault.partition(': ')[2]}.")
     return value.strip()

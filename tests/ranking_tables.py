@@ -1,9 +1,11 @@
 """Token tables written by hand (``word/POS``) or drawn by chance, without a language pipeline."""
 
 import random
+from collections import Counter
 
 import pyarrow as pa
 
+from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
 
 NOUNS = {"NOUN", "PROPN"}
@@ -33,6 +35,11 @@ def row(text_id, words, spaces=None, stops=()):
 
 def table(rows):
     return pa.Table.from_pylist(rows, schema=SCHEMAS["tokens"].arrow())
+
+
+def frequencies(texts):
+    """Inverse document frequencies over texts, each a sequence of tokens."""
+    return InverseFrequency(len(texts), Counter(word for text in texts for word in {token.lower() for token in text}))
 
 
 def tagged(*texts):

@@ -4,13 +4,12 @@ import math
 
 import pyarrow as pa
 import pytest
-from ranking_tables import by_chance, row, table, tagged
+from ranking_tables import by_chance, frequencies, row, table, tagged
 
 from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
 from keycontrast.ranking import Settings, rank, ranker
 from keycontrast.ranking.chunks import with_chunks
-from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 from stages.keywords import textrank
@@ -89,7 +88,7 @@ def test_a_rankings_phrases_are_its_chunks():
 
 def test_tfidf_is_its_formula():
     tokens = tagged("rare/ADJ word/NOUN and/CCONJ plain/NOUN ,/PUNCT rare/ADJ word/NOUN")
-    idf = InverseFrequency.over([["word"], ["plain"], ["word"], ["none"]])
+    idf = frequencies([["word"], ["plain"], ["word"], ["none"]])
     found = rank(tokens, "tfidf", chunks="adjectives", idf=idf).to_pylist()
     of = idf.of
     assert [(one["keyword"], one["score"]) for one in found] == [
@@ -100,7 +99,7 @@ def test_tfidf_is_its_formula():
 
 
 def test_tfidf_takes_any_text_alone_or_among_others():
-    tokens, idf = by_chance(5), InverseFrequency.over([["graph", "text"], ["text"]])
+    tokens, idf = by_chance(5), frequencies([["graph", "text"], ["text"]])
     whole = rank(tokens, "tfidf", chunks="adjectives", idf=idf)
     assert pa.concat_tables([rank(tokens.slice(n, 1), "tfidf", chunks="adjectives", idf=idf)
                              for n in range(tokens.num_rows)]).equals(whole)

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from ranking_tables import by_chance, tagged
+from ranking_tables import by_chance, frequencies, tagged
 from tiny_project import save_encoder
 
 from keycontrast.errors import InputError
@@ -12,12 +12,11 @@ from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import with_chunks
 from keycontrast.ranking.embedrank import EmbedRanking
 from keycontrast.ranking.methods import keyness
-from keycontrast.ranking.selection import InverseFrequency
 from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
 from stages.keywords import embedrank
 from stages.keywords.params import EmbedRank
 
-IDF = InverseFrequency.over([["graph", "text"], ["text"], ["word"]])
+IDF = frequencies([["graph", "text"], ["text"], ["word"]])
 
 
 def with_encoder(source, **settings):

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from ranking_tables import frequencies
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
@@ -30,7 +31,7 @@ from stages.keywords.params import Keywords
 ROOT = Path(__file__).resolve().parents[1]
 STOPS = {"the", "a", "who"}
 # IDF falls from rare to common.
-TRAIN = InverseFrequency.over([["common", "Rare"], ["Common"], ["common", "middle"], ["middle"]])
+TRAIN = frequencies([["common", "Rare"], ["Common"], ["common", "middle"], ["middle"]])
 
 
 def tokens(texts):
@@ -67,11 +68,10 @@ def attribution(rows):
 
 
 def test_idf_counts_texts_not_occurrences():
-    idf = InverseFrequency.over([["a", "A", "b"], ["b"], ["b", "c"]])
+    idf = InverseFrequency.over_tables([tokens(["a A b", "b", "b c"])])
     assert idf.of("A") == idf.of("a") == pytest.approx(math.log(4 / 2) + 1)
     assert idf.of("b") == pytest.approx(1.0)
     assert idf.of("unseen") == pytest.approx(math.log(4) + 1)
-    assert idf.mean(["a", "b"]) == pytest.approx((idf.of("a") + idf.of("b")) / 2)
 
 
 @pytest.mark.parametrize(("candidates", "expected"), [
@@ -229,7 +229,7 @@ def test_labelled_texts_have_keywords_and_no_shares():
 def slow_choice(phrases, said, stops, idf):
     """The rule in words, for one text: score, IDF, position; then the rarest content word; then nothing."""
     ranked = sorted((phrase for phrase in phrases if phrase[1] > 0), key=lambda phrase: (
-        -round(phrase[1], 9), -round(idf.mean(said[phrase[2]:phrase[3]]), 9), phrase[2], phrase[3]))
+        -round(phrase[1], 9), -round(np.mean([idf.of(word) for word in said[phrase[2]:phrase[3]]]), 9), *phrase[2:4]))
     if ranked:
         return ranked[0][0], "textrank", ranked[0][1]
     words = sorted((-round(idf.of(word), 9), place) for place, word in enumerate(said)
@@ -252,7 +252,7 @@ def test_all_texts_at_once_are_chosen_as_a_loop_chooses_each(seed):
                     for start in starts] or [(text, None, None, None, None)]
     used = examples(*(("train", n, n + 1, None) for n in range(0, 40, 2)), ("test", 70, 71, 72))
     made = keywords.run(table, ranking(phrases), used, Keywords()).keywords.to_pylist()
-    idf = InverseFrequency.over(table["token"].to_pylist()[:40])
+    idf = frequencies(table["token"].to_pylist()[:40])
     for row, said, stops in zip(made, table["token"].to_pylist(), table["is_stop"].to_pylist(), strict=True):
         mine = [rest for text, *rest in phrases if text == row["text_id"] and rest[0] is not None]
         assert (row["keyword"], row["method"], row["score"]) == slow_choice(mine, said, stops, idf)
@@ -271,15 +271,16 @@ def test_rankings_come_piece_by_piece_beside_the_tokens():
 
 def test_idf_of_many_texts_at_once_is_that_of_each():
     counted = InverseFrequency.over_tables([TABLE.slice(0, 4), TABLE.slice(4), TABLE.slice(0, 0)])
-    assert counted == InverseFrequency.over(TABLE["token"].to_pylist())
+    assert counted == frequencies(TABLE["token"].to_pylist())
     for wanted in ([1, 2], [1, 2, 9]):  # the end of the marks may lie before the last text, and after it
-        assert InverseFrequency.over_tables([TABLE], marked_texts([np.array(wanted)])) == InverseFrequency.over(
+        assert InverseFrequency.over_tables([TABLE], marked_texts([np.array(wanted)])) == frequencies(
             TABLE["token"].to_pylist()[1:3])
     assert InverseFrequency.over_tables([TABLE], np.zeros(0, dtype=bool)).n_texts == 0
     assert counted.values(["red", "the", "unseen"]).tolist() == [counted.of(w) for w in ("red", "the", "unseen")]
     block = TokenBlock(TABLE)
     spans = Spans(np.array([0, 1]), np.array([1, 3]), np.array([3, 6]))
-    assert counted.means(block, spans).tolist() == [counted.mean(["red", "fox"]), counted.mean(["a", "red", "dog"])]
+    assert counted.means(block, spans).tolist() == [
+        sum(map(counted.of, words)) / len(words) for words in (["red", "fox"], ["a", "red", "dog"])]
 
 
 def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp_path, monkeypatch, capsys):

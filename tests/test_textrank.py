@@ -14,13 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 from networkx import PowerIterationFailedConvergence
 from pydantic import ValidationError
-from ranking_tables import by_chance, tagged
+from ranking_tables import by_chance, frequencies, tagged
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking import Settings, rank
 from keycontrast.ranking.package import docs, pytextrank, rank_with_package
-from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.normal_form import normal_form
 from pipeline.schemas import SCHEMAS
 from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
@@ -80,7 +79,7 @@ def test_workers_and_hash_seeds_do_not_change_a_byte(tmp_path, monkeypatch):
     assert sum(metadata["counts"]["texts_by_status"].values()) == many.num_rows
     assert 1 < metadata["counts"]["iterations"] <= 100
     assert metadata["counts"]["residual"] <= 1e-11
-    idf = InverseFrequency.over(many["token"].to_pylist()[:2])
+    idf = frequencies(many["token"].to_pylist()[:2])
     assert pq.read_table(ranking).replace_schema_metadata(None).equals(
         rank(many, idf=idf).replace_schema_metadata(None))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ranking_tables import row, table
+from ranking_tables import frequencies, row, table
 from rich.console import Console
 from test_keywords import examples
 from yake import KeywordExtractor
@@ -15,7 +15,6 @@ from yake import KeywordExtractor
 from keycontrast.errors import InputError
 from keycontrast.explain import explain
 from keycontrast.ranking import yake as engine
-from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
@@ -91,7 +90,7 @@ def test_rows_of_a_text_depend_on_that_text_alone(tokens):
 
 def test_ties_fall_by_idf(tokens):
     text = written("alpha gamma")
-    idf = InverseFrequency.over([["alpha"], ["alpha"], ["gamma"]])
+    idf = frequencies([["alpha"], ["alpha"], ["gamma"]])
     assert stage.run(text, Yake(ngrams=1))["keyword"].to_pylist() == ["alpha", "gamma"]
     assert stage.run(text, Yake(ngrams=1), idf)["keyword"].to_pylist() == ["gamma", "alpha"]
 
@@ -151,7 +150,7 @@ def test_the_stage_writes_the_table_of_its_name(tokens, tmp_path, monkeypatch):
     home = project(tmp_path, tokens, "keywords: {datasets: [toy], method: yake}")
     assert stage.main(["toy"]) == 0
     found = pq.read_table(home / "yake")
-    idf = InverseFrequency.over(tokens["token"].to_pylist()[:2])
+    idf = frequencies(tokens["token"].to_pylist()[:2])
     assert found.replace_schema_metadata(None).equals(stage.run(tokens, Yake(), idf).replace_schema_metadata(None))
     metadata = read_metadata(home / "yake")
     assert sum(metadata["counts"]["texts_by_status"].values()) == tokens.num_rows

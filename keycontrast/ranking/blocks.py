@@ -22,11 +22,7 @@ PIECE = 1 << 12
 
 @dataclass(frozen=True)
 class TokenBlock:
-    """Whole texts of a token table, flattened. Attributes are computed when first asked for.
-
-    Attributes:
-        table: rows of table ``tokens``.
-    """
+    """Whole texts of a token table, flattened. Attributes are computed when first asked for."""
 
     table: pa.Table
 
@@ -62,6 +58,16 @@ class TokenBlock:
         return self.column("token")
 
     @cached_property
+    def words(self) -> tuple[np.ndarray, list[str]]:
+        """The number of each token in the list of distinct ones, (tokens,), and that list."""
+        return encode(self.tokens)
+
+    def matching(self, test: Callable[[str], bool]) -> np.ndarray:
+        """Return whether each token passes ``test``, which is called once per distinct one, (tokens,)."""
+        codes, known = self.words
+        return np.array([test(word) for word in known], dtype=bool)[codes]
+
+    @cached_property
     def sentence(self) -> np.ndarray:
         """Number of the sentence that each token is in, over the block; no sentence spans two texts, (tokens,)."""
         opens = self.column("sentence_start").to_numpy(zero_copy_only=False).astype(bool)
@@ -78,13 +84,13 @@ class TokenBlock:
 
     @cached_property
     def chunks(self) -> "Spans":
-        """Noun chunks, in the order of the table."""
+        """Noun chunks that hold a token, in the order of the table."""
         offsets = _offsets(self.table["chunk_start"])
         text = np.repeat(np.arange(self.table.num_rows), np.diff(offsets))
         start, end = (_flat(self.table[name]).to_numpy().astype(np.int64) for name in ("chunk_start", "chunk_end"))
         if len(start) != len(end) or (end > np.diff(self.offsets)[text]).any() or (start > end).any():
             raise InputError("table tokens: noun chunks lie outside their texts; run the stage annotate again.")
-        return Spans(text, start + self.offsets[text], end + self.offsets[text])
+        return Spans(text, start + self.offsets[text], end + self.offsets[text]).take(end > start)
 
 
 @dataclass(frozen=True)
@@ -129,28 +135,18 @@ def blocks(tokens: pa.Table, size: int = BLOCK) -> Iterator[TokenBlock]:
         yield TokenBlock(tokens.slice(start))
 
 
-def encode(strings: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Return the number of each string in the dictionary of distinct strings, and that dictionary."""
+def encode(strings: pa.Array, form: Callable[[str], str] = str) -> tuple[np.ndarray, list[str]]:
+    """Return the number of each string's form, and the distinct forms; ``form`` is called once per distinct string."""
     encoded = strings.dictionary_encode()
-    return encoded.indices.to_numpy(), encoded.dictionary
-
-
-def encode_as(strings: pa.Array, form: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
-    """Return ``strings`` brought to a form and numbered by the distinct forms, and those forms.
-
-    ``form`` is called once per distinct string.
-    """
-    codes, known = encode(strings)
     numbers: dict[str, int] = {}
-    of_known = np.array([numbers.setdefault(form(word), len(numbers)) for word in known.to_pylist()], dtype=np.int64)
-    return (of_known[codes] if len(codes) else codes.astype(np.int64)), list(numbers)
+    of_known = [numbers.setdefault(form(word), len(numbers)) for word in encoded.dictionary.to_pylist()]
+    return np.array(of_known, dtype=np.int64)[encoded.indices.to_numpy()], list(numbers)
 
 
 def among(strings: pa.Array, values: frozenset[str]) -> np.ndarray:
     """Return whether each string is one of ``values``."""
     codes, known = encode(strings)
-    return np.array([word in values for word in known.to_pylist()], dtype=bool)[codes] if len(codes) \
-        else np.zeros(0, dtype=bool)
+    return np.array([word in values for word in known], dtype=bool)[codes]
 
 
 def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
@@ -159,12 +155,9 @@ def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
     return np.bincount(group, weights=values, minlength=groups).astype(np.float64, copy=False)
 
 
-def segment_ranks(segment: np.ndarray) -> np.ndarray:
-    """Return 0, 1, 2 … within each run of equal values of a sorted ``segment``."""
-    if not len(segment):
-        return np.zeros(0, dtype=np.int64)
-    opens = np.flatnonzero(np.concatenate([[True], segment[1:] != segment[:-1]]))
-    return np.arange(len(segment)) - np.repeat(opens, np.diff(np.append(opens, len(segment))))
+def run_starts(values: np.ndarray) -> np.ndarray:
+    """Return whether each value opens a run of equal ones, (values,)."""
+    return np.append(True, values[1:] != values[:-1])[:len(values)]
 
 
 def _offsets(column: pa.ChunkedArray) -> np.ndarray:

@@ -7,13 +7,14 @@ whatever stands on either side ("state-of-the-art method"); a line's end within 
 rules for languages with adjectives before nouns and spaces between words; Chinese keeps the chunks of its annotation.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.ranking.blocks import TokenBlock, among, encode
-from keycontrast.text.tokens import NOUNS, list_array, noun_runs
+from keycontrast.ranking.blocks import TokenBlock, among
+from keycontrast.text.tokens import NOUNS, chunk_columns, noun_runs
 
 Chunks = Literal["auto", "annotated", "adjectives"]
 CHUNKS: tuple[Chunks, ...] = ("auto", "annotated", "adjectives")
@@ -34,11 +35,15 @@ def with_chunks(tokens: pa.Table, chunks: Chunks, language: str = "en") -> pa.Ta
 def set_chunks(block: TokenBlock, begin: np.ndarray, end: np.ndarray) -> pa.Table:
     """Return the tokens of ``block`` with other noun chunks: first token and token after the last, text by text."""
     tokens, text = block.table, block.text[begin]
-    counts = np.bincount(text, minlength=tokens.num_rows)
-    for name, places in (("chunk_start", begin), ("chunk_end", end)):
+    counts, first = np.bincount(text, minlength=tokens.num_rows), block.offsets[text]
+    return with_columns(tokens, chunk_columns(counts, begin - first, end - first))
+
+
+def with_columns(tokens: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Return ``tokens`` with other values of some columns."""
+    for name, values in columns.items():
         place = tokens.schema.get_field_index(name)
-        values = pa.array((places - block.offsets[text]).astype(np.int32))
-        tokens = tokens.set_column(place, tokens.schema.field(place), list_array(counts, values))
+        tokens = tokens.set_column(place, tokens.schema.field(place), values)
     return tokens
 
 
@@ -48,21 +53,18 @@ def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     A chunk is the longest run of nouns, proper nouns, adjectives and past participles, less what stands behind its
     last noun.
     """
-    codes, known = encode(block.tokens)
-    listed = known.to_pylist()
     pos = block.column("pos")
     # Signs, and words with brackets in them, are never part of a phrase, whatever their tags say.
-    sound = np.array([_is_sound(word) for word in listed], dtype=bool)[codes]
+    sound = block.matching(lambda word: any(map(str.isalnum, word)) and not _BRACKETS.intersection(word))
     noun = among(pos, frozenset(NOUNS)) & sound
     inside = (among(pos, _DESCRIBING) | among(block.column("tag"), _PARTICIPLE)) & sound
     follows = np.zeros(len(inside), dtype=bool)  # whether the next token is of the same text
     follows[:-1] = block.text[1:] == block.text[:-1]
     glued = follows & ~block.space_after
-    worded = np.array([word.isalnum() for word in listed], dtype=bool)[codes]
-    hyphens = _between(np.array([word in _JOINING for word in listed], dtype=bool)[codes], worded, glued)
+    hyphens = _between(block.matching(_JOINING.__contains__), block.matching(str.isalnum), glued)
     for apart in (-1, 0, 1):
         inside[hyphens + apart] = True
-    breaks = np.array([word.isspace() and word.count("\n") < 2 for word in listed], dtype=bool)[codes]
+    breaks = block.matching(lambda word: word.isspace() and word.count("\n") < 2)
     inside[_between(breaks, inside & ~breaks, follows)] = True
     counts, begin, end = noun_runs(inside, np.diff(block.offsets))
     first = np.repeat(block.offsets[:-1], counts)
@@ -70,10 +72,6 @@ def described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
     last = np.maximum.accumulate(np.where(noun, np.arange(len(noun)), -1))
     held = last[end - 1] >= begin
     return begin[held], last[end[held] - 1] + 1
-
-
-def _is_sound(word: str) -> bool:
-    return any(map(str.isalnum, word)) and not _BRACKETS.intersection(word)
 
 
 def _between(middle: np.ndarray, sides: np.ndarray, joined: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.sparse import coo_array, csr_array
 
-from keycontrast.ranking.blocks import TokenBlock, among, encode, encode_as
+from keycontrast.ranking.blocks import TokenBlock, among, encode
 
 NOUNS_AND_ADJECTIVES = frozenset({"NOUN", "PROPN", "ADJ"})
 # Of jieba's own TextRank: place names, nouns, verbal nouns and verbs, of at least two characters.
@@ -67,20 +67,16 @@ class Graphs:
 
 
 def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
-    """Return the graphs of Mihalcea and Tarau.
+    """Return the graphs of Mihalcea and Tarau over windows of so many tokens; 2 joins neighbours.
 
     The window counts the text's tokens, punctuation included and white space left out, and runs on across
     sentences: the paper and jieba read a text as one sequence, and a guessed sentence start would move keywords.
-    A word within the window of its own repetition makes no edge.
-
-    Args:
-        block: texts.
-        window: tokens that a window spans; 2 joins neighbours.
-        language: ``zh`` takes the candidates of jieba's TextRank; others take nouns and adjectives.
+    A word within the window of its own repetition makes no edge. Candidates are nouns and adjectives, and in Chinese
+    (``zh``) those of jieba's TextRank.
     """
     places, place_in_text = _candidates(block, language)
     text = block.text[places]
-    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     nodes, offsets = number_nodes(text, codes, len(words), block.table.num_rows)
     pairs = []
     for apart in range(1, window):
@@ -93,20 +89,16 @@ def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
 
 
 def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Graphs:
-    """Return the graphs of the pytextrank package.
+    """Return the graphs of the pytextrank package, of words up to ``lookback`` kept words of a sentence apart.
 
-    Args:
-        block: texts.
-        lookback: how many kept words of the same sentence back a word is joined to.
-        last_direction: the package counts (a, b) and (b, a) apart, and the one that it first met later takes the
-            edge for itself. True does so; False adds the two.
+    The package counts (a, b) and (b, a) apart, and the one that it first met later takes the edge for itself.
+    ``last_direction`` does so; otherwise the two are added.
     """
     places = np.flatnonzero(among(block.column("pos"), PYTEXTRANK_POS))
     text, sentence = block.text[places], block.sentence[places]
     lemma, lemmas = encode(block.column("lemma").take(pa.array(places)))
     pos, tags = encode(block.column("pos").take(pa.array(places)))
-    nodes, offsets = number_nodes(text, lemma.astype(np.int64) * len(tags) + pos, len(lemmas) * len(tags),
-                             block.table.num_rows)
+    nodes, offsets = number_nodes(text, lemma * len(tags) + pos, len(lemmas) * len(tags), block.table.num_rows)
     pairs, orders = [], []
     for hop in range(1, lookback + 1):
         near = np.flatnonzero(sentence[hop:] == sentence[:-hop])
@@ -120,17 +112,18 @@ def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Grap
 
 def _candidates(block: TokenBlock, language: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the places of the candidates, and each one's place among the tokens that are no white space."""
-    codes, known = encode(block.tokens)
-    listed = known.to_pylist()
-    if not listed:
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    shortest = JIEBA_SHORTEST if language == "zh" else 1
-    fits = among(block.column("tag"), JIEBA_FLAGS) if language == "zh" \
-        else among(block.column("pos"), NOUNS_AND_ADJECTIVES)
-    worded = np.array([len(word) >= shortest and _names_something(word) for word in listed])
-    visible = np.array([bool(word.strip()) for word in listed])[codes]
-    places = np.flatnonzero(fits & worded[codes])
-    return places, np.cumsum(visible)[places]
+    if language == "zh":
+        fits, shortest = among(block.column("tag"), JIEBA_FLAGS), JIEBA_SHORTEST
+    else:
+        fits, shortest = among(block.column("pos"), NOUNS_AND_ADJECTIVES), 1
+    worded = block.matching(lambda word: len(word) >= shortest and _names_something(word))
+    places = np.flatnonzero(fits & worded)
+    return places, np.cumsum(block.matching(is_visible))[places]
+
+
+def is_visible(word: str) -> bool:
+    """Say whether a word is more than white space."""
+    return bool(word.strip())
 
 
 def _names_something(word: str) -> bool:
@@ -164,5 +157,5 @@ def _counted_last(pairs: list[tuple[np.ndarray, np.ndarray]], orders: list[np.nd
     a, b = np.divmod(keys, max(size, 1))
     edge = np.minimum(a, b) * size + np.maximum(a, b)
     order = np.lexsort((first, edge))
-    last = order[np.append(edge[order][1:] != edge[order][:-1], True)] if len(order) else order
+    last = order[np.append(edge[order][1:] != edge[order][:-1], True)[:len(order)]]
     return *np.divmod(edge[last], max(size, 1)), counts[last].astype(np.float64)

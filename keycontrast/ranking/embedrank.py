@@ -16,10 +16,10 @@ import numpy as np
 
 from keycontrast.encoders import resolve_encoder
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode
 from keycontrast.ranking.chunks import Chunks, with_chunks
 from keycontrast.ranking.methods import Solved, keyness, without_graph
-from keycontrast.ranking.phrases import Phrases, rank_spans, span_text
+from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.batches import encode_texts, fixed_chunks
 from keycontrast.text.normal_form import normal_form
@@ -87,10 +87,9 @@ class EmbedRanking:
         """Score the noun chunks of every text of ``block``; a text's numbers depend on that text alone."""
         block = TokenBlock(with_chunks(block.table, self.chunks, self.language))
         chunks = block.chunks
-        chunks = chunks.take(chunks.end > chunks.start)
         texts, row = np.unique(chunks.text, return_inverse=True)
         whole = span_text(block, Spans(texts, block.offsets[texts], block.offsets[texts + 1])).to_pylist()
-        codes, forms = encode_as(span_text(block, chunks), normal_form)
+        codes, forms = encode(span_text(block, chunks), normal_form)
         meant = self.vectors(whole, _TEXTS)
         if self.seeds:
             meant = _unit(3 * meant + self.vectors(self.seeds).mean(axis=0))
@@ -98,23 +97,10 @@ class EmbedRanking:
         close = np.maximum(np.round(cosine.astype(np.float64), _DECIMALS), 0.0)
         return without_graph(block, chunks, close * keyness(block, chunks, idf))
 
-    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that were scored; ``limit`` per text, or all."""
-        return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=True)
-
 
 @cache
 def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str], int], np.ndarray]:
-    """Return what embeds texts as unit vectors (n, d): mean states, so many texts at a time, on the CPU by one thread.
-
-    Args:
-        source: as :func:`resolve_encoder` takes it.
-        longest: word pieces of a text that are read.
-        param: what messages call the encoder.
-
-    Raises:
-        InputError: there is no such encoder, or transformers and torch are not installed.
-    """
+    """Return what embeds texts as unit vectors (n, d): mean states, so many at a time, on the CPU by one thread."""
     try:
         import torch
         from transformers import AutoModel, AutoTokenizer
@@ -127,24 +113,20 @@ def _embedder(source: str, longest: int, param: str) -> Callable[[Sequence[str],
     widest = min(int(tokenizer.model_max_length), longest)
 
     def embedded(texts: Sequence[str], size: int) -> np.ndarray:
-        with _READING:
+        found = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
+        with _READING, torch.inference_mode():
+            lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # other counts sum in another order
             try:
-                return unit_vectors(texts, size)
+                for chunk in fixed_chunks(lengths, size, widest, _STEP):
+                    encoded = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width)
+                    mask = encoded["attention_mask"].unsqueeze(-1)
+                    states = encoder(**encoded).last_hidden_state
+                    vectors = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
+                    found[chunk.items] = vectors[:len(chunk.items)].numpy()
             finally:
                 torch.set_num_threads(threads)
-
-    def unit_vectors(texts: Sequence[str], size: int) -> np.ndarray:
-        found = np.zeros((len(texts), encoder.config.hidden_size), dtype=np.float32)
-        lengths = [len(ids) for ids in tokenizer(list(texts))["input_ids"]] if texts else []
-        for chunk in fixed_chunks(lengths, size, widest, _STEP):
-            encoded = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width)
-            mask = encoded["attention_mask"].unsqueeze(-1)
-            with torch.inference_mode():
-                states = encoder(**encoded).last_hidden_state
-            vectors = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
-            found[chunk.items] = vectors[:len(chunk.items)].numpy()
         return _unit(found)
 
     return embedded

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, run_starts
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 
@@ -17,14 +17,8 @@ def choose(block: TokenBlock, spans: Spans, score: np.ndarray, keyword: pa.Array
     candidate, the content word (alphabetic, no stop word) with the highest IDF is taken (method ``idf``), and without
     any the keyword is null (method ``none``).
 
-    Args:
-        block: the texts.
-        spans: of the candidates.
-        score: of each candidate.
-        keyword: of each candidate, in normal form.
-        method: that made them.
-        idf: IDF over training texts.
-        kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
+    ``keyword`` holds the normal form of each candidate, which ``method`` made. ``kw_lemma`` puts the lemma of a
+    keyword's last word, its head, in the place of that word.
     """
     best = _best_of_each(spans, score, idf.means(block, spans))
     words = content_words(block)
@@ -32,7 +26,8 @@ def choose(block: TokenBlock, spans: Spans, score: np.ndarray, keyword: pa.Array
     values = idf.means(block, words)
     second = _best_of_each(words, values, values)
     words, values = words.take(second), values[second]
-    chosen = _joined(spans.take(best), words)
+    chosen = Spans(*(np.concatenate([getattr(spans, name)[best], getattr(words, name)])
+                     for name in ("text", "start", "end")))
     names = pa.concat_arrays([keyword.take(pa.array(best)), normal_forms(block, words)])
     if kw_lemma:
         names = _lemmatised(block, chosen, names)
@@ -60,36 +55,25 @@ def phrase_candidates(block: TokenBlock, rows: pa.Table) -> tuple[Spans, np.ndar
 
 def content_words(block: TokenBlock) -> Spans:
     """Return the alphabetic tokens that are no stop words."""
-    codes, known = encode(block.tokens)
-    alphabetic = np.array([word.isalpha() for word in known.to_pylist()], dtype=bool)
     stop = block.column("is_stop").to_numpy(zero_copy_only=False).astype(bool)
-    places = np.flatnonzero(alphabetic[codes] & ~stop) if len(codes) else np.zeros(0, dtype=np.int64)
+    places = np.flatnonzero(block.matching(str.isalpha) & ~stop)
     return Spans(block.text[places], places, places + 1)
 
 
 def _best_of_each(spans: Spans, score: np.ndarray, idf: np.ndarray) -> np.ndarray:
     order = best_first(spans.text, score, idf, spans.start, spans.end)
-    return order[np.append(True, np.diff(spans.text[order]) != 0)[:len(order)]]
-
-
-def _joined(first: Spans, second: Spans) -> Spans:
-    return Spans(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in ("text", "start", "end")))
+    return order[run_starts(spans.text[order])]
 
 
 def normal_forms(block: TokenBlock, words: Spans) -> pa.Array:
     """Return the normal forms of spans of one token."""
-    codes, forms = encode_as(block.tokens.take(pa.array(words.start)), normal_form)
+    codes, forms = encode(block.tokens.take(pa.array(words.start)), normal_form)
     return pa.array(forms, pa.string()).take(pa.array(codes))
 
 
 def _lemmatised(block: TokenBlock, spans: Spans, keywords: pa.Array) -> pa.Array:
     """Put the lemma of each span's last token in its place, where the keyword ends with that token as written."""
     heads = pa.array(spans.end - 1)
-    columns = (keywords, block.tokens.take(heads), block.column("lemma").take(heads))
-    return pa.array([_with_lemma(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)],
-                    pa.string())
-
-
-def _with_lemma(keyword: str, word: str, lemma: str) -> str:
-    word, lemma = normal_form(word), normal_form(lemma)
-    return keyword[:len(keyword) - len(word)] + lemma if lemma and word and keyword.endswith(word) else keyword
+    words, lemmas = (map(normal_form, block.column(name).take(heads).to_pylist()) for name in ("token", "lemma"))
+    return pa.array([keyword.removesuffix(word) + lemma if lemma and word and keyword.endswith(word) else keyword
+                     for keyword, word, lemma in zip(keywords.to_pylist(), words, lemmas, strict=True)], pa.string())

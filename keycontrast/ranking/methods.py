@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as, sum_by
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, sum_by
 from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
-from keycontrast.ranking.cooccurrence import Graphs, lemma_graphs, number_nodes, word_graphs
+from keycontrast.ranking.cooccurrence import Graphs, is_visible, lemma_graphs, number_nodes, word_graphs
 from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
-from keycontrast.ranking.phrases import Phrases, rank_spans, rank_spans_as_pytextrank, span_text
+from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 
@@ -30,8 +30,7 @@ TOLERANCE = 1e-11
 COMPAT = ("none", "pytextrank")
 ENGINES = ("ours", "package")
 _PACKAGE_DAMPING, _PACKAGE_ITERATIONS = 0.85, 100  # of networkx, which the package does not let one set
-_WINDOWS = {"mihalcea": {"zh": 5, "": 2}}
-_LOOKBACK = 3
+_WINDOW, _WINDOW_CHINESE, _LOOKBACK = 2, 5, 3  # of mihalcea, and of the methods of the package
 # Of `tfidf`: tokens added to a place, so that the first words of a text do not win by that alone. This and the roots
 # were chosen on Inspec's validation part and SemEval-2017; between neighbouring values F1 differs by less than a point.
 _HEAD = 10
@@ -80,12 +79,10 @@ class Settings:
         if self.method in PACKAGE_ALONE and self.engine != "package":
             raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package alone; set "
                              f"textrank.engine to package, or choose another method")
-        if self.compat not in COMPAT:
-            raise InputError(f"textrank.compat: found {self.compat!r}; {nearest(self.compat, COMPAT)}")
-        if self.engine not in ENGINES:
-            raise InputError(f"textrank.engine: found {self.engine!r}; {nearest(self.engine, ENGINES)}")
-        if self.chunks not in CHUNKS:
-            raise InputError(f"textrank.chunks: found {self.chunks!r}; {nearest(self.chunks, CHUNKS)}")
+        for name, found, valid in (("compat", self.compat, COMPAT), ("engine", self.engine, ENGINES),
+                                   ("chunks", self.chunks, CHUNKS)):
+            if found not in valid:
+                raise InputError(f"textrank.{name}: found {found!r}; {nearest(found, valid)}")
         if self.compat == "pytextrank" and self.method not in _OF_PACKAGE:
             raise InputError(f"textrank.compat: pytextrank has no method {self.method}; choose another method, or "
                              f"none")
@@ -112,8 +109,8 @@ class Settings:
     @property
     def span(self) -> int:
         """The window that is used."""
-        own = _WINDOWS.get(self.method, {"": _LOOKBACK})
-        return own.get(self.language, own[""]) if self.window is None else self.window
+        own = _LOOKBACK if self.method != "mihalcea" else _WINDOW_CHINESE if self.language == "zh" else _WINDOW
+        return own if self.window is None else self.window
 
     @property
     def described(self) -> str:
@@ -124,11 +121,7 @@ class Settings:
         return f"{self.method}{compat}, window {self.span}, damping {self.damping:g}, tolerance {self.tolerance:g}"
 
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> "Solved":
-        """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone.
-
-        Raises:
-            InputError: the method is one of :data:`PACKAGE_ALONE`.
-        """
+        """Score as :class:`Ranking` says; a method of :data:`PACKAGE_ALONE` is an error."""
         if self.method not in METHODS:
             raise InputError(f"textrank.method: {self.method} is computed by the pytextrank package, which shows no "
                              f"graph; choose another method to explain a text")
@@ -140,12 +133,6 @@ class Settings:
         if self.method == "mihalcea" or (self.as_package and self.chunks == "auto"):
             return tokens
         return with_chunks(tokens, self.chunks, self.language)
-
-    def phrases(self, block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that were scored; ``limit`` per text, or all."""
-        if self.as_package:
-            return rank_spans_as_pytextrank(block, solved.spans, solved.score, limit)
-        return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=self.method != "mihalcea")
 
 
 @dataclass(frozen=True)
@@ -159,6 +146,8 @@ class Solved:
         spans: occurrences of phrases.
         score: of each span.
         iterated: whether the nodes' scores are those of an iteration.
+        scrub: leave apostrophes out of keywords, as the pytextrank package does.
+        as_package: as in that package, phrases are told apart by how they are written, and ties fall by that.
     """
 
     graphs: Graphs
@@ -167,6 +156,8 @@ class Solved:
     spans: Spans
     score: np.ndarray
     iterated: bool = True
+    scrub: bool = True
+    as_package: bool = False
 
 
 class Ranking(Protocol):
@@ -183,9 +174,6 @@ class Ranking(Protocol):
     def solve(self, block: TokenBlock, idf: InverseFrequency | None) -> Solved:
         """Score the nodes and spans of every text of ``block``; a text's numbers depend on that text alone."""
 
-    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that were scored; ``limit`` per text, or all."""
-
 
 def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
     graphs = word_graphs(block, settings.span, settings.language)
@@ -197,7 +185,7 @@ def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | Non
     if settings.whole:
         held = np.bincount(runs, kept[nodes], len(spans)) > 0
         spans, score = spans.take(held), score[held]
-    return Solved(graphs, scores, kept, spans, score)
+    return Solved(graphs, scores, kept, spans, score, scrub=False)
 
 
 def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
@@ -219,9 +207,7 @@ def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, n
     White space between two tokens does not part them. Only tokens that passed the filter count: a kept noun's
     use as a verb joins nothing.
     """
-    codes, known = encode(block.tokens)
-    visible = np.flatnonzero(np.array([bool(word.strip()) for word in known.to_pylist()], dtype=bool)[codes]) \
-        if len(codes) else np.zeros(0, dtype=np.int64)
+    visible = np.flatnonzero(block.matching(is_visible))
     node = graphs.node_of[visible]
     inside = np.flatnonzero((node >= 0) & np.append(kept, False)[node])
     places, text = visible[inside], block.text[visible[inside]]
@@ -235,10 +221,8 @@ def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None
              personalise: Callable[[TokenBlock, Graphs, Settings], np.ndarray]) -> Solved:
     graphs = lemma_graphs(block, settings.span, settings.as_package)
     scores = _pagerank(graphs, personalise(block, graphs, settings), settings)
-    chunks = block.chunks
-    chunks = chunks.take(chunks.end > chunks.start)
-    return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), chunks,
-                  _discounted(chunks, graphs, scores.score))
+    return Solved(graphs, scores, np.ones(len(scores.score), dtype=bool), block.chunks,
+                  _discounted(block.chunks, graphs, scores.score), as_package=settings.as_package)
 
 
 def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -> Scores:
@@ -276,7 +260,7 @@ def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarr
     places = np.flatnonzero(graphs.node_of >= 0)
     named = np.zeros(len(uniform))
     for column in (block.tokens, block.column("lemma")):
-        codes, forms = encode_as(column.take(pa.array(places)), str.lower)
+        codes, forms = encode(column.take(pa.array(places)), str.lower)
         named[graphs.node_of[places[np.array([form in words for form in forms], dtype=bool)[codes]]]] = 1.0
     total = sum_by(graphs.text, named, len(graphs.offsets) - 1)[graphs.text]
     return np.where(total > 0, named / np.maximum(total, 1.0), uniform)
@@ -303,9 +287,7 @@ def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.nd
 
 
 def _tfidf(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
-    chunks = block.chunks
-    chunks = chunks.take(chunks.end > chunks.start)
-    return without_graph(block, chunks, keyness(block, chunks, idf))
+    return without_graph(block, block.chunks, keyness(block, block.chunks, idf))
 
 
 def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np.ndarray:
@@ -317,11 +299,11 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
     if not len(spans):
         return np.zeros(0)
     span, places = spans.members()
-    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     worded = np.array([any(map(str.isalnum, word)) for word in words])
     value = np.where(worded, 1.0 if idf is None else idf.values(words), 0.0)
     total = sum_by(span, value[codes], len(spans))
-    form, forms = encode_as(span_text(block, spans), normal_form)
+    form, forms = encode(span_text(block, spans), normal_form)
     _, first, same, count = np.unique(spans.text * max(len(forms), 1) + form, return_index=True, return_inverse=True,
                                       return_counts=True)
     place = (spans.start - block.offsets[spans.text])[first][same]
@@ -329,10 +311,10 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
     return total * np.sqrt(count[same]) / np.sqrt(np.sqrt(_HEAD + place))
 
 
-def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
+def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray, scrub: bool = True) -> Solved:
     """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
     span, places = spans.members()
-    codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+    codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     order = np.argsort(places, kind="stable")
     span, places, codes = span[order], places[order], codes[order]
     nodes, offsets = number_nodes(block.text[places], codes, len(words), block.table.num_rows)
@@ -343,7 +325,7 @@ def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray) -> Solved:
     none, texts = np.zeros(0, dtype=np.int64), np.zeros(len(offsets) - 1)
     scores = Scores(best, texts.astype(np.int64), texts, np.ones(len(texts), dtype=bool))
     return Solved(Graphs(offsets, node_of, none, none, none.astype(np.float64)), scores,
-                  np.ones(len(best), dtype=bool), spans, score, iterated=False)
+                  np.ones(len(best), dtype=bool), spans, score, False, scrub)
 
 
 Method = Callable[[TokenBlock, Settings, InverseFrequency | None], Solved]

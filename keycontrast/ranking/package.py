@@ -44,16 +44,9 @@ def package_ranker(settings: Settings, phrases: int) -> Callable[[pa.Table], Ran
 
 
 def rank_with_package(tokens: pa.Table, phrases: int, component: Callable[[Doc], Any]) -> pa.Table:
-    """Return table ``textrank``: the first ``phrases`` of each text in the package's order, by score, ties by text.
-
-    Args:
-        tokens: table ``tokens``, one row per text.
-        phrases: kept per text.
-        component: from :func:`package_component`.
-    """
+    """Return table ``textrank``: the first ``phrases`` of each text in the package's order, by score, ties by text."""
     rows = [{"text_id": text_id, **row} for text_id, doc in docs(tokens) for row in _rows(component, doc, phrases)]
-    return pa.Table.from_pylist(rows, schema=PHRASES).sort_by(
-        [("text_id", "ascending"), ("rank", "ascending")])
+    return pa.Table.from_pylist(rows, schema=PHRASES).sort_by([("text_id", "ascending"), ("rank", "ascending")])
 
 
 def package_component(method: str, focus: str = "", lookback: int = 3) -> Callable[[Doc], Any]:

@@ -2,14 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode, encode_as, segment_ranks
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, run_starts
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
+
+if TYPE_CHECKING:
+    from keycontrast.ranking.methods import Solved
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,6 @@ class Phrases:
         spans: first occurrence of each.
         rank: 1 for a text's best, (phrases,).
         score: (phrases,).
-        idf: mean IDF of the tokens, (phrases,); zeros without an IDF.
         phrase: as written, (phrases,).
         keyword: normal form, (phrases,).
     """
@@ -28,65 +31,35 @@ class Phrases:
     spans: Spans
     rank: np.ndarray
     score: np.ndarray
-    idf: np.ndarray
     phrase: pa.Array
     keyword: pa.Array
 
 
-def rank_spans(block: TokenBlock, spans: Spans, score: np.ndarray, idf: InverseFrequency | None, limit: int | None,
-               scrub: bool) -> Phrases:
-    """Rank the phrases that ``spans`` are occurrences of.
+def rank_spans(block: TokenBlock, solved: "Solved", idf: InverseFrequency | None, limit: int | None) -> Phrases:
+    """Rank the phrases whose occurrences were scored, ``limit`` of each text or all.
 
-    Occurrences with the same normal form are one phrase, with the highest of their scores; where they differ is
-    in how they are written. Order is by score, IDF over training texts, position.
-
-    Args:
-        block: texts.
-        spans: occurrences.
-        score: of each.
-        idf: breaks ties; without it the position does.
-        limit: phrases kept per text; None keeps all.
-        scrub: leave apostrophes out of keywords, as the pytextrank package does.
+    Occurrences with the same normal form are one phrase, with the highest of their scores. Order is by score, IDF over
+    training texts, position. Those without a normal form, such as a lone apostrophe, are left out.
     """
-    written = span_text(block, spans)
-    codes, forms = encode_as(_scrubbed(written) if scrub else written, normal_form)
-    named = np.array([bool(form) for form in forms], dtype=bool)
-    group = np.flatnonzero(named[codes]) if len(codes) else np.zeros(0, dtype=np.int64)
-    firsts, best = _once(spans.take(group), codes[group], len(forms), score[group])
-    places = group[firsts]
-    found = spans.take(places)
-    means = np.zeros(len(found)) if idf is None else idf.means(block, found)
-    order = best_first(found.text, best, means, found.start, found.end)
-    return _cut(found, order, best, means, written.take(pa.array(places)),
-                pa.array(forms, pa.string()).take(pa.array(codes[places])), limit)
-
-
-def rank_spans_as_pytextrank(block: TokenBlock, spans: Spans, score: np.ndarray, limit: int | None) -> Phrases:
-    """Rank spans in the order of the pytextrank package, ties by text.
-
-    The package tells phrases apart by how they are written, capitals included, but for apostrophes. A phrase
-    without a normal form (a lone apostrophe) is left out.
-
-    Args:
-        block: texts.
-        spans: occurrences.
-        score: of each.
-        limit: phrases kept per text; None keeps all.
-    """
-    written = span_text(block, spans)
-    codes, known = encode(_scrubbed(written))
-    forms = [normal_form(text) for text in known.to_pylist()]
-    named = np.array([bool(form) for form in forms], dtype=bool)
-    group = np.flatnonzero(named[codes]) if len(codes) else np.zeros(0, dtype=np.int64)
-    # Bytes of UTF-8 sort as code points do, and so as Python's strings.
-    tie = np.empty(len(known), dtype=np.int64)
-    tie[pc.sort_indices(known).to_numpy()] = np.arange(len(known))
-    firsts, best = _once(spans.take(group), codes[group], len(forms), score[group])
-    places = group[firsts]
-    found = spans.take(places)
-    order = np.lexsort((tie[codes[places]], -best, found.text))
-    return _cut(found, order, best, np.zeros(len(found)), written.take(pa.array(places)),
-                pa.array(forms, pa.string()).take(pa.array(codes[places])), limit)
+    written = span_text(block, solved.spans)
+    read = pc.replace_substring(written, "'", "") if solved.scrub else written
+    codes, known = encode(read, str if solved.as_package else normal_form)
+    forms = list(map(normal_form, known)) if solved.as_package else known
+    named = np.array([bool(form) for form in forms], dtype=bool)[codes]
+    places, best = _once(solved.spans, codes, np.flatnonzero(named), solved.score)
+    found = solved.spans.take(places)
+    if solved.as_package:
+        tie = np.argsort(sorted(range(len(known)), key=known.__getitem__)).astype(np.int64)
+        order = np.lexsort((tie[codes[places]], -best, found.text))
+    else:
+        means = np.zeros(len(found)) if idf is None else idf.means(block, found)
+        order = best_first(found.text, best, means, found.start, found.end)
+    text = found.text[order]
+    rank = np.arange(len(order)) - np.searchsorted(text, text) + 1
+    kept = rank <= (len(rank) if limit is None else limit)
+    order, chosen = order[kept], pa.array(places[order[kept]])
+    return Phrases(found.take(order), rank[kept], best[order], written.take(chosen),
+                   pa.array(forms, pa.string()).take(pa.array(codes[places[order]])))
 
 
 def span_text(block: TokenBlock, spans: Spans) -> pa.Array:
@@ -113,23 +86,8 @@ def written_texts(block: TokenBlock) -> Iterator[tuple[str, np.ndarray, np.ndarr
         yield text, starts, starts + lengths[tokens]
 
 
-def _scrubbed(written: pa.Array) -> pa.Array:
-    return pc.replace_substring(written, "'", "")
-
-
-def _once(spans: Spans, codes: np.ndarray, kinds: int, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the place of the first occurrence of each (text, code), and the highest score of all of them."""
-    key = spans.text * max(kinds, 1) + codes
-    order = np.lexsort((spans.start, key))
-    opens = np.flatnonzero(np.append(True, key[order][1:] != key[order][:-1])) if len(order) else order
-    best = np.maximum.reduceat(score[order], opens) if len(order) else score
-    return order[opens], best
-
-
-def _cut(spans: Spans, order: np.ndarray, score: np.ndarray, idf: np.ndarray, phrase: pa.Array, keyword: pa.Array,
-         limit: int | None) -> Phrases:
-    rank = segment_ranks(spans.text[order]) + 1
-    kept = rank <= (len(rank) if limit is None else limit)
-    order = order[kept]
-    return Phrases(spans.take(order), rank[kept], score[order], idf[order], phrase.take(pa.array(order)),
-                   keyword.take(pa.array(order)))
+def _once(spans: Spans, codes: np.ndarray, places: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the place of the first occurrence of each (text, code) among ``places``, and the highest score of all."""
+    order = places[np.lexsort((spans.start[places], codes[places], spans.text[places]))]
+    opens = np.flatnonzero(run_starts(spans.text[order]) | run_starts(codes[order]))
+    return order[opens], np.maximum.reduceat(score[order], opens) if len(order) else score[order]

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keycontrast.ranking.blocks import TokenBlock, blocks
-from keycontrast.ranking.chunks import Chunks
-from keycontrast.ranking.methods import TOLERANCE, Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases
+from keycontrast.ranking.methods import Ranking, Settings, Solved
+from keycontrast.ranking.phrases import Phrases, rank_spans
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.schemas import PHRASES
 
@@ -56,39 +54,22 @@ class Ranked:
     report: Report
 
 
-def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, compat: str = "none",
-         idf: InverseFrequency | None = None, language: str = "en", damping: float = 0.85,
-         tolerance: float = TOLERANCE, max_iterations: int = 100, window: int | None = None,
-         chunks: Chunks = "auto") -> pa.Table:
-    """Rank the phrases of every text.
+def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, idf: InverseFrequency | None = None,
+         **settings: Any) -> pa.Table:
+    """Return table ``textrank``, by text id and rank: the first phrases of every text.
 
         rank(tokens)                                           # TextRank over lemmas, of noun chunks with adjectives
         rank(tokens, "mihalcea")                               # Mihalcea and Tarau's TextRank
         rank(tokens, "pytextrank", compat="pytextrank")        # what the pytextrank package gives
 
-    Args:
-        tokens: table ``tokens``, one row per text.
-        method: a name in ``METHODS``.
-        phrases: phrases kept per text, at least 1.
-        compat: ``none``, or ``pytextrank`` to agree with that package phrase for phrase.
-        idf: IDF over training texts, which breaks ties before the position does.
-        language: ISO 639-1 code of the texts.
-        damping: a of the formula.
-        tolerance: absolute; iteration stops when no score of a text changes by more.
-        max_iterations: after which a text has the status ``not_converged``.
-        window: tokens of a co-occurrence window; None is the method's own.
-        chunks: noun chunks that are phrases: ``annotated``, with ``adjectives``, or ``auto``.
-
-    Returns:
-        Table ``textrank``, by text id and rank. A text's rows depend on nothing but that text (and ``idf``).
-        A text without phrases has one row of rank 0, whose status says why.
+    A text's rows depend on nothing but that text, and on ``idf``, which breaks ties before the position does. A text
+    without phrases has one row of rank 0, whose status says why. ``settings`` are those of :class:`Settings`.
 
     Raises:
         InputError: no method of that name, or settings that do not go together.
         ValueError: ``phrases`` is less than 1.
     """
-    settings = Settings(method, compat, language, damping, tolerance, max_iterations, window, chunks=chunks)
-    return ranker(settings, phrases, idf)(tokens).table
+    return ranker(Settings(method, **settings), phrases, idf)(tokens).table
 
 
 def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
@@ -101,9 +82,10 @@ def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) 
         tables = [PHRASES.empty_table()]
         for block in blocks(tokens):
             solved = ranking.solve(block, idf)
-            rows, status = _rows(block, solved, ranking.phrases(block, solved, idf, phrases))
+            found = rank_spans(block, solved, idf, phrases)
+            status = statuses(block, solved, found)
             report.add(_report(solved, status))
-            tables.append(rows)
+            tables.append(_rows(block, found, status))
         return Ranked(pa.concat_tables(tables).sort_by([("text_id", "ascending"), ("rank", "ascending")]), report)
 
     return ranked
@@ -117,31 +99,18 @@ def statuses(block: TokenBlock, solved: Solved, phrases: Phrases) -> np.ndarray:
     return status
 
 
-def _rows(block: TokenBlock, solved: Solved, phrases: Phrases) -> tuple[pa.Table, np.ndarray]:
-    """Return the rows of all texts, those without phrases last, and each text's status."""
-    status = statuses(block, solved, phrases)
-    found = phrases.spans
-    without = np.flatnonzero(np.bincount(found.text, minlength=len(status)) == 0)
-    text = np.concatenate([found.text, without])
+def _rows(block: TokenBlock, phrases: Phrases, status: np.ndarray) -> pa.Table:
+    """Return the rows of all texts, those without phrases last."""
+    found, names = phrases.spans, pa.array(STATUSES)
     begin = block.offsets[found.text]
-    columns = {
-        "text_id": block.text_ids[text], "rank": _padded(phrases.rank, len(without), 0), "phrase": phrases.phrase,
+    ranked = pa.table({
+        "text_id": block.text_ids[found.text], "rank": phrases.rank, "phrase": phrases.phrase,
         "keyword": phrases.keyword, "score": phrases.score, "token_start": found.start - begin,
-        "token_end": found.end - begin,
-        "status": pa.array(STATUSES).take(pa.array(status[text]))}
-    rows = {name: _column(name, values, len(without)) for name, values in columns.items()}
-    return pa.table(rows, schema=PHRASES), status
-
-
-def _padded(values: np.ndarray, more: int, value: int) -> np.ndarray:
-    return np.append(values, np.full(more, value, dtype=values.dtype))
-
-
-def _column(name: str, values: Any, more: int) -> pa.Array:
-    """Return ``values`` as the column ``name``, followed by nulls if it does not speak for all texts."""
-    kind = PHRASES.field(name).type
-    array = pc.cast(values if isinstance(values, pa.Array) else pa.array(values), kind)
-    return array if name in ("text_id", "rank", "status") else pa.concat_arrays([array, pa.nulls(more, kind)])
+        "token_end": found.end - begin, "status": names.take(pa.array(status[found.text]))})
+    without = np.flatnonzero(np.bincount(found.text, minlength=len(status)) == 0)
+    others = pa.table({"text_id": block.text_ids[without], "rank": np.zeros_like(without),
+                       "status": names.take(pa.array(status[without]))})
+    return pa.concat_tables([ranked, others], promote_options="default").cast(PHRASES)
 
 
 def _report(solved: Solved, status: np.ndarray) -> Report:

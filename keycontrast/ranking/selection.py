@@ -4,23 +4,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode_as, sum_by
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, run_starts, sum_by
 
 # Scores that are equal by symmetry may differ in their last bits, by the order of a sum.
 DIGITS = 9
-
-
-class Choice(NamedTuple):
-    """The keyword of a text, the method that found it, and its score under that method."""
-
-    keyword: str
-    method: str
-    score: float | None
 
 
 @dataclass(frozen=True)
@@ -38,42 +29,30 @@ class InverseFrequency:
     frequency: Counter[str]
 
     @classmethod
-    def over(cls, texts: Iterable[Sequence[str]]) -> "InverseFrequency":
-        """Count the tokens of ``texts``, one sequence of tokens each."""
-        frequency: Counter[str] = Counter()
-        n_texts = 0
-        for tokens in texts:
-            frequency.update({token.lower() for token in tokens})
-            n_texts += 1
-        return cls(n_texts, frequency)
-
-    @classmethod
     def over_tables(cls, tables: Iterable[pa.Table], wanted: np.ndarray | None = None) -> "InverseFrequency":
-        """Count the tokens of many texts; as :meth:`over`, but faster.
+        """Count the tokens of texts in pieces of table ``tokens``, of which ``text_id`` and ``token`` are read.
 
-        Args:
-            tables: pieces of table ``tokens``, of which ``text_id`` and ``token`` are read.
-            wanted: by text id, whether a text counts; those beyond its end do not. None counts all.
+        ``wanted`` says by text id whether a text counts; those beyond its end do not. None counts all.
         """
         frequency: Counter[str] = Counter()
         n_texts = 0
         for table in tables:
-            chosen = table if wanted is None else table.filter(pa.array(_marked(table["text_id"].to_numpy(), wanted)))
-            block = TokenBlock(chosen)
-            codes, words = encode_as(block.tokens, str.lower)
+            if wanted is not None:
+                ids = table["text_id"].to_numpy()
+                inside = ids < len(wanted)
+                inside[inside] = wanted[ids[inside]]
+                table = table.filter(pa.array(inside))
+            block = TokenBlock(table)
+            codes, words = encode(block.tokens, str.lower)
             held = np.sort(block.text * max(len(words), 1) + codes)
-            once = held[np.append(True, held[1:] != held[:-1])[:len(held)]] % max(len(words), 1)
+            once = held[run_starts(held)] % max(len(words), 1)
             frequency.update(dict(zip(words, np.bincount(once, minlength=len(words)).tolist(), strict=True)))
-            n_texts += chosen.num_rows
+            n_texts += table.num_rows
         return cls(n_texts, frequency)
 
     def of(self, token: str) -> float:
         """Return the value of one token."""
         return math.log((1 + self.n_texts) / (1 + self.frequency[token.lower()])) + 1
-
-    def mean(self, tokens: Sequence[str]) -> float:
-        """Return the mean value of a phrase's tokens, so that a phrase does not win by its length."""
-        return sum(map(self.of, tokens)) / len(tokens)
 
     def values(self, words: Sequence[str]) -> np.ndarray:
         """Return the value of each of ``words``, which are in lower case, (words,)."""
@@ -83,18 +62,11 @@ class InverseFrequency:
         return np.array([math.log((1 + self.n_texts) / (1 + count)) + 1 for count in counts.tolist()])[place]
 
     def means(self, block: TokenBlock, spans: Spans) -> np.ndarray:
-        """Return the mean value of each span's tokens, (spans,)."""
+        """Return the mean value of each span's tokens, so that none wins by its length, (spans,)."""
         span, places = spans.members()
-        codes, words = encode_as(block.tokens.take(pa.array(places)), str.lower)
+        codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
         total = sum_by(span, self.values(words)[codes], len(spans))
         return total / np.maximum(spans.end - spans.start, 1)
-
-
-def _marked(ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    found = np.zeros(len(ids), dtype=bool)
-    inside = ids < len(wanted)
-    found[inside] = wanted[ids[inside]]
-    return found
 
 
 def best_first(row: np.ndarray, score: np.ndarray, idf: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ import numpy as np
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
 from keycontrast.ranking.methods import Solved, without_graph
-from keycontrast.ranking.phrases import Phrases, rank_spans, written_texts
+from keycontrast.ranking.phrases import written_texts
 from keycontrast.ranking.selection import InverseFrequency
 
 # Between two words of a phrase: white space, and tokens of the package with an apostrophe in front, which it drops
@@ -62,26 +62,14 @@ class YakeRanking:
                 start, end = _place(phrase, text, starts, ends) + block.offsets[row]
                 found.append((row, start, end, 1 / float(score)))
         places = np.array([one[:3] for one in found], dtype=np.int64).reshape(-1, 3)
-        return without_graph(block, Spans(*places.T), np.array([one[3] for one in found], dtype=np.float64))
-
-    def phrases(self, block: TokenBlock, solved: Solved, idf: InverseFrequency | None, limit: int | None) -> Phrases:
-        """Rank the phrases that the package returned; ``limit`` per text, or all."""
-        return rank_spans(block, solved.spans, solved.score, idf, limit, scrub=False)
+        score = np.array([one[3] for one in found], dtype=np.float64)
+        return without_graph(block, Spans(*places.T), score, scrub=False)
 
 
 def _place(phrase: str, text: str, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Return the first token of the first occurrence of ``phrase``, and the token after its last.
 
-    Occurrences that begin and end with tokens go before those inside of words.
-
-    Args:
-        phrase: as the package writes it, its words between spaces.
-        text: that it is of.
-        starts: first character of each token.
-        ends: character after the last of each.
-
-    Raises:
-        InputError: it does not occur.
+    Occurrences that begin and end with tokens, whose places are ``starts`` and ``ends``, go before those inside words.
     """
     matches = [match.span() for match in re.finditer(_BETWEEN.join(map(re.escape, phrase.split(" "))), text)]
     if not matches:
@@ -100,11 +88,6 @@ class _Raised(logging.Handler):
 
 @cache
 def _extractor(language: str, ngrams: int, top: int) -> Any:
-    """Return the package's extractor.
-
-    Raises:
-        InputError: the package is not installed.
-    """
     try:
         from yake import KeywordExtractor
     except ModuleNotFoundError as error:

@@ -30,15 +30,9 @@ _READING = Lock()
 
 def annotator(name: "str | Language", language: str = "en",
               cleaning: bool = True) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that turns a chunk of texts into a chunk of tokens.
+    """Return the function that turns a chunk of texts into a chunk of tokens, which are of cleaned texts by default.
 
-    Args:
-        name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it; or one of a caller.
-        language: of the texts.
-        cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
-
-    Raises:
-        InputError: the pipeline cannot be used.
+    The pipeline is named as :func:`keycontrast.text.annotators.load_annotator` takes it, or is one of a caller.
     """
     with _READING:
         columns = load_annotator(name, language).columns if isinstance(name, str) else partial(
@@ -53,15 +47,10 @@ def annotator(name: "str | Language", language: str = "en",
 
 def annotated(chunks: Iterable[pa.Table], name: "str | Language", language: str, total: int | None = None,
               workers: int = 1, cleaning: bool = True) -> Iterator[pa.Table]:
-    """Yield the tokens of each chunk of texts, in order, under a bar that counts texts.
+    """Yield the tokens of each chunk of texts (``text_id``, ``text``), in order, under a bar that counts texts.
 
-    Args:
-        chunks: tables with ``text_id`` and ``text``; where they are cut decides how texts are batched, not the workers.
-        name: of the pipeline, or one of a caller, which is used in this process.
-        language: of the texts.
-        total: texts in all chunks, if that is known.
-        workers: processes.
-        cleaning: as of :func:`annotator`.
+    Where chunks are cut decides how texts are batched, not the number of processes. A pipeline of a caller is used in
+    this one. Others are as of :func:`annotator`.
 
     Raises:
         InputError: the pipeline cannot be used, or a worker process was ended.

@@ -1,4 +1,4 @@
-"""What reads texts: one small interface, with a spaCy pipeline or jieba behind it.
+"""What reads texts: a spaCy pipeline, or jieba, with the same methods.
 
     reader = load_annotator("embedded", "zh")
     reader.columns([0], ["我喜欢苹果。"])["token"]
@@ -8,7 +8,7 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from keycontrast.errors import InputError
 from keycontrast.text.normal_form import HAN
@@ -17,9 +17,10 @@ from keycontrast.text.tokens import TokenColumns, annotate_texts
 if TYPE_CHECKING:
     from spacy.language import Language
 
+    from keycontrast.text.chinese import JiebaAnnotator
+
 EMBEDDED = "embedded"
 JIEBA = "jieba"
-BUILT_IN = (EMBEDDED, JIEBA)
 # What `embedded` stands for, by the language of the texts.
 _EMBEDDED = {"en": "English", "zh": "Chinese"}
 # spaCy's code for a pipeline of no particular language.
@@ -31,26 +32,10 @@ _HAN = re.compile(f"[{HAN}]")
 _FEWEST_LETTERS, _LAST_LATIN = 4, "\u024f"
 
 
-class Annotator(Protocol):
-    """Reads texts of one language.
-
-    Attributes:
-        engine: name of the library, under which an artifact's metadata keeps :meth:`describe`.
-    """
-
-    engine: str
-
-    def columns(self, text_ids: Sequence[int], texts: Sequence[str], cleaning: bool = False) -> TokenColumns:
-        """Return the columns of the token table for ``texts``, in their order, of which cleaned ones may be read."""
-
-    def describe(self) -> dict[str, Any]:
-        """Return what identifies this annotator: ``name``, ``version``, ``language``, ``components``, ``sha256``."""
-
-
 class SpacyAnnotator:
-    """A spaCy pipeline as an :class:`Annotator`."""
+    """Reads texts by a spaCy pipeline; :class:`keycontrast.text.chinese.JiebaAnnotator` does so by jieba."""
 
-    engine = "spacy"
+    engine = "spacy"  # under which an artifact's metadata has what `describe` returns
 
     def __init__(self, nlp: "Language") -> None:
         self.nlp, self._tokenizer = nlp, nlp.tokenizer
@@ -85,13 +70,11 @@ def _with_names(tokenizer: Any) -> Any:
 
 
 @cache
-def load_annotator(name: str, language: str) -> Annotator:
+def load_annotator(name: str, language: str) -> "SpacyAnnotator | JiebaAnnotator":
     """Return what ``annotate.pipeline`` names, for texts in ``language``; it is loaded once per process.
 
-    Args:
-        name: ``embedded`` (this project's own pipeline for English, jieba for Chinese), ``jieba``, an
-            installed spaCy package, or the folder of a pipeline.
-        language: ISO 639-1 code of the texts.
+    That is ``embedded`` (this project's own pipeline for English, jieba for Chinese), ``jieba``, an installed spaCy
+    package, or the folder of a pipeline.
 
     Raises:
         InputError: there is nothing of that name, it cannot be used, or it is made for another language.

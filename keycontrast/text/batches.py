@@ -29,14 +29,8 @@ class Chunk:
 def fixed_chunks(lengths: Sequence[int] | np.ndarray, size: int, widest: int, multiple: int = 16) -> list[Chunk]:
     """Cut items into chunks whose shape and content depend on nothing but the items and their order.
 
-    Items of one width (their length rounded up to ``multiple``, at most ``widest``) are cut in the order
+    Items of one width (their length in tokens rounded up to ``multiple``, at most ``widest``) are cut in the order
     given, ``size`` at a time.
-
-    Args:
-        lengths: tokens of each item, in the order of sorted ids.
-        size: rows of a chunk.
-        widest: upper bound of the width; longer items are to be truncated.
-        multiple: step between widths.
     """
     padded = np.minimum(widest, -(-np.maximum(np.asarray(lengths, dtype=np.int64), 1) // multiple) * multiple)
     chunks = []

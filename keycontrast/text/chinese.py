@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from keycontrast.text.clean import Cleaned, clean
 from keycontrast.text.schemas import TOKENS
-from keycontrast.text.tokens import NOUNS, TokenColumns, as_given, list_array, noun_runs
+from keycontrast.text.tokens import NOUNS, TokenColumns, as_given, chunk_columns, noun_runs
 
 _COLUMNS = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
 _DICTIONARY = "dict.txt"
@@ -65,12 +65,8 @@ def universal(word: str, flag: str) -> str:
     What holds no letter and no digit goes by its characters, whatever the flag says (jieba calls a full stop a
     number): SPACE, PUNCT, SYM (so also emoji), or X.
     """
-    if not any(character.isalnum() for character in word):
-        return _of_signs(word)
-    return UPOS.get(flag) or UPOS.get(flag[:1], "X")
-
-
-def _of_signs(word: str) -> str:
+    if any(character.isalnum() for character in word):
+        return UPOS.get(flag) or UPOS.get(flag[:1], "X")
     if word.isspace():
         return "SPACE"
     kinds = {unicodedata.category(character)[0] for character in word}
@@ -101,11 +97,9 @@ class JiebaAnnotator:
         rows = [self._row(one.text, cleaning) for one in made]
         lists = {name: [row[name] for row in rows] for name in _COLUMNS}
         inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
-        counts, begin, end = noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64))
         columns = {name: pa.array(lists[name], TOKENS.field(name).type) for name in _COLUMNS}
         return {"text_id": pa.array(text_ids, pa.int64()), **(as_given(columns, made) if cleaning else columns),
-                "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
-                "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
+                **chunk_columns(*noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64)))}
 
     def describe(self) -> dict[str, Any]:
         """Return the version of jieba and the sha256 of the dictionary that it comes with."""

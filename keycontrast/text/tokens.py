@@ -67,14 +67,10 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
 
 def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
                      names: bool = False) -> dict[str, pa.Array]:
-    """Return list columns for ``docs``; they hold plain values and outlive the documents' memory.
+    """Return list columns for ``docs``, all of one ``vocab``; they hold plain values and outlive the documents' memory.
 
-    Args:
-        docs: documents.
-        vocab: of all of them.
-        runs: whether noun chunks are the runs of nouns, in place of what documents call so.
-        names: whether names with digits or signs (IL-6, X900, C#), and words that are the whole text, are nouns,
-            whatever their tags say.
+    With ``runs``, noun chunks are the runs of nouns, in place of what documents call so. With ``names``, names with
+    digits or signs (IL-6, X900, C#), and words that are the whole text, are nouns, whatever their tags say.
     """
     from keycontrast.text.pipelines import noun_chunks
 
@@ -93,7 +89,8 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
         alone = np.repeat(np.add.reduceat(np.append(worded, False), np.cumsum(lengths) - lengths) == 1, lengths) \
             if len(worded) else worded
         named |= alone & worded & ~is_stop.astype(bool)
-        pos = np.where(named & ~_is_noun(pos, vocab.strings), np.uint64(vocab.strings["NOUN"]), pos)
+        nouns = _among(pos, vocab.strings, NOUNS.__contains__)
+        pos = np.where(named & ~nouns, np.uint64(vocab.strings["NOUN"]), pos)
     strings = {name: strings_of(column, vocab.strings) for name, column in
              (("token", orth), ("lemma", lemma), ("pos", pos), ("tag", tag))}
     first = np.zeros(len(orth), bool)
@@ -104,18 +101,16 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
         # A pipeline without sentence starts leaves them open (0), which reads as one sentence.
         "sentence_start": first | (opens == 1)}
     columns = {name: list_array(lengths, pa.array(column)) for name, column in values.items()}
-    counts, begin, end = _flat(spans) if of_their_own else noun_runs(_is_noun(pos, vocab.strings), lengths)
-    return {**columns, "chunk_start": list_array(counts, pa.array(begin, pa.int32())),
-            "chunk_end": list_array(counts, pa.array(end, pa.int32()))}
+    if of_their_own:
+        counts = np.array([len(row) for row in spans], np.int64)
+        begin, end = np.array([pair for row in spans for pair in row], np.int64).reshape(-1, 2).T
+    else:
+        counts, begin, end = noun_runs(_among(pos, vocab.strings, NOUNS.__contains__), lengths)
+    return columns | chunk_columns(counts, begin, end)
 
 
 def as_given(columns: dict[str, pa.Array], made: Sequence[Cleaned]) -> dict[str, pa.Array]:
-    """Return list columns of cleaned texts with the words and offsets of the texts as given.
-
-    Args:
-        columns: with ``token``, ``start`` and ``end``.
-        made: the cleaned texts.
-    """
+    """Return list columns of cleaned texts with the words and offsets of the texts as given."""
     changed = [row for row, one in enumerate(made) if one.start or one.read != one.text]
     if not changed:
         return columns
@@ -141,28 +136,15 @@ def strings_of(hashes: npt.NDArray[np.uint64], strings: "StringStore") -> pa.Arr
 
 def _among(hashes: npt.NDArray[np.uint64], strings: "StringStore", chosen: Callable[[str], bool],
            ) -> npt.NDArray[np.bool_]:
-    known = np.unique(hashes)
-    return np.isin(hashes, known[[chosen(strings[key]) for key in known.tolist()]])
-
-
-def _is_noun(pos: npt.NDArray[np.uint64], strings: "StringStore") -> npt.NDArray[np.bool_]:
-    return np.isin(pos, np.array([strings[name] for name in NOUNS], np.uint64))
-
-
-def _flat(spans: list[list[tuple[int, int]]]) -> tuple[Integers, Integers, Integers]:
-    pairs = np.array([pair for row in spans for pair in row], np.int64).reshape(-1, 2)
-    return np.array([len(row) for row in spans], np.int64), pairs[:, 0], pairs[:, 1]
+    known, places = np.unique(hashes, return_inverse=True)
+    return np.array([chosen(strings[key]) for key in known.tolist()], bool)[places]
 
 
 def noun_runs(inside: npt.NDArray[np.bool_], lengths: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return the longest runs of marked tokens in many texts at once.
+    """Return the longest runs of marked tokens in many texts at once; none crosses from one text to the next.
 
-    Args:
-        inside: (tokens,) whether each token of all texts, one after the other, belongs to a run.
-        lengths: (texts,) tokens of each text; a run never crosses from one text to the next.
-
-    Returns:
-        Runs per text, and first token and token after the last of each run, counted within its text.
+    ``inside`` marks the tokens of all texts, (tokens,), of which each text has ``lengths``, (texts,). Returned are the
+    runs per text, and first token and token after the last of each run, counted within its text.
     """
     text = np.repeat(np.arange(len(lengths)), lengths)
     begins = inside.copy()
@@ -172,6 +154,12 @@ def noun_runs(inside: npt.NDArray[np.bool_], lengths: Integers) -> tuple[Integer
     before = (np.cumsum(lengths) - lengths)[text]
     place = np.arange(len(inside)) - before
     return np.bincount(text[begins], minlength=len(lengths)), place[begins], place[ends] + 1
+
+
+def chunk_columns(counts: Integers, begin: Integers, end: Integers) -> dict[str, pa.Array]:
+    """Return the columns of noun chunks: how many each text has, and the places of each in its text."""
+    return {"chunk_start": list_array(counts, pa.array(begin.astype(np.int32))),
+            "chunk_end": list_array(counts, pa.array(end.astype(np.int32)))}
 
 
 def list_array(lengths: Integers, values: pa.Array) -> pa.ListArray:
