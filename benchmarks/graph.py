@@ -14,8 +14,11 @@ from benchmarks.harness import Context, Disagreement, Section, compare, peak_mem
 from keycontrast.network import centrality, components
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.phrases import ranked_by
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, read_table, row_count
+from stages.common.tables import Provenance, read_table, row_count, write_table
 from stages.common.writing import table_writer
 from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.params import Graph
@@ -78,7 +81,7 @@ def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
 
 
 def networkx_loops(triples: pa.Table, settings: Graph) -> Built:
-    """Build the graph with networkx and loops, as METHODS A.3 words it, over distinct keywords of a cluster."""
+    """Build the graph with networkx and loops over distinct keywords of a cluster."""
     rows = list(zip(*(triples[role].to_pylist() for role in ROLES), strict=True))
     clusters: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     for head, output, negative in rows:
@@ -179,7 +182,8 @@ def zipf_triples(count: int, keywords: int = 200_000) -> pa.Table:
 def write_project(folder: Path, triples: pa.Table) -> None:
     """Write ``triples`` to ``folder`` as a project whose data set ``synthetic`` is ready for stage ``graph``.
 
-    Every keyword becomes the keyword of a text of its own, so a row makes one example and three texts.
+    Every keyword becomes the keyword of a text of its own, so a row makes one example and three texts. No phrase was
+    ranked, so that the phrase graph is empty.
     """
     (folder / "params.yaml").write_text(_PARAMS, encoding="utf-8")
     for schema, rows in ((EXAMPLES, _examples), (KEYWORDS, _keywords)):
@@ -187,6 +191,9 @@ def write_project(folder: Path, triples: pa.Table) -> None:
         with table_writer(path, schema, provenance) as writer:
             for start in range(0, triples.num_rows, _PIECE):
                 writer.write(rows(triples.slice(start, _PIECE), start))
+    for schema in (TEXTS, TOKENS, ranked_by("textrank")):
+        write_table(folder / DatasetPaths(DATASET).table(schema.name), schema, schema.arrow().empty_table(),
+                    Provenance(f"{schema.name}@{DATASET}", ""))
 
 
 def _examples(triples: pa.Table, start: int) -> pa.Table:
@@ -194,8 +201,6 @@ def _examples(triples: pa.Table, start: int) -> pa.Table:
     return pa.table({
         "example_id": number, "split": pa.repeat("train", len(number)),
         "source_id": 3 * number, "target_id": 3 * number + 1, "negative_id": 3 * number + 2,
-        "further_negative_ids": pa.ListArray.from_arrays(np.zeros(len(number) + 1, dtype=np.int32),
-                                                         pa.array([], pa.int64())),
         "reference_ids": pa.ListArray.from_arrays(np.arange(len(number) + 1, dtype=np.int32), 3 * number + 1),
         "group": number, "negative_origin": pa.repeat("given", len(number))})
 

@@ -216,7 +216,7 @@ def _printed(lines: list[str]) -> str:
     return "".join(f"ingest: {line}\n" for line in lines)
 
 
-# What training sees of the texts that are evaluated (METHODS A.1, step 6)
+# What training sees of the texts that are evaluated
 
 
 def same_letters(texts: TextFile) -> np.ndarray:
