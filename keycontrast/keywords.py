@@ -485,7 +485,7 @@ def _is_doc(value: Any) -> bool:
 
 
 def _is_null(text: Any) -> bool:
-    return text is None or type(text).__name__ == "NAType" or (isinstance(text, float) and text != text)
+    return text is None or type(text).__name__ in ("NAType", "NaTType") or (isinstance(text, float) and text != text)
 
 
 def _check(text: Any, place: int) -> None:
@@ -527,7 +527,8 @@ def _table(rows: pa.Table, part: _Part) -> pa.Table:
                                         rows["phrase"].to_pylist(), strict=True):
         given = str(part.texts[row - part.first])[first:last]
         # Markup that stands inside a phrase is no part of it.
-        phrases.append(given if given == phrase or normal_form(given) == normal_form(phrase) else phrase)
+        phrases.append(given if given == phrase or normal_form(given) == normal_form(phrase)
+                       else " ".join(phrase.split()))
     columns = (rows["text_id"], rows["rank"], pa.array(phrases, pa.string()), rows["keyword"], rows["score"], begin,
                end)
     return pa.table({name: pc.cast(column, kind)

@@ -140,6 +140,9 @@ def _of_lines(file: Path, encoding: str) -> Iterator[str]:
     for number, line in enumerate(reading.text_lines(file, encoding), 1):
         if problem := reading.character_problem(line, encoding, f"line {number}"):
             raise InputError(f"{file}: {problem}")
+        if "\r" in line.rstrip("\r\n"):
+            raise InputError(f"{file}: line ending: a carriage return (\\r) without a line feed in line {number}; put "
+                             f"a line feed in its place.")
         if line.strip():
             found = True
             if fault := reading.text_fault(line, f"line {number}"):

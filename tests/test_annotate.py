@@ -11,6 +11,7 @@ import spacy
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
+from keycontrast.text.annotate import annotator
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.pipelines import noun_chunks
 from keycontrast.text.tokens import (
@@ -146,10 +147,14 @@ def test_cleaned_texts_keep_the_offsets_of_the_texts_as_given(pipeline):
 
 
 def test_cleaned_texts_and_those_of_another_language_are_counted():
-    counts = Counter()
     chunks = [texts(["a <b>dog</b>", "a dog", "\u043e\u043d \u0438\u0434\u0451\u0442"])]
-    assert list(annotate.counted(chunks, "en", True, counts)) == chunks
-    assert counts == {"texts": 3, "cleaned": 1, "other_language": 1}
+    for language, other in (("en", 1), ("zh", 3)):
+        counts = Counter()
+        work = annotator("embedded", language, True, counts)
+        assert [work(chunk).num_rows for chunk in annotate.counted(chunks, language, counts)] == [3]
+        assert counts == {"texts": 3, "cleaned": 1, "other_language": other}
+    annotator("embedded", "en", False, counts)(chunks[0])
+    assert counts["cleaned"] == 1
 
 
 @pytest.mark.parametrize("text", ["", " ", "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}\N{GRINNING FACE}", "\n\n", "\ufffd"])

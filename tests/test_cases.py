@@ -1,5 +1,6 @@
 """Texts as people have them: markup, emoji, formulas, odd encodings, codes, other languages."""
 
+import time
 import warnings
 
 import networkx as nx
@@ -10,6 +11,7 @@ from keycontrast import Keywords, keyword_graph
 from keycontrast.cli import app
 from keycontrast.text.clean import clean
 from keycontrast.text.normal_form import normal_form
+from keycontrast.text.tokens import NAME
 from pipeline.results import data_remarks
 from pipeline.sources import label_remarks
 from stages.common.paths import DatasetPaths
@@ -40,7 +42,33 @@ CASES = {
     "stop words alone": ("just as it was, and so it is", set(), ""),
     "languages and platforms": ("C++ code, C# code, F# code and node.js code run on the .NET platform.",
                                 {"c++ code", "c# code", "f# code", "node.js code", ".net platform"}, ""),
+    "keycaps and icons": ("Press 2\ufe0f\u20e3 for the old card\ue0a1shop window \u2b50\ufe0f blue\ufffcdoor.",
+                          {"shop window"}, "2\ufe0f\u20e3\ue0a1\ufffc"),
+    "script and style": ("<style>b {color: red}</style>The pond fence<script>if (a) b()</script>",
+                         {"pond fence"}, "{}()"),
+    "escaped markup": ("The &lt;b&gt;pond fence&lt;/b&gt;", {"pond fence"}, "<>&"),
+    "comparisons": ("if a<b and c>d then the pond fence", {"pond fence"}, "<>"),
+    "links of markdown": ("[pond fence](http://example.org/a) and ![stone wall](wall.png \"x\")",
+                          {"pond fence", "stone wall"}, "[]()"),
+    "wikitext": ("{{Box|name=Pond}} The [[fence|pond fence]] and the [[brick wall]].",
+                 {"pond fence", "brick wall"}, "|[]{}"),
+    "forums": ("[b]pond fence[/b] and [url=http://example.org]brick wall[/url]", {"pond fence", "brick wall"}, "[]"),
+    "links of LaTeX": ("A \\href{http://example.org}{pond map} and \\url{http://example.org/z}.",
+                       {"pond map"}, "\\{}/"),
+    "formulas without commands": ("The sum $x+y$ is near the pond fence.", {"pond fence"}, "$+"),
+    "display formulas": ("\\begin{align} F = ma \\end{align} The pond law \\[x = y\\] and \\(z\\) the oak law",
+                         {"oak law"}, "\\={}[]()"),
+    "amounts": ("It costs $5 (or $7) and the pond fence takes $10 bills.", {"pond fence"}, "$"),
+    "more codes": ("The SARS-CoV-1 virus, a 4G antenna, ISO-8859-2 and the p21 gene.",
+                   {"sars-cov-1 virus", "4g antenna", "iso-8859-2", "p21 gene"}, ""),
+    "separators": ("The pond\u2028fence\u2029Oak gates \x1b[31mfell\x1b[0m.", {"pond fence", "oak gates"},
+                   "\x1b\u2029"),
 }
+# Phrases whose text has markup within: they are written without.
+MARKED = [("A <a href='http://example.org/a?b=c'>pond boat</a> trip", "pond boat trip"),
+          ("The G\\\"odel number, by \\emph{x}", "G\u00f6del number"),
+          ("the $k$-means method of \\emph{x}", "k-means method"),
+          ("An oak\\_gate field", "oak_gate field"), ("The H<sub>2</sub>O pipes leak", "H2O pipes")]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -57,6 +85,18 @@ def test_phrases_are_words_and_places_are_those_of_the_text(name):
         assert "us" not in {phrase.keyword for phrase in found}
 
 
+@pytest.mark.parametrize(("text", "phrase"), MARKED)
+def test_a_phrase_with_markup_within_is_written_without(text, phrase):
+    assert phrase in [found.text for found in Keywords("pytextrank").rank(text)[0]]
+
+
+@pytest.mark.parametrize("sign", ["<!--", "$a", "[[a", "{{a|", "<a b", "\\emph{", "<script>", "A-", "\u200d\U0001f467"])
+def test_long_runs_of_signs_are_read_in_time(sign):
+    started = time.perf_counter()
+    clean(sign * 20_000)
+    assert NAME.fullmatch(sign * 20_000) is None and time.perf_counter() - started < 20
+
+
 def test_headlines_have_the_phrases_of_sentences():
     for text in ("Heavy snow closes mountain roads", "Three old bridges fall in a storm; two men are safe"):
         loud, plain = ([phrase.keyword for phrase in Keywords().rank(one)[0]] for one in (text.upper(), text))
@@ -70,9 +110,10 @@ def test_a_text_of_one_word_has_it_for_a_keyword(method):
 
 def test_encodings_of_one_keyword_are_one_node():
     texts = ["The river pump failed.", "The river\u00a0pu\u00admp failed.", "The \u200briver pump failed.",
-             "The \uff32iver pump failed.", "A solid\u2011wood gate.", "A solid-wood gate."]
+             "The \uff32iver pump failed.", "The ri\u200cver pump failed.", "The ri\u2062ver pump failed.",
+             "A solid\u2011wood gate.", "A solid-wood gate."]
     nodes = {row["keyword"]: row["texts"] for row in keyword_graph(texts).nodes.to_pylist()}
-    assert nodes["river pump"] == 4 and nodes["solid-wood gate"] == 2
+    assert nodes["river pump"] == 6 and nodes["solid-wood gate"] == 2
 
 
 def test_latin_words_and_spaces_in_chinese():
@@ -80,6 +121,8 @@ def test_latin_words_and_spaces_in_chinese():
     found = ranking.rank(["你知道iPhone吗", "小王用Python写爬虫程序，手机是X900型号。"])
     assert [phrase.keyword for phrase in found[0]] == ["iphone"]
     assert {"python", "x900型号"} <= {phrase.keyword for phrase in found[1]}
+    assert [phrase.keyword for phrase in ranking.rank("5G网络，SARS-CoV-2病毒，用Node.js写")[0]] == [
+        "5g网络", "sars-cov-2病毒", "node.js"]
     graph = keyword_graph(["他在公园散步", "他在 公园 散步"], keywords=ranking)
     assert {row["keyword"]: row["texts"] for row in graph.nodes.to_pylist()} == {"公园散步": 2}
 

@@ -101,7 +101,7 @@ def test_tables_say_the_same():
 def test_floors_stand_beside_the_run_on_the_same_texts():
     items = held_out()
     linear = pd.DataFrame({"example_id": items["example_id"], "label": items["label"],
-                           "probabilities": list(drawn(1)), "by_vectors": None})
+                           "probabilities": list(drawn(1))})
     floors = floor_systems(items, ON, linear.sample(frac=1, random_state=0))
     result = evaluate(**floors)
     assert set(result.metrics["floors"]) == {"majority", "linear"}

@@ -93,6 +93,7 @@ def test_a_person_who_gives_nothing_is_told_what_to_give():
     ("a.jsonl", '{"text": "a"}\n{"text": null}\n', "row 2: column 'text' has no value"),
     ("a.jsonl", '{"text": "a"}\n{"text": \n', "row 2: broken line: not valid JSON in line 2"),
     ("a.jsonl", '{"text": "\\ud800"}\n', "row 1: column 'text' holds half a surrogate pair"),
+    ("a.txt", "One.\rTwo.\r", r"line ending: a carriage return \(.r\) without a line feed in line 1"),
     ("a.jsonl", '{"txt": "a"}\n', r"row 1: no column 'text' \(--column\); did you mean 'txt'"),
     ("a.json", "[]", "this is one JSON document"),
     ("a.parquet", b"PAR", r"a\.parquet: not a readable Parquet file")])

@@ -16,10 +16,9 @@ from models.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import read_frame
-from stages.tracks.clld.evaluate import floor_systems
-from stages.tracks.clld.linear_floor import WORD, frozen_vectors, main, run
-from stages.tracks.clld.lookup import TrainedOn
+from stages.tracks.clld.linear_floor import WORD, main, run
 from stages.tracks.clld.params import LinearFloor
+from stages.tracks.clld.sureness import nll
 
 
 def values(**changes):
@@ -37,7 +36,7 @@ def test_probabilities_are_those_of_scikit_learn():
                           LogisticRegression(C=3.0, max_iter=1000)).fit(train["text"], train["label"])
     found = floor(strengths=[3.0], ngrams=2)
     rows = found.predictions[found.predictions["split"] == "test"]
-    expected = model.predict_proba(test["text"])
+    expected = (len(train) * model.predict_proba(test["text"]) + 1) / (len(train) + len(CLASSES))
     assert np.allclose(np.stack(rows["probabilities"]), expected, atol=1e-9)
     assert rows["predicted"].tolist() == model.predict(test["text"]).tolist()
     assert found.metrics["test"]["accuracy"] == pytest.approx(model.score(test["text"], test["label"]), abs=1e-6)
@@ -70,12 +69,18 @@ def test_nothing_is_learned_from_what_is_evaluated():
     assert np.array_equal(np.stack(one.predictions["probabilities"]), np.stack(two.predictions["probabilities"]))
 
 
-def test_a_class_without_a_training_text_has_no_probability():
+def test_a_class_without_a_training_text_costs_the_logarithm_of_texts_and_classes():
     items = tiny_classes.items()
+    known = np.stack(floor(items, strengths=[1.0]).predictions["probabilities"])
     items.loc[items["split"] == "test", "label"] = "zz unseen"
-    rows = floor(items).predictions
-    assert np.stack(rows["probabilities"]).shape == (18, 4) and not np.stack(rows["probabilities"])[:, 3].any()
-    assert set(rows["predicted"]) <= set(CLASSES)
+    found = floor(items, strengths=[1.0])
+    rows, train = np.stack(found.predictions["probabilities"]), int((items["split"] == "train").sum())
+    # As a plain computation on scikit-learn's probabilities of the three classes, which smoothing has not reordered.
+    plain = (known * (train + 3) - 1) / train
+    assert np.allclose(rows, (train * np.column_stack([plain, np.zeros(18)]) + 1) / (train + 4), atol=1e-12)
+    assert rows.sum(1) == pytest.approx(np.ones(18)) and rows.argmax(1).tolist() == plain.argmax(1).tolist()
+    assert nll(np.full(18, 3), rows) == pytest.approx(np.full(18, np.log(train + 4)))
+    assert set(found.predictions["predicted"]) <= set(CLASSES) and found.metrics["test"]["accuracy"] == 0
 
 
 def test_two_classes_and_no_test_texts_are_enough():
@@ -112,30 +117,3 @@ def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
     assert main(["tiny"]) == 0
     assert "not finished after 2 iterations with C of 5.0. Raise linear_floor.max_iterations" in capsys.readouterr().err
     assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [5.0]
-
-
-def test_another_floor_is_on_frozen_vectors(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    frozen = {"datasets": ["tiny"], "min_count": 1, "vectors": True, "max_length": 8}
-    tiny_classes.write_project(tmp_path, linear_floor=frozen)
-    assert main(["tiny"]) == 0
-    items, paths = tiny_classes.items(), DatasetPaths("tiny")
-    vectors = frozen_vectors(items["text"].tolist(), "path:encoder", "cpu", 8)
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(42), abs=1e-5)
-    rows, metrics = read_frame(paths.table("linear_floor"), SCHEMAS["linear_floor"]), json.loads(
-        paths.metrics("linear_floor").read_text())
-    train, test = (items["split"].eq(split).to_numpy() for split in ("train", "test"))
-    model = LogisticRegression(C=metrics["vectors"]["strength"], max_iter=1000).fit(vectors[train],
-                                                                                    items.loc[train, "label"])
-    of_test = rows[rows["split"] == "test"]
-    assert np.allclose(np.stack(of_test["by_vectors"]), model.predict_proba(vectors[test]), atol=1e-4)
-    assert metrics["vectors"]["test"]["accuracy"] == pytest.approx(
-        model.score(vectors[test], items.loc[test, "label"]), abs=1e-6)
-    words = floor(items).predictions
-    assert np.array_equal(np.stack(rows["probabilities"]), np.stack(words["probabilities"]))
-    assert words["by_vectors"].isna().all() and "vectors" not in floor(items).metrics
-    on = TrainedOn("tiny", "none", "textcnn", 8, dict.fromkeys(CLASSES, 8))
-    evaluated = items[items["split"] == "test"]
-    assert list(floor_systems(evaluated, on, rows)) == ["majority", "linear", "vectors"]
-    assert list(floor_systems(evaluated, on, words)) == ["majority", "linear"]
-    assert np.array_equal(floor_systems(evaluated, on, rows)["vectors"].probabilities, np.stack(of_test["by_vectors"]))

@@ -3,7 +3,7 @@
 import ctypes
 import signal
 import sys
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -28,11 +28,18 @@ _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 _READING = Lock()
 
 
-def annotator(name: "str | Language", language: str = "en",
-              cleaning: bool = True) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that turns a chunk of texts into a chunk of tokens, which are of cleaned texts by default.
+def annotator(name: "str | Language", language: str = "en", cleaning: bool = True,
+              counts: Counter[str] | None = None) -> Callable[[pa.Table], pa.Table]:
+    """Return the function that turns a chunk of texts into a chunk of tokens.
 
-    The pipeline is named as :func:`keycontrast.text.annotators.load_annotator` takes it, or is one of a caller.
+    Args:
+        name: of the pipeline, as :func:`keycontrast.text.annotators.load_annotator` takes it; or one of a caller.
+        language: of the texts.
+        cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
+        counts: whose ``cleaned`` grows by the texts that cleaning has changed.
+
+    Raises:
+        InputError: the pipeline cannot be used.
     """
     with _READING:
         columns = load_annotator(name, language).columns if isinstance(name, str) else partial(
@@ -40,7 +47,10 @@ def annotator(name: "str | Language", language: str = "en",
 
     def tokens_of(chunk: pa.Table) -> pa.Table:
         with _READING:
-            return token_table(columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning))
+            made = columns(chunk["text_id"].to_pylist(), chunk["text"].to_pylist(), cleaning)
+        if counts is not None:
+            counts["cleaned"] += made.get("cleaned", 0)
+        return token_table(made)
 
     return tokens_of
 

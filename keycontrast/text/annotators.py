@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from keycontrast.errors import InputError
 from keycontrast.text.normal_form import HAN
-from keycontrast.text.tokens import TokenColumns, annotate_texts
+from keycontrast.text.tokens import NAME, TokenColumns, annotate_texts
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -58,12 +58,14 @@ class SpacyAnnotator:
 
 
 def _with_names(tokenizer: Any) -> Any:
-    """Return a copy of spaCy's tokenizer that keeps names such as C# whole; a tokenizer of another kind as it is."""
+    """Return a copy of spaCy's tokenizer that keeps names such as C# and SARS-CoV-2 whole; a tokenizer of another kind
+    as it is."""
     from spacy.tokenizer import Tokenizer
 
     if type(tokenizer) is not Tokenizer:
         return tokenizer
     found = Tokenizer(tokenizer.vocab).from_bytes(tokenizer.to_bytes())
+    found.token_match = NAME.fullmatch
     for letter in _SHARP:
         found.add_special_case(f"{letter}#", [{"ORTH": f"{letter}#"}])
     return found

@@ -15,9 +15,10 @@ measure words, times and places count as nouns in UPOS but open no chunk, so tha
 
 import hashlib
 import logging
+import re
 import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.resources import as_file, files
 from itertools import groupby
@@ -28,10 +29,12 @@ import pyarrow as pa
 
 from keycontrast.text.clean import Cleaned, clean
 from keycontrast.text.schemas import TOKENS
-from keycontrast.text.tokens import NOUNS, TokenColumns, as_given, chunk_columns, noun_runs
+from keycontrast.text.tokens import NAME, NOUNS, TokenColumns, as_given, chunk_columns, noun_runs
 
 _COLUMNS = ("token", "lemma", "pos", "tag", "start", "end", "is_stop", "sentence_start")
 _DICTIONARY = "dict.txt"
+# Names such as SARS-CoV-2, which jieba would part; Chinese characters may stand beside them.
+_NAME = re.compile(f"(?<![A-Za-z0-9_-])({NAME.pattern})(?![A-Za-z0-9])", re.ASCII)
 # jieba's flags by what UD calls them; a flag that is not here goes by its first letter. Where the sense of a flag
 # leaves a choice (nz, l, zg), it is the part of speech that most of its words have in the UD treebanks of Chinese.
 UPOS = {
@@ -98,7 +101,8 @@ class JiebaAnnotator:
         lists = {name: [row[name] for row in rows] for name in _COLUMNS}
         inside = np.array([_in_chunk(*word) for row in rows for word in zip(row["tag"], row["pos"], strict=True)], bool)
         columns = {name: pa.array(lists[name], TOKENS.field(name).type) for name in _COLUMNS}
-        return {"text_id": pa.array(text_ids, pa.int64()), **(as_given(columns, made) if cleaning else columns),
+        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(one.start) for one in made),
+                **(as_given(columns, made) if cleaning else columns),
                 **chunk_columns(*noun_runs(inside, np.array([len(row["token"]) for row in rows], np.int64)))}
 
     def describe(self) -> dict[str, Any]:
@@ -109,7 +113,10 @@ class JiebaAnnotator:
                 "sha256": digest}
 
     def _row(self, text: str, latin_nouns: bool) -> dict[str, list[Any]]:
-        tokens = list(self._tokens(text))
+        parts = _NAME.split(text) if latin_nouns else [text]
+        pairs = [tuple(pair) for place, part in enumerate(parts)
+                 for pair in ([(part, "eng")] if place % 2 else self._tagger.cut(part))]
+        tokens = list(self._tokens(text, pairs))
         # Latin words in Chinese name things, as "iPhone" and "X900" do; jieba has no part of speech for them.
         words = [word for word, _, _ in tokens]
         flags = ["nz" if latin_nouns and flag == "eng" else flag for _, flag, _ in tokens]
@@ -118,10 +125,10 @@ class JiebaAnnotator:
                 "start": [start for _, _, start in tokens], "end": [start + len(word) for word, _, start in tokens],
                 "is_stop": [word in STOP_WORDS for word in words], "sentence_start": list(_openings(words))}
 
-    def _tokens(self, text: str) -> Iterator[tuple[str, str, int]]:
+    def _tokens(self, text: str, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, int]]:
         """Yield word, flag and offset of each token; white space as spaCy's documents have it."""
         place, position = 0, 0
-        for is_space, run in groupby(self._tagger.cut(text), key=lambda pair: pair.word.isspace()):
+        for is_space, run in groupby(pairs, key=lambda pair: pair[0].isspace()):
             if not is_space:
                 for word, flag in run:
                     # Searched for rather than counted on, so that an offset is right even if jieba drops a character.
@@ -130,7 +137,7 @@ class JiebaAnnotator:
                     position += len(word)
                 place = position
                 continue
-            blank = "".join(pair.word for pair in run)
+            blank = "".join(word for word, _ in run)
             owned = int(place > 0 and blank.startswith(" "))
             if len(blank) > owned:
                 yield blank[owned:], "x", position + owned

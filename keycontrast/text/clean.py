@@ -11,20 +11,23 @@ space. A text that needs nothing of this is returned as it is.
 import html
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from re import Match, Pattern
 
-from keycontrast.text.normal_form import BETWEEN_HAN, INVISIBLE
+from keycontrast.text.normal_form import BETWEEN_HAN, BETWEEN_LATIN, INVISIBLE
 
+# With icon fonts (private use) and the sign that stands for an object.
 _EMOJI = ("\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u231a\u231b\u23e9-\u23fa\u25aa\u25ab\u25b6\u25c0"
-          "\u25fb-\u25fe\u3030\u303d\u3297\u3299\U000e0020-\U000e007f\ufe0f\u20e3")
+          "\u25fb-\u25fe\u3030\u303d\u3297\u3299\U000e0020-\U000e007f\ufe0f\u20e3\ue000-\uf8ff\ufffc")
 _BULLETS = "\u2022\u2023\u2043\u204c\u204d\u2219\u25cf\u25cb\u25e6\u25a0\u25a1\u25ba\u25c6\u25c7\u27a2\u2756"
 # What none of the rules below can be about: most texts.
 _PLAIN = re.compile(r"[^<>&\\$\[\]#{}!?\x00-\x08\x0b-\x1f\x7f-\U0010ffff]*")
-_LATEX = re.compile(r"\\(?:emph|cite\w*|(?:eq|auto|c)?ref|label|text(?:it|bf|tt|sc|rm)|math\w+|begin|end|frac|sqrt|"
-                    r"alpha|beta|gamma|delta|epsilon|theta|lambda|mu|sigma|phi|omega|to|in|times|cdot|leq?|geq?|infty|sum|"
-                    r"int|ldots|footnote|section|item)(?![a-z])")
+# A command with braces, one of the usual ones without, a formula, or an accent within a word; but C:\name is a path.
+_LATEX = re.compile(r"\\[A-Za-z]{2,}\*?\{|\\[(\[]|(?<=[A-Za-z])\\[\"`^~]\{?\\?[aeiounAEIOUN]|"
+                    r"\\(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|sigma|phi|omega|to|in|times|cdot|leq?|geq?|"
+                    r"infty|sum|int|ldots|item|ell)(?![a-z])|\\[&%_]")
+_ACCENTS = {'"': "\u0308", "'": "\u0301", "`": "\u0300", "^": "\u0302", "~": "\u0303", "c": "\u0327", "v": "\u030c"}
 # A run of words without a lower-case letter, such as a headline.
 _CAPITALS = re.compile(r"[^.!?;:\n\u2022]+")
 
@@ -70,9 +73,21 @@ class Cleaned:
             self.text = "".join([*parts, self.text[done:]])
             self.start, self.end = start + self.start[done:], end + self.end[done:]
 
+    def apply(self, rules: "Iterable[_Rule]") -> None:
+        """Replace what each of ``rules`` finds, one rule after the other."""
+        for pattern, put, group in rules:
+            self.replace(pattern, put, group)
+
 
 def _const(text: str) -> Callable[[Match[str]], str]:
     return lambda found: text
+
+
+def _accented(found: Match[str]) -> str:
+    """Return the letter of a command of LaTeX for an accent; the command if there is no such letter."""
+    accent, *_, letter = re.findall(r"[^\\{}]", found[0])
+    composed = unicodedata.normalize("NFC", letter + _ACCENTS[accent])
+    return composed if len(composed) == 1 else found[0]
 
 
 def _glued(found: Match[str]) -> str:
@@ -81,35 +96,62 @@ def _glued(found: Match[str]) -> str:
 
 # Two line ends part phrases, a space does not.
 _SPACE, _BREAK, _NOTHING = _const(" "), _const("\n\n"), _const("")
-_MARKUP = [
-    (re.compile(r"</?(?:p|br|hr|li|ul|ol|div|h[1-6]|table|t[rdh]|blockquote)\b[^<>]{0,300}>", re.IGNORECASE), _BREAK),
-    (re.compile(r"<!--.*?-->|</?[A-Za-z][^<>]{0,300}>", re.DOTALL), _SPACE),
+_FORUM = "b|i|u|s|url|img|quote|code|color|size|list|center|spoiler"
+# Pattern, what is put in its place, and the group of it that stays, or 0.
+_Rule = tuple[Pattern[str], Callable[[Match[str]], str], int]
+_TAGS: list[_Rule] = [
+    (re.compile(r"</?(?:p|br|hr|li|ul|ol|div|h[1-6]|table|t[rdh]|blockquote)\b[^<>]*>", re.IGNORECASE), _BREAK, 0),
+    (re.compile(r"</?(?:\w+:)?(?:sub|wbr)\s*/?>", re.IGNORECASE), _NOTHING, 0),
+    # Without an attribute, words behind the first are no tag: "if a<b and c>d".
+    (re.compile(r"</?[A-Za-z][\w:.-]*(?:\s[^<>=]*=[^<>]*)?\s*/?>"), _SPACE, 0),
+]
+_MARKUP: list[_Rule] = [
+    (re.compile(r"<(script|style)\b[^<>]*>(?:(?!<\1\b).)*?</\1\s*>", re.DOTALL | re.IGNORECASE), _BREAK, 0),
+    (re.compile(r"<!--(?:(?!<!--).)*?-->|<!doctype[^<>]*>|<\?xml[^<>]*>", re.DOTALL | re.IGNORECASE), _SPACE, 0),
+    *_TAGS,
     (re.compile(r"</[A-Za-z][A-Za-z0-9]*(?![A-Za-z0-9>])|<(?:br|hr|p|b|i|u|em|a|div|span|li|ul|td|tr)\s*/?\s*$"),
-     _SPACE),
-    (re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"),
-     lambda found: html.unescape(found[0])),
-    (re.compile(r"\[(?:\d{1,3}(?:[,\u2013-]\s?\d{1,3})*|note \d{1,3}|[a-z]|citation needed|edit)\]"), _SPACE),
-]
-_OF_LATEX: list[tuple[Pattern[str], Callable[[Match[str]], str], int]] = [
-    (re.compile(r"\$\$?[^$]{1,300}?\$\$?"), _BREAK, 0),
-    (re.compile(r"\\(?:cite\w*|(?:eq|auto|c)?ref|label|begin|end|includegraphics)\*?(?:\[[^\]]*\])*\{[^{}]*\}"),
      _SPACE, 0),
+    (re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"),
+     lambda found: html.unescape(found[0]), 0),
+    *_TAGS,  # such as were escaped
+    # Wikitext, Markdown and the marks of forums.
+    (re.compile(r"\{\{[^{}]*\|[^{}]*\}\}"), _BREAK, 0),
+    (re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]|]+)\]\]"), _NOTHING, 1),
+    (re.compile(r"!?\[([^\[\]]+)\]\((?:[a-z]+:|[/#.]|[^()\s]*\.[a-z]{2,5}\b)[^()\s]*(?:\s\"[^\"]*\")?\)"), _NOTHING, 1),
+    (re.compile(rf"\[({_FORUM})(?:=[^\[\]]*)?\](?=.{{0,2000}}?\[/\1\])|\[/(?:{_FORUM})\]", re.DOTALL | re.IGNORECASE),
+     _SPACE, 0),
+    (re.compile(r"\[(?:\d{1,3}(?:[,\u2013-]\s?\d{1,3})*|(?:note|nb|ref) \d{1,3}|[a-z]|[a-z]+ needed|edit)\]",
+                re.IGNORECASE), _SPACE, 0),
+    # Formulas as Pandoc finds them, of which "$5 and $10" is none; a letter before a hyphen stays, as in "$k$-means".
+    (re.compile(r"(?<![\w\\$])\$([A-Za-z]\w*)\$-(?=\w)"), lambda found: f"{found[1]}-", 0),
+    (re.compile(r"(?<![\w\\$])\$(?![\s$]|\d[\d.,]*[\s)])(?:[^$\\]|\\.){1,300}?(?<!\s)\$(?![\w$])"), _BREAK, 0),
+]
+_OF_LATEX: list[_Rule] = [
+    (re.compile(r"\\begin\{(equation|align|gather|multline|eqnarray|displaymath|array|tabular|verbatim|tikzpicture)\*?\}"
+                r".{0,3000}?\\end\{\1\*?\}|\\\(.{1,300}?\\\)|\\\[.{1,300}?\\\]", re.DOTALL), _BREAK, 0),
+    (re.compile(r"(?<!\\)\$\$?[^$]{1,300}?\$\$?"), _BREAK, 0),
+    (re.compile(r"(\{)?\\(?:[\"'`^~]|[cv](?=\{))(\{)?\\?[A-Za-z](?(2)\})(?(1)\})"), _accented, 0),
+    (re.compile(r"\\(?:cite\w*|(?:eq|auto|c)?ref|label|begin|end|includegraphics|href|url)\*?(?:\[[^\]]*\])*"
+                r"\{[^{}]*\}"), _SPACE, 0),
+    (re.compile(r"\\(?:item|par|newline|\\)(?![A-Za-z])"), _BREAK, 0),
     (re.compile(r"\\[A-Za-z]+\*?\{([^{}]*)\}"), _NOTHING, 1),
-    (re.compile(r"\\[A-Za-z]+\*?|\\.|[{}$]"), _SPACE, 0),
+    (re.compile(r"\\([&%_#])"), _NOTHING, 1),
+    (re.compile(r"\\[A-Za-z]+\*?|\\.|[{}$~]"), _SPACE, 0),
 ]
-_LETTERS = [
-    (re.compile(f"[{INVISIBLE}]"), _NOTHING),
-    (re.compile("[\u2010\u2011]"), _const("-")),
-    (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\u00a0"), _SPACE),
-    (re.compile(f"[{_EMOJI}](?:[{_EMOJI}\u200d\ufe0e]|(?<=[{_EMOJI}])\u200d)*"), _BREAK),
-    (re.compile(f"[{_BULLETS}]"), _BREAK),
-    (re.compile(r"\w[\u0300-\u036f]+"), lambda found: unicodedata.normalize("NFC", found[0])),
+_LETTERS: list[_Rule] = [
+    (re.compile(f"[{INVISIBLE}]|{BETWEEN_LATIN.pattern}"), _NOTHING, 0),
+    (re.compile("[\u2010\u2011]"), _const("-"), 0),
+    (re.compile(r"\x1b\[[0-9;?]*[A-Za-z]"), _NOTHING, 0),  # colours of a terminal
+    (re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00a0\u2028]"), _SPACE, 0),
+    (re.compile(rf"(?:[0-9#*]\ufe0f?\u20e3|[^\w\s]\ufe0f|[{_EMOJI}])[{_EMOJI}\u200d\ufe0e]*|[{_BULLETS}\u2029]"),
+     _BREAK, 0),
+    (re.compile(r"\w[\u0300-\u036f]+"), lambda found: unicodedata.normalize("NFC", found[0]), 0),
     (re.compile("[\ufb00-\ufb06\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]"),
-     lambda found: unicodedata.normalize("NFKC", found[0])),
+     lambda found: unicodedata.normalize("NFKC", found[0]), 0),
 ]
-_SIGNS = [
-    (re.compile(r"(?<![\w&/])#(?=\w*[^\W\d_])"), _SPACE),
-    (re.compile(r"(?<=[^\W\d_][!?])(?=[^\W\d_]{2})|(?<=[!?][!?])(?=[^\W\d_]{2})"), _glued),
+_SIGNS: list[_Rule] = [
+    (re.compile(r"(?<![\w&/])#(?=\w*[^\W\d_])"), _SPACE, 0),
+    (re.compile(r"(?<=[^\W\d_][!?])(?=[^\W\d_]{2})|(?<=[!?][!?])(?=[^\W\d_]{2})"), _glued, 0),
 ]
 
 
@@ -121,13 +163,12 @@ def clean(text: str, chinese: bool = False) -> Cleaned:
     if _PLAIN.fullmatch(text):
         return Cleaned(text, read=_small(text))
     made = Cleaned(text, list(range(len(text))), list(range(1, len(text) + 1)))
-    for pattern, put in _MARKUP:
-        made.replace(pattern, put)
+    made.apply(_MARKUP)
     if _LATEX.search(made.text):
-        for pattern, put, group in _OF_LATEX:
-            made.replace(pattern, put, group)
-    for pattern, put in [*(() if made.text.isascii() and made.text.isprintable() else _LETTERS), *_SIGNS]:
-        made.replace(pattern, put)
+        made.apply(_OF_LATEX)
+    if not (made.text.isascii() and made.text.isprintable()):
+        made.apply(_LETTERS)
+    made.apply(_SIGNS)
     if chinese:
         made.replace(BETWEEN_HAN, _NOTHING)
     made.read = _small(made.text)

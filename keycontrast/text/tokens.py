@@ -30,8 +30,9 @@ Integers = npt.NDArray[np.int64]
 BATCH = 128
 NOUNS = ("NOUN", "PROPN")
 _CHUNKS = "noun_chunks"
-# Letters and digits, perhaps joined by hyphens; languages and platforms that have signs in their names.
-_NAME = re.compile(r"(?=[\w-]*[A-Z])[A-Za-z]+-?\d[\w-]*|[A-Za-z]{2,}\d+|[A-Za-z]*\.(?:NET|js|io)|[A-Za-z](?:#|\+\+)")
+# Letters and digits, perhaps with hyphens (SARS-CoV-2, 5G); languages and platforms that have signs in their names.
+NAME = re.compile(r"(?=[\w-]*[A-Z])[A-Za-z]+(?:-[A-Za-z]+)*-?\d[\w-]*|[A-Za-z]{2,}\d+|\d[DGK]|"
+                  r"[A-Za-z]*\.(?:NET|js|io)|[A-Za-z](?:#|\+\+)")
 # What is read of each spaCy document, in one call.
 _ATTRIBUTES: list[int | str] = ["ORTH", "LEMMA", "POS", "TAG", "IDX", "LENGTH", "IS_STOP", "SENT_START"]
 
@@ -41,7 +42,8 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
     """Return the columns of the token table for ``texts``, in their order; one ``nlp`` pass each.
 
     With ``cleaning``, what the pipeline reads is :func:`keycontrast.text.clean.clean` of them, and offsets are those of
-    the texts as given; names with digits or signs, such as IL-6, are nouns.
+    the texts as given; names with digits or signs, such as IL-6, are nouns; and ``cleaned`` is the number of texts that
+    cleaning has changed.
 
     What spaCy stores for these texts (words, strings, documents) is freed before this returns, so that a
     process that reads a whole corpus does not grow with its vocabulary; but not of a pipeline that a caller has
@@ -62,7 +64,8 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
         made = [clean(text) for text in texts]
         docs = nlp.pipe([one.read for one in made], batch_size=BATCH)
         columns = document_columns(docs, nlp.vocab, runs=given, names=True)
-        return {"text_id": pa.array(text_ids, pa.int64()), **as_given(columns, made)}
+        return {"text_id": pa.array(text_ids, pa.int64()), "cleaned": sum(bool(one.start) for one in made),
+                **as_given(columns, made)}
 
 
 def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
@@ -84,7 +87,7 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
     lengths = np.array([len(array) for array in arrays[1:]], np.int64)
     orth, lemma, pos, tag, start, length, is_stop, opens = np.concatenate(arrays).T
     if names:
-        named = _among(orth, vocab.strings, lambda word: _NAME.fullmatch(word) is not None)
+        named = _among(orth, vocab.strings, lambda word: NAME.fullmatch(word) is not None)
         worded = _among(orth, vocab.strings, lambda word: any(map(str.isalnum, word)))
         alone = np.repeat(np.add.reduceat(np.append(worded, False), np.cumsum(lengths) - lengths) == 1, lengths) \
             if len(worded) else worded

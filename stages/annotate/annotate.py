@@ -18,7 +18,6 @@ from keycontrast.errors import InputError
 from keycontrast.files import hash_values
 from keycontrast.text.annotate import annotated, annotator
 from keycontrast.text.annotators import is_foreign, load_annotator
-from keycontrast.text.clean import clean
 from keycontrast.text.tokens import stream_chunks
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
@@ -86,23 +85,22 @@ def part_annotator(pipeline: str, language: str, size: int, clean: bool, expecte
     if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
         raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {found}, here it is {expected}. "
                          f"Install the same one on every machine of the cluster.")
-    annotate = annotator(pipeline, language, clean)
 
     def make(part: Path, result: Path) -> dict[str, int]:
         counts = Counter[str]()
-        chunks = counted(stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size), language, clean, counts)
+        chunks = counted(stream_chunks(read_batches(part, TEXTS, _COLUMNS, _BATCH), size), language, counts)
+        annotate = annotator(pipeline, language, clean, counts)
         write_part(result, TOKENS, row_groups(map(annotate, chunks)), provenance.of_part())
         return counts
 
     return make
 
 
-def counted(chunks: Iterable[pa.Table], language: str, cleaning: bool, counts: Counter[str]) -> Iterator[pa.Table]:
-    """Yield ``chunks`` of texts, and count all texts, those that are cleaned, and those in another language."""
+def counted(chunks: Iterable[pa.Table], language: str, counts: Counter[str]) -> Iterator[pa.Table]:
+    """Yield ``chunks`` of texts, and count all texts and those in another language."""
     for chunk in chunks:
         texts = chunk["text"].to_pylist()
         counts["texts"] += len(texts)
-        counts["cleaned"] += sum(bool(clean(text, language == "zh").start) for text in texts) if cleaning else 0
         counts["other_language"] += sum(is_foreign(text, language) for text in texts)
         yield chunk
 

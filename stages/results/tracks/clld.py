@@ -36,9 +36,7 @@ _ENCODERS = {"textcnn": "TextCNN", "bundled": "bundled encoder", "scratch": "enc
 _FLOORS = {
     "majority": "gives every text the class that is most frequent in training",
     "linear": "is a logistic regression on the TF-IDF of words, the floor that papers on text classification tend to "
-              "omit: what an encoder does not gain over it needed no encoder",
-    "vectors": "is a logistic regression on the frozen vectors of the project's encoder: what a training does not gain "
-               "over it needed no training of the encoder"}
+              "omit: what an encoder does not gain over it needed no encoder"}
 
 
 def encoder_name(source: str) -> str:

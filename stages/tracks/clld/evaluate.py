@@ -167,11 +167,8 @@ def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> d
         InputError: table ``linear_floor`` does not belong to the model.
     """
     most = on.classes.index(majority_class(on.texts))
-    floors = {"majority": System(np.full(len(items), most)),
-              "linear": System.of(linear_probabilities(linear, items, on.classes))}
-    if linear["by_vectors"].notna().all():
-        floors["vectors"] = System.of(linear_probabilities(linear, items, on.classes, "by_vectors"))
-    return floors
+    return {"majority": System(np.full(len(items), most)),
+            "linear": System.of(linear_probabilities(linear, items, on.classes))}
 
 
 def _work(process: StageProcess) -> None:

@@ -17,15 +17,13 @@ def majority_class(texts: Mapping[str, int]) -> str:
     return max(texts, key=lambda name: texts[name])
 
 
-def linear_probabilities(table: pd.DataFrame, items: pd.DataFrame, classes: Sequence[str],
-                         column: str = "probabilities") -> np.ndarray:
+def linear_probabilities(table: pd.DataFrame, items: pd.DataFrame, classes: Sequence[str]) -> np.ndarray:
     """Return the probabilities (n, N) that a linear classifier gives to the classes of each item, in their order.
 
     Args:
         table: ``linear_floor`` of the data set.
         items: evaluated texts, with ``example_id`` and ``label``.
         classes: name of each class, by index.
-        column: of the table: ``probabilities``, by TF-IDF, or ``by_vectors``.
 
     Raises:
         InputError: an item is missing there, or it knows other classes.
@@ -35,7 +33,7 @@ def linear_probabilities(table: pd.DataFrame, items: pd.DataFrame, classes: Sequ
     if missing:
         raise InputError(f"table linear_floor: example {missing[0]} was evaluated and is missing there, and "
                          f"{len(missing) - 1} more. Run linear_floor again.")
-    found = np.stack(rows.loc[items["example_id"], column].to_list())
+    found = np.stack(rows.loc[items["example_id"], "probabilities"].to_list())
     if found.shape[1] != len(classes) or rows.loc[items["example_id"], "label"].tolist() != items["label"].tolist():
         raise InputError(f"table linear_floor: its classes or labels are not those of the model, which knows "
                          f"{len(classes)} classes. Run linear_floor again, and train the model again.")

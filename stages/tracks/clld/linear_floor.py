@@ -1,14 +1,13 @@
 """Classify the texts of a data set by logistic regression on TF-IDF: the floor that papers omit.
 
 Reads the labelled texts; writes table linear_floor, the probabilities of every validation and test text, and metrics.
-It knows words and nothing else; another one, on request, knows the frozen vectors of the project's encoder. Their
-regularisation is chosen on the validation split, of equal accuracies the strongest; no text but those of the training
-split is learned from.
+It knows words and nothing else. Its regularisation is chosen on the validation split, of equal accuracies the
+strongest; no text but those of the training split is learned from.
 """
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from keycontrast.errors import InputError
-from keycontrast.progress import progress
-from keycontrast.text.batches import Chunk
-from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computing
-from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.run.process import StageProcess, run_stage
@@ -36,7 +30,6 @@ STAGE = "linear_floor"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 _DECIMALS = 6
-_BATCH = 64  # texts of a forward pass; part of what decides the bytes
 
 
 @dataclass(frozen=True)
@@ -47,21 +40,12 @@ class Floor:
     metrics: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Classified:
-    """What a classifier makes of the splits that it was not trained on, and how it was chosen."""
-
-    probabilities: dict[str, np.ndarray]
-    metrics: dict[str, Any]
-
-
-def run(items: pd.DataFrame, values: Mapping[str, Any], vectors: np.ndarray | None = None) -> Floor:
+def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
     """Return what a linear classifier makes of the validation and test texts.
 
     Args:
         items: from :func:`stages.tracks.clld.texts.labelled_texts`, all splits.
         values: plain values of the block ``linear_floor``.
-        vectors: of all items, in their order (n, d), for a second classifier; None for none.
 
     Raises:
         InputError: no word of the training texts is frequent enough to be a feature.
@@ -77,57 +61,18 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], vectors: np.ndarray | No
         raise InputError(f"linear_floor.min_count: {values['min_count']}: no word is in so many training texts; lower "
                          f"it.") from error
     held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
-    found = _classified(features, held, numbers, len(classes), values)
-    metrics, probabilities = {**found.metrics, "classes": len(classes)}, found.probabilities
-    by_vectors: dict[str, np.ndarray] = {}
-    if vectors is not None:
-        of_split = {split: vectors[items["split"].eq(split).to_numpy()] for split in ("train", *held)}
-        frozen = _classified(of_split.pop("train"), of_split, numbers, len(classes), values)
-        metrics["vectors"], by_vectors = frozen.metrics, frozen.probabilities
-    rows = [_rows(parts[split], probabilities[split], by_vectors.get(split), classes) for split in probabilities]
-    return Floor(pd.concat(rows, ignore_index=True), metrics)
-
-
-def frozen_vectors(texts: list[str], source: str, device: str, max_length: int,
-                   track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:
-    """Return the mean over the tokens' states of each text, of length 1 (n, d).
-
-    Args:
-        texts: in any order, the same for the same bytes.
-        source: as ``encoder.source`` has it.
-        device: to compute on.
-        max_length: tokens of a text, special ones included; the rest is cut.
-        track: wraps the list of chunks, to show progress.
-
-    Raises:
-        InputError: the encoder is not to be had.
-    """
-    from models.common.encoders import load_encoder  # brings torch, which a classifier of words does not need
-
-    resolved = resolve_encoder(source)
-    encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
-    assert tokenizer is not None  # that is for no source
-    encoder.eval().to(device)
-    longest = min(int(tokenizer.model_max_length), max_length)
-    vectors = np.empty((len(texts), encoder.config.hidden_size), dtype=np.float32)
-    for items, found in embed_texts(encoder, tokenizer, texts, _BATCH, longest, "mean", track):
-        vectors[items] = found
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def _classified(features: Any, held: Mapping[str, Any], numbers: Mapping[str, np.ndarray], n_classes: int,
-                values: Mapping[str, Any]) -> _Classified:
-    """Fit a classifier of each strength to the training texts, and let the best one classify the others."""
     with threadpool_limits(1):  # sums of several threads differ in their last digits
         fitted = {strength: _fitted(features, numbers["train"], strength, values["max_iterations"])
                   for strength in sorted(values["strengths"])}
         accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
                       for strength, model in fitted.items()}
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
-        found = {split: _probabilities(fitted[best], rows, n_classes) for split, rows in held.items()}
-    return _Classified(found, {
+        found = {split: smoothed(_probabilities(fitted[best], rows, len(classes)), features.shape[0])
+                 for split, rows in held.items()}
+    rows = [_rows(parts[split], found[split], classes) for split in found]
+    return Floor(pd.concat(rows, ignore_index=True), {
         **{split: _measured(numbers[split], found[split]) for split in found}, "strength": best,
-        "features": features.shape[1],
+        "features": features.shape[1], "classes": len(classes),
         "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},
         "unfinished": [strength for strength, model in fitted.items()
                        if model.n_iter_.max() >= values["max_iterations"]]})
@@ -147,32 +92,36 @@ def _probabilities(model: LogisticRegression, rows: Any, n_classes: int) -> np.n
     return found
 
 
+def smoothed(probabilities: np.ndarray, texts: int) -> np.ndarray:
+    """Return (n p + 1) / (n + N), Laplace's rule of succession, for probabilities p of N classes (fp64).
+
+    So a class without a training text costs log(n + N) nats at most; the order of the classes stays.
+
+    Args:
+        probabilities: (rows, N); rows sum to 1, and so do those that are returned.
+        texts: n, the training texts.
+    """
+    return (texts * probabilities + 1) / (texts + probabilities.shape[1])
+
+
 def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
     statistics = class_statistics(numbers, probabilities.argmax(1), probabilities.shape[1])
     return {"texts": len(numbers), **{name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
 
 
-def _rows(part: pd.DataFrame, probabilities: np.ndarray, by_vectors: np.ndarray | None,
-          classes: list[str]) -> pd.DataFrame:
+def _rows(part: pd.DataFrame, probabilities: np.ndarray, classes: list[str]) -> pd.DataFrame:
     return part[["example_id", "text_id", "split", "label"]].assign(
-        predicted=[classes[number] for number in probabilities.argmax(1)], probabilities=list(probabilities),
-        by_vectors=[None] * len(part) if by_vectors is None else list(by_vectors))
+        predicted=[classes[number] for number in probabilities.argmax(1)], probabilities=list(probabilities))
 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    values, items, vectors = params.linear_floor.plain(), read_labelled_texts(paths), None
-    if values["vectors"]:
-        seed_everything(params.seed, params.runtime.threads, params.runtime.deterministic, params.runtime.tf32)
-        with computing(params.runtime) as device:
-            vectors = frozen_vectors(items["text"].tolist(), params.encoder.source, device, values["max_length"],
-                                     lambda chunks: progress(chunks, process.name, unit="batch"))
-    floor = run(items, values, vectors)
-    unfinished = {*floor.metrics["unfinished"], *floor.metrics.get("vectors", {}).get("unfinished", [])}
-    if unfinished:
+    values = params.linear_floor.plain()
+    floor = run(read_labelled_texts(paths), values)
+    if floor.metrics["unfinished"]:
         process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
                             "take these out of linear_floor.strengths.", process.name, values["max_iterations"],
-                            ", ".join(map(str, sorted(unfinished))))
+                            ", ".join(map(str, floor.metrics["unfinished"])))
     write_table(paths.table(STAGE), LINEAR_FLOOR, floor.predictions,
                 Provenance(process.name, process.params_hash,
                            counts={"features": floor.metrics["features"]}))

@@ -110,9 +110,6 @@ class LinearFloor(Block):
     """Logistic regression on TF-IDF, which knows nothing but words: the floor of the CLLD track."""
 
     datasets: Datasets = Field([], description="of labelled texts; those that models.clld names")
-    vectors: bool = Field(False, description="a second floor: logistic regression on the frozen vectors of "
-                                             "`encoder.source`, means over tokens")
-    max_length: int = Field(128, ge=1, description="vectors: tokens of a text, special ones included; the rest is cut")
     ngrams: int = Field(1, ge=1, description="longest run of words that is a feature")
     min_count: int = Field(2, ge=1, description="training texts that hold a feature")
     sublinear: bool = Field(True, description="1 + log(tf) in the place of tf")

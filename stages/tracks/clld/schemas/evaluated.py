@@ -13,7 +13,6 @@ LINEAR_FLOOR = TableSchema(
         ("label", pa.string(), "class"),
         ("predicted", pa.string(), "class of largest probability"),
         ("probabilities", pa.list_(pa.float64()), "of the classes, in the order of their names"),
-        ("by_vectors", pa.list_(pa.float64()), "likewise, by the classifier of frozen vectors; null without it"),
     ))
 
 CLASS_PREDICTIONS = TableSchema(
@@ -31,7 +30,7 @@ CLASS_PREDICTIONS = TableSchema(
 CLASS_SCORES = TableSchema(
     "class_scores", "Scores of every evaluated text, of a classifier and of the floors, in the place of "
                     "scores.parquet.", ("system", "example_id"), (
-        ("system", pa.string(), "run, or a floor: majority, linear, vectors"),
+        ("system", pa.string(), "run, or a floor: majority, linear"),
         ("example_id", pa.int64(), "evaluated example"),
         ("label", pa.string(), "class"),
         ("predicted", pa.string(), "class that the system says"),
