@@ -38,7 +38,7 @@ def shown(path, **settings):
 
 def test_a_table_shows_columns_counts_nulls_and_provenance(folder):
     text = shown(folder / "examples", as_text=False)
-    assert "1 rows, 9 columns" in text and "key: example_id" in text
+    assert "1 rows, 8 columns" in text and "key: example_id" in text
     assert "text id of the input x" in text
     row = next(line for line in text.splitlines() if "negative_id" in line and "int64" in line)
     assert "│ 1 " in row
