@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -190,8 +191,10 @@ def in_child(work: Callable[[Job], Figures], job: Job) -> Figures:
     process.start()
     sender.close()
     try:
-        if not receiver.poll(_PATIENCE * job.seconds + _GRACE_SECONDS):
+        if not wait([receiver, process.sentinel], _PATIENCE * job.seconds + _GRACE_SECONDS):
             raise PartFailed(f"took far longer than {job.seconds:.0f} s, and was ended", None)
+        if not receiver.poll():
+            raise EOFError
         return receiver.recv()  # type: ignore[no-any-return]
     except EOFError:
         process.join()
