@@ -54,6 +54,13 @@ Pipeline = Annotated[str, typer.Option(metavar="NAME", help="what reads texts: e
                                                             "or a folder with a slash in it")]
 Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, which is best "
                                           "and slow")]
+Threshold = Annotated[float | None, typer.Option(help="least score of a phrase")]
+StopWords = Annotated[Path | None, typer.Option(
+    help="file of words that no phrase has, and of phrases that are never given, one a line")]
+Candidates = Annotated[Path | None, typer.Option(
+    help="file of phrases, one a line, that are looked for in place of noun chunks")]
+SeedWords = Annotated[str, typer.Option(
+    metavar="WORDS", help="words or phrases between commas that pytextrank or embedrank leans to")]
 
 
 def main() -> None:
@@ -136,13 +143,8 @@ def keywords(file: File, column: Column = None,
              min_count: Annotated[int, typer.Option(min=1, metavar="N", help="texts that must hold a phrase")] = 1,
              ngram_range: Annotated[tuple[int, int] | None, typer.Option(
                  metavar="MIN MAX", help="fewest and most words of a phrase, such as 1 3")] = None,
-             threshold: Annotated[float | None, typer.Option(help="least score of a phrase")] = None,
-             stop_words: Annotated[Path | None, typer.Option(
-                 help="file of words that no phrase has, and of phrases that are never given, one a line")] = None,
-             candidates: Annotated[Path | None, typer.Option(
-                 help="file of phrases, one a line, that are looked for in place of noun chunks")] = None,
-             seed_words: Annotated[str, typer.Option(
-                 metavar="WORDS", help="words or phrases between commas that pytextrank or embedrank leans to")] = "",
+             threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
+             seed_words: SeedWords = "",
              encoder: Annotated[str | None, typer.Option(
                  metavar="NAME", help="of embedrank: a folder, or a name on the Hugging Face hub")] = None,
              pipeline: Pipeline = "embedded",
@@ -165,9 +167,9 @@ def keywords(file: File, column: Column = None,
     if out is not None and out.suffix != ".parquet":
         raise InputError(f"--out: {out} must end in .parquet; --csv and --jsonl write to standard output.")
     given = _given(file, column, id_column, encoding, quoting, separator, skip_empty)
-    engine = _engine(method, language, len(given), diversity=diversity, min_count=min_count, ngram_range=ngram_range,
-                     threshold=threshold, stop_words=_lines(stop_words), candidates=candidates and _lines(candidates),
-                     seed_words=_parted(seed_words), encoder=encoder, pipeline=pipeline)
+    engine = _engine(method, language, len(given), stop_words, candidates, seed_words, diversity=diversity,
+                     min_count=min_count, ngram_range=ngram_range, threshold=threshold, encoder=encoder,
+                     pipeline=pipeline)
     texts = [one.text for one in given]
     if compare is None:
         ranked = engine.rank(texts, top)
@@ -190,6 +192,8 @@ def graph(file: File, out: Annotated[Path, typer.Option(
           method: Method = "tfidf",
           neighbours: Annotated[int, typer.Option(min=1, help="an edge stays if it is among so many strongest of one "
                                                               "of its ends")] = 64,
+          threshold: Threshold = None, stop_words: StopWords = None, candidates: Candidates = None,
+          seed_words: SeedWords = "", pipeline: Pipeline = "embedded",
           encoding: Encoding = "utf-8", quoting: Quoting = "standard", separator: Separator = None,
           skip_empty: SkipEmpty = False, language: Language = "en") -> None:
     """Write the graph of the phrases of texts, joined where they share a text, and say how large it is.
@@ -202,7 +206,9 @@ def graph(file: File, out: Annotated[Path, typer.Option(
     from keycontrast.graph import keyword_graph
 
     given = [one.text for one in _given(file, column, None, encoding, quoting, separator, skip_empty)]
-    made = keyword_graph(given, top, keywords=_engine(method, language, len(given)), neighbours=neighbours)
+    engine = _engine(method, language, len(given), stop_words, candidates, seed_words, threshold=threshold,
+                     pipeline=pipeline)
+    made = keyword_graph(given, top, keywords=engine, neighbours=neighbours)
     if out.suffix == ".graphml":
         made.graphml(out)
     else:
@@ -214,6 +220,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
 @app.command()
 def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotated[str, typer.Option(
         help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank")] = "pytextrank",
+            candidates: Candidates = None, seed_words: SeedWords = "", pipeline: Pipeline = "embedded",
             language: Language = "en") -> None:
     """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice.
 
@@ -221,10 +228,9 @@ def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotat
     """
     from keycontrast.explain import explain as explained
     from keycontrast.explain import print_explanation
-    from keycontrast.keywords import ranking_of
 
-    tokens = _engine(method, language, 1).tokens(text)
-    print_explanation(explained(tokens, ranking_of(method, language, 5), method=method), Console())
+    engine = _engine(method, language, 1, None, candidates, seed_words, pipeline=pipeline)
+    print_explanation(explained(*engine.ranking_input(text, 5), method=method), Console())
 
 
 @dataclass(frozen=True)
@@ -285,13 +291,17 @@ def _parted(names: str) -> list[str]:
     return [name.strip() for name in names.split(",") if name.strip()]
 
 
-def _engine(method: str, language: str, texts: int, **options: Any) -> Any:
+def _engine(method: str, language: str, texts: int, stop_words: Path | None, candidates: Path | None, seed_words: str,
+            **options: Any) -> Any:
+    """Return the library's ranking for the options that several commands have: files of words are read."""
     from keycontrast.keywords import METHODS, Keywords
 
     if method not in METHODS:
         raise InputError(f"--method: no ranking is called {method!r}; {nearest(method, METHODS)}")
     workers = min(os.cpu_count() or 1, -(-texts // _MANY))
-    return Keywords(method, language, workers=workers, on_null="skip", **options)  # type: ignore[arg-type]
+    return Keywords(method, language, workers=workers, on_null="skip",  # type: ignore[arg-type]
+                    stop_words=_lines(stop_words), candidates=candidates and _lines(candidates),
+                    seed_words=_parted(seed_words), **options)
 
 
 def print_texts(found: Ranked, stream: TextIO) -> None:

@@ -328,6 +328,10 @@ class Keywords:
         counts = choice.counted([ranked]) if self._idf is None else self._counts
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
+    def ranking_input(self, texts: Texts, top: int) -> tuple[pa.Table, Ranking]:
+        """Return token rows, whose noun chunks are the phrases that may be ranked, and what ranks ``top`` of them."""
+        return self._candidates(self.tokens(texts)), self._ranking(self._method, replace(self._choice, top=top))
+
     def tokens(self, texts: Texts) -> pa.Table:
         """Return the token rows of texts or documents, numbered from 0, without those that are skipped."""
         parts = self._parts(texts, [self._method])
@@ -376,9 +380,12 @@ class Keywords:
 
     def _ranker(self, method: str, choice: Choice, idf: InverseFrequency | None) -> Callable[[pa.Table], pa.Table]:
         rank = ranker(self._ranking(method, choice), choice.drawn, idf)
+        return lambda tokens: rank(self._candidates(tokens)).table
+
+    def _candidates(self, tokens: pa.Table) -> pa.Table:
         if not self._restricts:
-            return lambda tokens: rank(tokens).table
-        return lambda tokens: rank(with_candidates(tokens, self._language, choice.stop_words, self._vocabulary)).table
+            return tokens
+        return with_candidates(tokens, self._language, self._choice.stop_words, self._vocabulary)
 
     def _vectors(self, method: str) -> Callable[[Sequence[str]], Any] | None:
         """Return the vectors by which a choice compares phrases: those of the method's encoder, if it has one."""

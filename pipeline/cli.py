@@ -185,16 +185,20 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
           svg: Annotated[Path | None, typer.Option(
               help="file of the drawing; .keycontrast/graphs/DATASET-KEYWORD.svg by default")] = None,
           out: Annotated[Path | None, typer.Option(help="of a file of texts: .graphml, .svg or .html to write")] = None,
-          column: library.Column = None, encoding: library.Encoding = "utf-8", quoting: library.Quoting = "standard",
-          separator: library.Separator = None, skip_empty: library.SkipEmpty = False) -> None:
+          method: library.Method = "tfidf", threshold: library.Threshold = None, stop_words: library.StopWords = None,
+          candidates: library.Candidates = None, seed_words: library.SeedWords = "",
+          pipeline: library.Pipeline = "embedded", column: library.Column = None, encoding: library.Encoding = "utf-8",
+          quoting: library.Quoting = "standard", separator: library.Separator = None,
+          skip_empty: library.SkipEmpty = False, language: library.Language = "en") -> None:
     """Show a phrase in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.
 
     Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`, or
     `keycontrast graph questions.csv --column question --out questions.graphml`
     """
     if out is not None:
-        library.graph(keyword, out, column, encoding=encoding, quoting=quoting, separator=separator,
-                      skip_empty=skip_empty)
+        library.graph(keyword, out, column, method=method, threshold=threshold, stop_words=stop_words,
+                      candidates=candidates, seed_words=seed_words, pipeline=pipeline, encoding=encoding,
+                      quoting=quoting, separator=separator, skip_empty=skip_empty, language=language)
         return
     if Path(keyword).is_file():
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")

@@ -13,7 +13,7 @@ from source_imports import ROOT
 from typer.testing import CliRunner
 
 from keycontrast import cli
-from keycontrast.cli import app
+from keycontrast.cli import app, explain
 from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
 from keycontrast.text.pipelines import EMBEDDED_FOLDER
@@ -185,3 +185,20 @@ def test_the_graph_of_a_file_needs_a_place(lines, tmp_path):
         assert (tmp_path / name).read_text(encoding="utf-8").startswith(opening)
     odd = CliRunner().invoke(app, ["graph", str(lines), "--out", "g.gexf"])
     assert "--out: g.gexf must end in .graphml, .svg or .html" in str(odd.exception)
+
+
+def test_graph_and_explain_take_the_options_of_the_ranking(tmp_path, capsys):
+    import pipeline.cli  # noqa: F401 - its command passes them on
+
+    (tmp_path / "t.txt").write_text("A red ball hits the old fence.\nThe red ball and the gate.\n", encoding="utf-8")
+    (tmp_path / "words").write_text("ball\nfence\n", encoding="utf-8")
+    words = str(tmp_path / "words")
+    for options, nodes in (((), 3), (("--candidates", words), 2), (("--stop-words", words), 1),
+                           (("--threshold", "9"), 0), (("--method", "pytextrank", "--seed-words", "gate"), 3)):
+        made = CliRunner().invoke(app, ["graph", str(tmp_path / "t.txt"), "--out", str(tmp_path / "g.graphml"),
+                                        *options])
+        assert f"<keyword graph: {nodes} node" in made.output, (options, made.output, made.exception)
+    assert "'no-such' is neither an installed" in str(CliRunner().invoke(app, [
+        "graph", str(tmp_path / "t.txt"), "--out", str(tmp_path / "g.svg"), "--pipeline", "no-such"]).exception)
+    explain("A red ball hits the old fence.", "pytextrank", tmp_path / "words", "fence")
+    assert "Keyword: fence" in capsys.readouterr().out
