@@ -300,7 +300,8 @@ def _engine(method: str, language: str, texts: int, stop_words: Path | None, can
         raise InputError(f"--method: no ranking is called {method!r}; {nearest(method, METHODS)}")
     workers = min(os.cpu_count() or 1, -(-texts // _MANY))
     return Keywords(method, language, workers=workers, on_null="skip",  # type: ignore[arg-type]
-                    stop_words=_lines(stop_words), candidates=candidates and _lines(candidates),
+                    stop_words=_lines(stop_words),
+                    candidates=None if candidates is None else _lines(candidates),
                     seed_words=_parted(seed_words), **options)
 
 

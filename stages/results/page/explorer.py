@@ -150,8 +150,8 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
         if used > budget * (1 - _OF_TEXTS):
             break
         extra |= news
-        cut = [[text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
-               for text, written in texts if text not in taken]
+        cut: list[list[Any]] = [[text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
+                                for text, written in texts if text not in taken]
         room -= sum(size(one) + 1 for one in cut)
         if room >= 0:
             taken.update({one[0]: (number, one) for number, one in enumerate(cut, len(taken))})
