@@ -202,9 +202,9 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
         return
     if Path(keyword).is_file():
         raise InputError(f"{keyword} is a file of texts. Name the file for its graph too: --out graph.graphml.")
-    from pipeline.neighbourhood import Graph, show
+    from pipeline import neighbourhood
 
-    show(keyword, Graph.of(dataset, signed), neighbours, hops, svg, Console())
+    neighbourhood.show(keyword, dataset, signed, neighbours, hops, svg, Console())
 
 
 @app.command()
@@ -240,7 +240,6 @@ def export(target: Annotated[Path, typer.Argument(
     `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`
     """
     from pipeline.export import export_graph, export_model
-    from pipeline.neighbourhood import Graph
     from stages.common.settings import read_params
 
     if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None and not signed):
@@ -252,7 +251,7 @@ def export(target: Annotated[Path, typer.Argument(
         export_data_set(read_params(), target, dataset, licence, Console())
         return
     if model is None:
-        export_graph(target, Graph.of(dataset, signed), keyword, hops, form, Console())
+        export_graph(target, dataset, signed, keyword, hops, form, Console())
         return
     if not (dataset is None and keyword is None and hops == 1 and form is None and not signed):
         raise InputError("--dataset, --keyword, --hops, --signed and --format are of a graph; leave out either these "

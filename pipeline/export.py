@@ -72,15 +72,15 @@ def export_model(params: Params, name: str, folder: Path, console: Console, seed
     console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
 
 
-def export_graph(file: Path, graph: Graph, keyword: str | None, hops: int, form: str | None,
+def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | None, hops: int, form: str | None,
                  console: Console) -> None:
-    """Write a graph of a data set, or the part around ``keyword``, to ``file``, whole or not at all.
+    """Write one of a data set's graphs, or the part around ``keyword``, to ``file``, whole or not at all.
 
     Raises:
         InputError: artifacts are missing, there is no such keyword, or the format is not known.
     """
     _check_format(file, form)
-    ids = None
+    graph, ids = Graph.of(dataset, signed), None
     if keyword is not None:
         ids = pa.array(neighbourhood(graph, node_of(graph, keyword), None, hops).nodes.index, pa.int32())
     with atomic_file(file) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:

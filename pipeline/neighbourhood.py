@@ -257,12 +257,14 @@ def slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text).strip("-.")[:60] or "keyword"
 
 
-def show(keyword: str, graph: Graph, limit: int, hops: int, svg: Path | None, console: Console) -> None:
-    """Print a keyword's node, neighbours and texts, and draw its neighbourhood.
+def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int, svg: Path | None,
+         console: Console) -> None:
+    """Print a keyword's node, neighbours and texts in one of a data set's graphs, and draw its neighbourhood.
 
     Raises:
         InputError: artifacts are missing, or there is no such keyword.
     """
+    graph = Graph.of(dataset, signed)
     paths = graph.paths
     part = neighbourhood(graph, node_of(graph, keyword), limit, hops)
     name = str(part.centre["keyword"])

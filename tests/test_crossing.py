@@ -36,7 +36,8 @@ def project(tmp_path_factory):
         train_hcl={**params["train_hcl"], "training": {"epochs": 1, "batch_size": 16, "micro_batch": 16}})
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for stage in ("ingest", "annotate", "pair_classifier", "attribution", "keywords", "graph", "node_vectors"):
+        for stage in ("ingest", "annotate", "pair_classifier", "attribution", "keywords", "textrank", "graph",
+                      "node_vectors"):
             assert import_module(module_of(stage)).main(["tiny"]) == 0, stage
         assert import_module(module_of("train_hcl")).main(["hcl"]) == 0
     return folder
