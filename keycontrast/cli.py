@@ -50,7 +50,7 @@ Separator = Annotated[str | None, typer.Option(help="of the columns of CSV and T
 SkipEmpty = Annotated[bool, typer.Option("--skip-empty", help="leave out rows without a text, which are errors "
                                                               "otherwise")]
 Language = Annotated[str, typer.Option(help="of the texts: en or zh, or that of a pipeline of yours")]
-Pipeline = Annotated[str, typer.Option(metavar="NAME", help="what reads texts: embedded, an installed spaCy package, "
+Pipeline = Annotated[str, typer.Option(metavar="NAME", help="of the language: embedded, an installed spaCy package, "
                                                             "or a folder with a slash in it")]
 Method = Annotated[str, typer.Option(help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank, which is best "
                                           "and slow")]

@@ -92,7 +92,7 @@ def keyword_graph(texts: Texts, top: int = 5, *, keywords: Keywords | None = Non
     Args:
         texts: texts as :meth:`Keywords.rank` takes them.
         top: phrases of each text that become nodes; a text counts for all nodes that it contains.
-        keywords: what ranks; by default ``Keywords()``.
+        keywords: the ranking; by default ``Keywords()``.
         neighbours: an edge stays if it is among so many strongest of one of its ends.
 
     Raises:

@@ -167,7 +167,7 @@ class Keywords:
     Args:
         method: one of :attr:`methods`; ``embedrank`` is best and slow.
         language: of the texts, ``en`` or ``zh``, or that of a ``pipeline``; None is the given pipeline's, or English.
-        pipeline: what reads texts that are not Chinese: ``embedded``, an installed spaCy package, a folder with a slash
+        pipeline: of texts that are not Chinese: ``embedded``, an installed spaCy package, a folder with a slash
             in it, or a spaCy pipeline, which stays as it is.
         workers: processes that read texts. With more than one, a script must do its work below
             ``if __name__ == "__main__":``, as with all worker processes.
@@ -329,7 +329,7 @@ class Keywords:
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
     def ranking_input(self, texts: Texts, top: int) -> tuple[pa.Table, Ranking]:
-        """Return token rows, whose noun chunks are the phrases that may be ranked, and what ranks ``top`` of them."""
+        """Return token rows, whose noun chunks are the candidates, and the function that ranks ``top`` of them."""
         return self._candidates(self.tokens(texts)), self._ranking(self._method, replace(self._choice, top=top))
 
     def tokens(self, texts: Texts) -> pa.Table:
@@ -414,7 +414,7 @@ def _encoder(encoder: Any) -> Any:
 
 
 def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | Language, str]:
-    """Return what reads texts, a name or a pipeline, and their language."""
+    """Return the language pipeline, or its name, and the language."""
     if isinstance(pipeline, str | PathLike):
         name, language = fspath(pipeline), language or "en"
         if name == "embedded" and language not in LANGUAGES:

@@ -25,7 +25,6 @@ from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODES, PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
-from stages.common.example_texts import examples_schema
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD, TableSchema
 from stages.common.tables import check_columns, read_table
@@ -198,9 +197,8 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         Columns ``example_id``, ``role`` (where they have it: input, output or negative), ``source``, ``target`` and
         ``negative`` (null without).
     """
-    for schema in (CLUSTERS, TEXTS):
+    for schema in (CLUSTERS, EXAMPLES, TEXTS):
         check_columns(paths.table(schema.name), schema)
-    schema = examples_schema(paths.table("examples"))
     columns = {"input": "keyword", "output": "output_keyword", "negative": "negative_keyword"}
     role, found = "", pd.DataFrame()
     while columns and found.empty:
@@ -208,8 +206,6 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         found = _rows(paths.table("clusters"), pc.field(columns.pop(role)) == keyword, ["example_id"])
     ids = found["example_id"].sort_values().head(count)
     examples = _rows(paths.table("examples"), pc.field("example_id").isin(pa.array(ids, pa.int64())))
-    if schema is not EXAMPLES:
-        examples = examples.rename(columns={"text_id": "source_id"}).assign(target_id=None, negative_id=None)
     roles = ["source", "target", "negative"]
     used = pd.concat([examples[f"{name}_id"].dropna() for name in roles]).astype("int64")
     rows = _rows(paths.table("texts"), pc.field("text_id").isin(pa.array(used, pa.int64())), ["text_id", "text"])
