@@ -20,9 +20,9 @@ from stages.common.columns.tokens import TOKENS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_table, row_count, write_table
 from stages.common.writing import table_writer
-from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.params import Graph
 from stages.graph.relations import relate
+from stages.graph.triples import node_triples
 
 DATASET = "synthetic"
 ROLES = ("input_keyword", "output_keyword", "negative_keyword")
@@ -72,9 +72,7 @@ _NOTES = [
 
 def columns_first(triples: pa.Table, settings: Graph) -> tuple[Any, ...]:
     """Build the graph our way: DuckDB, sparse products, power iteration."""
-    rows = triples.append_column("own", pa.array(np.ones(len(triples), dtype=bool)))
-    with joining({"triples": rows}, DEFAULT_LIMITS) as connection:
-        numbered = numbered_triples(connection)
+    numbered = node_triples(_examples(triples, 0), _keywords(triples, 0))
     nodes = len(numbered.names)
     edges = relate(numbered, settings.max_nbr, settings.max_cluster_outputs, settings.link_inputs).edges
     return numbered.names, edges, centrality(nodes, edges).scores, components(nodes, edges)

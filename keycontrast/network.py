@@ -115,42 +115,15 @@ class Dropped:
         return Dropped(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
-@dataclass(frozen=True)
-class Relations:
-    """Edges, and what was left out of them.
-
-    Attributes:
-        edges: of both signs, at most ``max_nbr`` per node and sign.
-        dropped: counts of what was resolved and capped.
-        capped_outputs: (cluster, keyword) counts dropped by ``max_cluster_outputs``.
-        capped_clusters: clusters that lost any to it, by their outputs or their negatives.
-    """
-
-    edges: Edges
-    dropped: Dropped
-    capped_outputs: int
-    capped_clusters: int
-
-
-def relate_by_texts(keyword: np.ndarray, text: np.ndarray, nodes: int, max_nbr: int | None,
-                    block: int = BLOCK) -> Relations:
-    """Return the edges between keywords that share texts: all positive, counted by the texts, the same both ways.
+def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | None,
+               block: int = BLOCK) -> tuple[Edges, Dropped]:
+    """Return the edges that the product of the two factors stands for.
 
     Args:
-        keyword: node id of each pair of a text and a keyword of it (n,); no pair stands twice.
-        text: number of the text (n,), from 0.
-        nodes: number of nodes.
-        max_nbr: neighbours kept per node, by count, then by node id; None keeps all.
-        block: as in :func:`relate`.
+        left, right: the factors; rows of ``left`` are target nodes.
+        max_nbr: neighbours kept per node and sign, by count, then by node id; None keeps all.
+        block: multiplications per block of target nodes, which bound the memory.
     """
-    shape = (nodes, int(text.max(initial=-1)) + 1)
-    held = sparse.coo_array((np.ones(len(keyword)), (keyword, text)), shape=shape).tocsr()
-    return Relations(*multiplied(held, held.T.tocsr(), max_nbr, block), 0, 0)
-
-
-def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | None,
-                block: int) -> tuple[Edges, Dropped]:
-    """Return the edges that the product of the two factors stands for, made block by block."""
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
         found, lost = _resolved(left[first:last] @ right, first, max_nbr)
@@ -377,7 +350,9 @@ def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
         neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
     """
     count = len(names)
-    edges = relate_by_texts(keyword, text, count, neighbours).edges
+    shape = (count, int(text.max(initial=-1)) + 1)
+    held = sparse.coo_array((np.ones(len(keyword)), (keyword, text)), shape=shape).tocsr()
+    edges, _ = multiplied(held, held.T.tocsr(), neighbours)
     low, high = np.minimum(edges.source, edges.target), np.maximum(edges.source, edges.target)
     first = np.unique(low.astype(np.int64) * count + high, return_index=True)[1]
     low, high = low[first], high[first]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline.schemas import SCHEMAS
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, write_table
-from stages.graph.clusters import run as run_clusters
+from stages.graph.triples import node_triples
 
 WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", NO_KEYWORD]
 
@@ -29,8 +29,8 @@ def tables(triples, splits=None):
 
 
 def clusters_of(examples, keywords, searched=None):
-    return pa.concat_tables([SCHEMAS["clusters"].arrow().empty_table().replace_schema_metadata(None),
-                             *run_clusters(examples, keywords, searched=searched)], promote_options="permissive")
+    return pa.concat_tables([SCHEMAS["clusters"].arrow().empty_table(),
+                             *node_triples(examples, keywords, searched=searched).clusters()])
 
 
 def write_no_phrases(paths):

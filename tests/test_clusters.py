@@ -1,4 +1,4 @@
-"""The clusters stage: rows, their order, and the streamed join behind them."""
+"""Clusters: which examples stand in them, their order, and the queries behind them."""
 
 import random
 import re
@@ -17,9 +17,10 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graph import clusters, graph, joins
+from stages.graph import graph, triples
 from stages.graph.joins import JoinLimits
 from stages.graph.params import Graph
+from stages.graph.triples import Searched, node_triples
 
 # Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.
 ALPHABET = ["", " ", "A", "B", "a", "a ", "aa", "b", "é", "ß", "漢", "漢字", "\uffee", "😀", "😀a", "𠜎"]
@@ -66,11 +67,12 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
     starts = [[text.index(word) for word in row] for text, row in zip(texts["text"], words, strict=True)]
     tokens = pd.DataFrame({"text_id": range(5), "start": starts, "lemma": words, "end": [
         [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
-    rows = clusters_of(examples, keywords, clusters.Searched(texts, tokens))
+    searched = Searched(texts, tokens)
+    rows = clusters_of(examples, keywords, searched)
     # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
     assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [
         ("dough", 0), ("oven", 0), ("oven", 1), ("oven", 3)]
-    made = graph.run(examples, keywords, rows, Graph(cluster_by="contains"))
+    made = graph.run(node_triples(examples, keywords, searched=searched), Graph(cluster_by="contains"))
     assert made.metrics["share_without_input_keyword"] == round(1 / 3, 6)
     sizes = dict(zip(made.nodes["keyword"].to_pylist(), made.nodes["cluster_size"].to_pylist(), strict=True))
     assert (sizes["dough"], sizes["oven"]) == (1, 3)
@@ -99,8 +101,8 @@ def test_rows_come_sorted_however_the_tables_lie():
 def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes):
     examples, keywords = tables([("a", "b", None)] * rows)
     whole = clusters_of(examples, keywords)
-    monkeypatch.setattr(clusters, "ROW_GROUP", 10)
-    pieces = list(clusters.run(examples, keywords))
+    monkeypatch.setattr(triples, "ROW_GROUP", 10)
+    pieces = list(node_triples(examples, keywords).clusters())
     assert [piece.num_rows for piece in pieces] == sizes
     assert [row for piece in pieces for row in piece.to_pylist()] == whole.to_pylist()
 
@@ -108,7 +110,7 @@ def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes
 def test_a_text_without_keyword_row_is_named():
     examples, keywords = tables([("a", "b", "c"), ("d", "e", "f")])
     with pytest.raises(InputError, match="table keywords: no keyword for text 5 of example 1. The tables are out of"):
-        list(clusters.run(examples, keywords.iloc[:5]))
+        node_triples(examples, keywords.iloc[:5])
 
 
 def test_no_training_example_gives_no_row():
@@ -136,7 +138,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_the_stage_streams_what_run_yields(project, monkeypatch):
-    monkeypatch.setattr(joins, "ROW_GROUP", 700)
+    monkeypatch.setattr(triples, "ROW_GROUP", 700)
     assert graph.main(["d"]) == 0
     path = DatasetPaths("d").table("clusters")
     assert read_table(path, SCHEMAS["clusters"]).to_pylist() == clusters_of(*project).to_pylist()
@@ -165,30 +167,32 @@ def test_too_little_memory_is_said(project, capsys):
     assert not DatasetPaths("d").table("clusters").exists()
 
 
-def test_a_join_that_exceeds_its_memory_goes_to_disk_and_gives_the_same(tmp_path):
-    rng, rows, texts = np.random.default_rng(0), 300_000, 2_000
+def test_what_exceeds_memory_goes_to_disk_and_gives_the_same(tmp_path, monkeypatch):
+    rng, rows, texts = np.random.default_rng(0), 300_000, 600_000
     examples = pa.table({"split": pa.repeat("train", rows), "example_id": rng.permutation(rows), **{
         name: rng.integers(0, texts, rows) for name in ("source_id", "target_id", "negative_id")}})
-    words = [f"a keyword of some length {number}" for number in range(texts)]
-    keywords = pa.table({"text_id": np.arange(texts), "keyword": words})
-    found = {}
-    for name, memory in (("ample", 4.0), ("scarce", 0.0625)):
-        pieces = clusters.run(examples, keywords, JoinLimits(memory, tmp_path / name))
-        first = next(pieces)
-        on_disk = sum(file.stat().st_size for file in (tmp_path / name).glob("*"))
-        assert (on_disk > 0) == (name == "scarce")
-        found[name] = pa.concat_tables([first, *pieces])
-    assert found["scarce"].num_rows == rows
-    assert found["scarce"].equals(found["ample"])
+    words = [f"a keyword of some length {number}" for number in rng.permutation(texts)]
+    keywords, by_text, on_disk = pa.table({"text_id": np.arange(texts), "keyword": words}), triples._by_text, []
+
+    def watched(connection):
+        on_disk.append(connection.sql("FROM duckdb_temporary_files()").fetchall())
+        return by_text(connection)
+
+    monkeypatch.setattr(triples, "_by_text", watched)
+    ample, scarce = (pa.concat_tables(node_triples(examples, keywords, JoinLimits(memory, tmp_path / name)).clusters())
+                     for name, memory in (("ample", 4.0), ("scarce", 0.0625)))
+    assert not on_disk[0] and on_disk[1]
+    assert ample.num_rows == rows
+    assert scarce.equals(ample)
 
 
 def test_a_missing_or_foreign_file_is_named(tmp_path):
     examples, _ = tables([("a", "b", "c")])
     with pytest.raises(InputError, match="keywords.parquet: no such artifact"):
-        list(clusters.run(examples, tmp_path / "keywords.parquet"))
+        node_triples(examples, tmp_path / "keywords.parquet")
     examples.to_parquet(tmp_path / "foreign.parquet")
     with pytest.raises(InputError, match="foreign.parquet: column 'text_id' is missing"):
-        list(clusters.run(examples, tmp_path / "foreign.parquet"))
+        node_triples(examples, tmp_path / "foreign.parquet")
 
 
 def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
@@ -196,6 +200,6 @@ def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
     folder.mkdir()
     (folder / "left by a killed run").write_text("")
     paths = DatasetPaths("d")
-    rows = clusters.run(paths.table("examples"), paths.table("keywords"), JoinLimits(0.0625, folder))
-    assert sum(piece.num_rows for piece in rows) == 3000
+    found = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits(0.0625, folder))
+    assert len(found) == 3000
     assert not folder.exists()

@@ -6,7 +6,7 @@ from collections import defaultdict
 import networkx as nx
 import pandas as pd
 import pytest
-from keyword_graphs import WORDS, clusters_of, named, oracle, random_triples, tables, write_no_phrases
+from keyword_graphs import WORDS, named, oracle, random_triples, tables, write_no_phrases
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
@@ -14,12 +14,13 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
 from stages.graph import graph, graph_tables
 from stages.graph.params import Graph
+from stages.graph.triples import node_triples
 from stages.tracks.hcl.items import keyword_triples
 
 
 def build(triples, splits=None, **params):
     examples, keywords = tables(triples, splits)
-    result = graph.run(examples, keywords, clusters_of(examples, keywords), Graph(**params))
+    result = graph.run(node_triples(examples, keywords), Graph(**params))
     return result, named(result.nodes, result.edges)
 
 
@@ -108,10 +109,9 @@ def test_nodes_are_the_sorted_keywords_of_all_three_places():
 
 def test_rows_in_any_order_make_the_same_graph():
     examples, keywords = tables(random_triples(4, rows=200))
-    first = graph.run(examples, keywords, clusters_of(examples, keywords), Graph())
+    first = graph.run(node_triples(examples, keywords), Graph())
     shuffled = [table.sample(frac=1, random_state=1) for table in (examples, keywords)]
-    clusters = clusters_of(*shuffled).to_pandas().sample(frac=1, random_state=2)
-    again = graph.run(*shuffled, clusters, Graph())
+    again = graph.run(node_triples(*shuffled), Graph())
     assert (again.nodes, again.edges, again.metrics) == (first.nodes, first.edges, first.metrics)
 
 
@@ -168,8 +168,7 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     paths, nothing = DatasetPaths("d"), [None] * len(examples)
     for kind, rows in (("examples", examples.assign(
             reference_ids=nothing, group=0, negative_origin=nothing)),
-                       ("keywords", keywords.assign(method="textrank", score=1.0)),
-                       ("clusters", clusters_of(examples, keywords))):
+                       ("keywords", keywords.assign(method="textrank", score=1.0))):
         write_table(paths.table(kind), SCHEMAS[kind], rows, Provenance(kind, ""))
     write_no_phrases(paths)
     assert graph.main(["d"]) == 0

@@ -3,26 +3,21 @@
 from itertools import groupby
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from keyword_graphs import named, oracle, random_triples
+from keyword_graphs import named, oracle, random_triples, tables
 
 from keycontrast import network
 from keycontrast.errors import InputError
 from keycontrast.network import BLOCK, Dropped, Edges, strongest
 from stages.graph import relations
-from stages.graph.joins import DEFAULT_LIMITS, joining, numbered_triples
 from stages.graph.relations import relate
+from stages.graph.triples import node_triples
 
 MANY_WORDS = [f"w{number:02d}" for number in range(60)]
 
 
 def numbered(triples):
-    names = ("input_keyword", "output_keyword", "negative_keyword")
-    rows = pa.table({name: pa.array([row[place] for row in triples], pa.string()) for place, name in enumerate(names)})
-    rows = rows.append_column("own", pa.array([True] * len(rows)))
-    with joining({"triples": rows}, DEFAULT_LIMITS) as connection:
-        return numbered_triples(connection)
+    return node_triples(*tables(triples))
 
 
 def columns(edges):
@@ -55,7 +50,7 @@ def test_blocks_hold_what_they_may_and_cover_all_rows(monkeypatch):
     assert all(entries <= 500 or rows == 1 for _, rows, entries in seen)
 
 
-def test_numbered_triples_keep_nulls_and_the_mark_for_none():
+def test_triples_keep_nulls_and_the_mark_for_none():
     triples = numbered([("b", "a", None), ("<nokw>", "c", "<nokw>")])
     assert triples.names.to_pylist() == ["<nokw>", "a", "b", "c"]
     assert triples.none == 0
@@ -105,7 +100,7 @@ def test_large_counts_stay_exact():
     # One cluster of 30,000 equal members: 900,000,000 pairs of each sign, and an odd one out.
     triples = [("h", "a", "b")] * 30_000 + [("h", "c", "d")]
     found = relate(numbered(triples), 16, None, False)
-    names = pa.table({"keyword": numbered(triples).names})
+    names = {"keyword": numbered(triples).names}
     assert named(names, found.edges.table()) == {
         ("a", "c", 1): 30_000, ("c", "a", 1): 30_000, ("a", "b", -1): 900_000_000, ("a", "d", -1): 30_000,
         ("c", "b", -1): 30_000, ("c", "d", -1): 1}

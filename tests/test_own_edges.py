@@ -17,10 +17,9 @@ from transformers import BertModel
 
 from models.hcl import HclConfig, HclModel
 from stages.graph import node_vectors
-from stages.graph.clusters import Searched
-from stages.graph.joins import DEFAULT_LIMITS, node_triples
 from stages.graph.params import Graph
 from stages.graph.relations import relate
+from stages.graph.triples import Searched, node_triples
 from stages.results.tracks.hcl import HCL, row
 from stages.tracks.hcl.architectures.hcl import keyword_graph
 from stages.tracks.hcl.items import joined_items
@@ -80,7 +79,7 @@ class Built:
         _, texts, keywords = tables()
         searched = Searched(texts, split(texts)) if params.get("cluster_by") == "contains" else None
         self.clusters = clusters_of(examples, keywords, searched).to_pandas()
-        triples, graph = node_triples(examples, keywords, self.clusters, DEFAULT_LIMITS), Graph(**params)
+        triples, graph = node_triples(examples, keywords, searched=searched), Graph(**params)
         edges = relate(triples, graph.max_nbr, graph.max_cluster_outputs, graph.link_inputs).edges.table()
         self.nodes = pd.DataFrame({"node_id": range(len(triples.names)), "keyword": triples.names.to_pylist()})
         made = node_vectors.run(*as_read(examples, texts, keywords, self.nodes), *encoder, VALUES)

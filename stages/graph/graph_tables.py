@@ -1,4 +1,4 @@
-"""What a keyword graph is written as: nodes with their statistics, edges, sizes and shape."""
+"""What a keyword graph is written as: clusters, nodes with their statistics, edges, sizes and shape."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keycontrast.network import Centrality, Communities, Relations, centrality, communities, components
+from keycontrast.network import Centrality, Communities, centrality, communities, components
+from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODES
 from stages.common.paths import DatasetPaths
 from stages.common.tables import ROW_GROUP, Provenance, write_table
 from stages.common.writing import table_writer
-from stages.graph.joins import NodeTriples
+from stages.graph.relations import Relations
 from stages.graph.statistics import node_table
+from stages.graph.triples import NodeTriples
 from stages.run.process import StageProcess
 
 
@@ -69,9 +71,14 @@ def _shape(ranks: Centrality, component: np.ndarray, found: Communities) -> dict
     }
 
 
-def write_graph(process: StageProcess, made: GraphTables) -> None:
-    """Write the graph of the stage's data set."""
+def write_graph(process: StageProcess, triples: NodeTriples, made: GraphTables) -> None:
+    """Write the clusters and the graph of the stage's data set."""
     paths = DatasetPaths(process.instance)
+    heads = len(np.unique(triples.input[triples.input != triples.none]))
+    provenance = Provenance(process.name, process.params_hash, counts={"clusters": heads})
+    with table_writer(paths.table("clusters"), CLUSTERS, provenance) as writer:
+        for piece in triples.clusters():
+            writer.write(piece)
     provenance = Provenance(process.name, process.params_hash,
                             models={"communities": {"igraph": version("igraph")}}, counts=made.metrics)
     with table_writer(paths.table("edges"), EDGES, provenance) as writer:

@@ -1,57 +1,29 @@
-"""Joins over a whole corpus in DuckDB: on disk where they outgrow their memory, no Python object per row.
-
-Keywords become node ids here, and stay numbers from here on. DuckDB compares strings by their UTF-8 bytes, which is
-the order of Python's ``sorted``: node ids are positions among the sorted keywords.
-"""
+"""Queries over a whole corpus in DuckDB: on disk where they outgrow their memory, no Python object per row."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
 
 import duckdb
-import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
-from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.keywords import KEYWORDS
 from stages.common.columns.phrases import PHRASES
 from stages.common.columns.texts import TEXTS
 from stages.common.columns.tokens import TOKENS
-from stages.common.schemas import NO_KEYWORD
-from stages.common.tables import ROW_GROUP, check_columns, check_pages, dataset_of
+from stages.common.tables import check_columns, check_pages, dataset_of
 from stages.run.process import StageProcess
 
 # A table by its file (never in memory as a whole), or in memory.
 Rows: TypeAlias = Path | pa.Table | pd.DataFrame
-_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, CLUSTERS, TEXTS, TOKENS, PHRASES)}
-
-# Keywords of the training examples whose input keyword is unequal or equal (``condition``) to the mark for none.
-TRIPLES = f"""
-    SELECT x.keyword AS keyword, e.example_id AS example_id, y.keyword AS output_keyword, n.keyword AS negative_keyword
-    FROM (SELECT * FROM examples WHERE split = 'train') AS e
-    JOIN (SELECT text_id, keyword FROM keywords WHERE keyword {{condition}} '{NO_KEYWORD}') AS x
-        ON x.text_id = e.source_id
-    JOIN keywords AS y ON y.text_id = e.target_id
-    LEFT JOIN keywords AS n ON n.text_id = e.negative_id"""
-_NODES = """
-    CREATE TEMP TABLE numbered AS
-    SELECT keyword, CAST(row_number() OVER (ORDER BY keyword) - 1 AS INTEGER) AS node_id
-    FROM (SELECT input_keyword AS keyword FROM triples UNION SELECT output_keyword FROM triples
-          UNION SELECT negative_keyword FROM triples)
-    WHERE keyword IS NOT NULL"""
-_NUMBERED = """
-    SELECT x.node_id AS input, y.node_id AS output, coalesce(n.node_id, -1) AS negative, t.own FROM triples AS t
-    JOIN numbered AS x ON x.keyword = t.input_keyword
-    JOIN numbered AS y ON y.keyword = t.output_keyword
-    LEFT JOIN numbered AS n ON n.keyword = t.negative_keyword"""
+_SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, TEXTS, TOKENS, PHRASES)}
 
 
 @dataclass(frozen=True)
@@ -76,51 +48,6 @@ class JoinLimits:
 
 
 DEFAULT_LIMITS = JoinLimits()
-
-
-@dataclass(frozen=True)
-class NodeTriples:
-    """The keyword triples of the training examples as node ids, in no particular order; a row per cluster of each.
-
-    Attributes:
-        names: the sorted distinct keywords; position is node id.
-        input, output, negative: node ids (n,) int32 of the cluster's keyword, k_y+ and k_y-; -1 where there is no
-            negative.
-        own: whether the cluster's keyword is the example's k_x (n,): once for each example.
-        none: node id of the mark for "no keyword"; -1 if no text lacks one.
-    """
-
-    names: pa.StringArray
-    input: np.ndarray
-    output: np.ndarray
-    negative: np.ndarray
-    own: np.ndarray
-    none: int
-
-    def __len__(self) -> int:
-        return len(self.input)
-
-    def of_examples(self) -> "NodeTriples":
-        """Return the triples under their own keywords, one of each example."""
-        return replace(self, **{name: getattr(self, name)[self.own] for name in ("input", "output", "negative", "own")})
-
-
-def node_triples(examples: Rows, keywords: Rows, clusters: Rows, limits: JoinLimits) -> NodeTriples:
-    """Return the triples of all training examples: members of clusters, and those whose input has no keyword.
-
-    Args:
-        examples: table ``examples``.
-        keywords: table ``keywords``.
-        clusters: table ``clusters``, made from the two.
-        limits: of the join.
-    """
-    with joining({"examples": examples, "keywords": keywords, "clusters": clusters}, limits) as connection:
-        columns = "c.keyword AS input_keyword, c.output_keyword, c.negative_keyword"
-        connection.execute(
-            f"CREATE TEMP VIEW triples AS SELECT {columns}, c.keyword = x.keyword AS own FROM clusters AS c "
-            f"JOIN examples AS e USING (example_id) JOIN keywords AS x ON x.text_id = e.source_id "
-            f"UNION ALL SELECT {columns}, TRUE FROM ({TRIPLES.format(condition='=')}) AS c")
-        return numbered_triples(connection)
 
 
 @contextmanager
@@ -169,16 +96,3 @@ def _remove(folder: Path) -> None:
 
 def _arrow(rows: pa.Table | pd.DataFrame) -> pa.Table:
     return rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
-
-
-def numbered_triples(connection: duckdb.DuckDBPyConnection) -> NodeTriples:
-    """Return view ``triples`` (``input_keyword``, ``output_keyword``, ``negative_keyword``, ``own``) as node ids."""
-    connection.execute(_NODES)
-    names = connection.sql("SELECT keyword FROM numbered ORDER BY node_id").to_arrow_table()["keyword"]
-    columns: dict[str, list[np.ndarray]] = {"input": [], "output": [], "negative": [], "own": []}
-    for batch in connection.sql(_NUMBERED).to_arrow_reader(ROW_GROUP):
-        for name, parts in columns.items():
-            parts.append(batch.column(name).to_numpy(zero_copy_only=False))
-    empty = {name: np.zeros(0, dtype=bool if name == "own" else np.int32) for name in columns}
-    return NodeTriples(names=names.combine_chunks(), none=pc.index(names, NO_KEYWORD).as_py(),
-                       **{name: np.concatenate([empty[name], *parts]) for name, parts in columns.items()})

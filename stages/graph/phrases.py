@@ -91,7 +91,8 @@ def write_phrases(process: StageProcess) -> dict[str, int]:
     tokens, texts, ranking = (paths.table(kind) for kind in ("tokens", "texts", method))
     names = most_frequent(ranking, JoinLimits.of(process))
     executor = Executor.of(process, hash_values({
-        **process.declared_values, "code": hash_code(code_of(process.stage)), "data": hash_files([tokens, ranking])}))
+        **process.declared_values, "code": hash_code(code_of(process.stage)),
+        "data": hash_files([tokens, texts, ranking])}))
     provenance = Provenance(process.name, process.params_hash)
     with table_writer(paths.table("phrase_texts"), PHRASE_TEXTS, provenance) as writer:
         executor.make(tokens, part_searcher, (names, method, texts, ranking, provenance), writer)

@@ -17,10 +17,27 @@ import numpy as np
 from scipy import sparse
 
 from keycontrast.errors import InputError
-from keycontrast.network import BLOCK, Relations, multiplied, strongest
-from stages.graph.joins import NodeTriples
+from keycontrast.network import BLOCK, Dropped, Edges, multiplied, strongest
+from stages.graph.triples import NodeTriples
 
 _EXACT = 2**53
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Edges, and what was left out of them.
+
+    Attributes:
+        edges: of both signs, at most ``max_nbr`` per node and sign.
+        dropped: counts of what was resolved and capped.
+        capped_outputs: (cluster, keyword) counts dropped by ``max_cluster_outputs``.
+        capped_clusters: clusters that lost any to it, by their outputs or their negatives.
+    """
+
+    edges: Edges
+    dropped: Dropped
+    capped_outputs: int
+    capped_clusters: int
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from keycontrast.network import Edges
 from stages.common.columns.graph import NODES
 from stages.common.tables import as_table
-from stages.graph.joins import NodeTriples
+from stages.graph.triples import NodeTriples
 
 
 def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component: np.ndarray,
