@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import EncoderDecoderCache
 
-from models.common.decoding.cache import BeamCache, Pair
+from models.common.decoding import BeamCache, Pair
 from models.common.rows import RealTokens, gathered
 
 Cache = EncoderDecoderCache | BeamCache

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from models.common.attention import Cache, DecoderLayer, DecoderStep, Heads, Visible
 from models.common.bert import additive_mask, joined, joined_by_layer
-from models.common.decoding.cache import BeamCache, Pair
+from models.common.decoding import BeamCache, Pair
 from models.hcl.config import HclConfig
 
 

@@ -1,0 +1,537 @@
+"""Decoding for every generator: greedy, beam search and contrastive search over anything that takes steps.
+
+Greedy and beam search are equal to ``transformers`` with the same options, ties aside. Contrastive search is SimCTG's
+(Su et al. 2022, A Contrastive Framework for Neural Text Generation, eq. 5).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Pair = tuple[Tensor, Tensor]
+Made = TypeVar("Made")
+
+# What searches need of a model, and what every output must satisfy
+
+
+class Decodable(Protocol):
+    """A batch of items that is being decoded: for each of B items, W hypotheses (beams or candidates) of one length.
+
+    A model starts it from what it decodes from (encoder states, a latent vector) with one empty hypothesis per item;
+    a search then takes steps. The items stay one row each, whatever the number of hypotheses: what an item is
+    decoded from is projected once and never copied per beam.
+    """
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append a token to every hypothesis (B, W) and return the states (B, W, d) that predict the next ones."""
+        ...
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return unnormalised scores (..., V) of the next token, at least float32; the search may overwrite them."""
+        ...
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis w of item b continue what was its hypothesis ``parents[b, w]``; (B, W'), W' may differ."""
+        ...
+
+    def keep(self, items: Tensor) -> None:
+        """Go on with the items at these rows (n,) alone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What every output satisfies.
+
+    Attributes:
+        end: token that ends an output.
+        pad: token that fills the rows after it.
+        min_length, max_length: bounds on the number of tokens, the end token not counted: it is forbidden before,
+            and forced after, at no cost to the score (as ``transformers`` forces it).
+        banned: tokens that no output holds. They keep their share of the probability: scores are those of the
+            model's own distribution, as in ``transformers``.
+
+    Raises:
+        ValueError: the bounds contradict each other, or the end token is banned.
+    """
+
+    end: int
+    pad: int
+    min_length: int
+    max_length: int
+    banned: Sequence[int] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_length <= self.max_length:
+            raise ValueError(
+                f"decoding: min_length {self.min_length} and max_length {self.max_length} must satisfy 0 <= min <= max"
+            )
+        if self.end in self.banned:
+            raise ValueError(f"decoding: the end token {self.end} is banned, so no output could end")
+
+    def forbidden(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return the tokens forbidden before ``min_length`` and those forbidden from then on."""
+        banned = sorted(set(self.banned))
+        return torch.tensor([*banned, self.end], device=device), torch.tensor(banned, dtype=torch.int64, device=device)
+
+
+# A decoder that keeps keys and values
+
+
+class BeamCache:
+    """Keys and values of every token that was ever tried, and which hypothesis descends from which of them.
+
+    Each step writes W new slots per item. A change of beams moves no key and no value: only the table of ancestors
+    (B, W, slots) changes, and it is the mask of self-attention. So the W hypotheses of an item attend, as W queries,
+    to the slots of that item in one product, and to its memory, which is projected once, in another.
+
+    It stands where ``transformers`` has an ``EncoderDecoderCache``: layers call ``self_attention_cache.update``.
+
+    Args:
+        slots: tokens that will be tried per item, all steps and hypotheses together.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.steps = 0  # tokens of each hypothesis
+        self._used = 0  # slots written before the step in progress
+        self._ancestors: Tensor | None = None  # (B, W, slots so far); None as long as every slot is everyone's ancestor
+        self._kept: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
+        self._memory: dict[int, Pair] = {}  # by layer, (B, H, S, d / H) each
+        self._once: Any = None
+
+    @property
+    def self_attention_cache(self) -> "BeamCache":
+        """The part that holds earlier tokens."""
+        return self
+
+    def get_seq_length(self) -> int:
+        """Return the number of tokens that each hypothesis holds."""
+        return self.steps
+
+    def allowed(self, width: int, device: torch.device) -> Tensor | None:
+        """Open a step, whose tokens all stand at position ``steps``: return what they may attend to.
+
+        Args:
+            width: W, hypotheses per item.
+            device: where it is needed.
+
+        Returns:
+            The mask (B, 1, W, slots so far and W new ones), True for ancestors and for the token itself; None where
+            there is nothing to hide.
+
+        Raises:
+            ValueError: several hypotheses at the first step, which share nothing.
+        """
+        if self._ancestors is None:
+            if width > 1:
+                raise ValueError(f"BeamCache: {width} hypotheses, but reorder() has made none of the first one")
+            return None
+        batch = len(self._ancestors)
+        own = torch.eye(width, dtype=torch.bool, device=device).expand(batch, width, width)
+        self._ancestors = torch.cat([self._ancestors, own], dim=-1)
+        return self._ancestors.unsqueeze(1)
+
+    def once(self, make: Callable[[], Made]) -> Made:
+        """Return what ``make`` made at the first step."""
+        if self._once is None:
+            self._once = make()
+        return self._once
+
+    def update(self, keys: Tensor, values: Tensor, layer: int) -> Pair:
+        """Write keys and values (B, H, W, d / H) of this step; return those of all slots so far."""
+        if layer not in self._kept:
+            batch, heads, _, width = keys.shape
+            shape = (batch, heads, self.slots, width)
+            self._kept[layer] = keys.new_empty(shape), values.new_empty(shape)
+        end = self._used + keys.shape[2]
+        for kept, new in zip(self._kept[layer], (keys, values), strict=True):
+            kept[:, :, self._used : end] = new
+        all_keys, all_values = self._kept[layer]
+        return all_keys[:, :, :end], all_values[:, :, :end]
+
+    def memory(self, layer: int, project: Callable[[], Pair]) -> Pair:
+        """Return keys and values of what a layer decodes from, projected at its first step."""
+        if layer not in self._memory:
+            self._memory[layer] = project()
+        return self._memory[layer]
+
+    def advance(self, width: int) -> None:
+        """Close a step in which every layer has written ``width`` slots."""
+        self._used += width
+        self.steps += 1
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis w continue what was hypothesis ``parents[b, w]`` (B, W)."""
+        if self._ancestors is None:
+            if parents.shape[1] > 1:
+                self._ancestors = torch.ones(*parents.shape, self._used, dtype=torch.bool, device=parents.device)
+            return
+        self._ancestors = self._ancestors.gather(1, parents.unsqueeze(-1).expand(-1, -1, self._used))
+
+    def keep(self, items: Tensor) -> None:
+        """Keep the items at these rows (n,)."""
+        for table in (self._kept, self._memory):
+            for layer, (keys, values) in table.items():
+                table[layer] = keys.index_select(0, items), values.index_select(0, items)
+        if self._ancestors is not None:
+            self._ancestors = self._ancestors.index_select(0, items)
+
+
+Decode = Callable[[Tensor, Sequence[Tensor], BeamCache | None], Tensor]
+Score = Callable[[Tensor], Tensor]
+
+
+class CachedSteps:
+    """Decoding with keys and values kept: each step runs the decoder on the newest tokens alone.
+
+    The W hypotheses of an item stand where the tokens of a text stand otherwise, (B, W, d), so what it is decoded
+    from is not repeated.
+
+    Args:
+        decode: returns the states (B, W, d) of tokens (B, W), given ``given`` and the cache of earlier tokens.
+        score: returns scores over the vocabulary (..., V) of states (..., d).
+        given: what is decoded from, a row per item: memory, its mask, and the like.
+        slots: tokens that will be tried per item.
+    """
+
+    def __init__(self, decode: Decode, score: Score, given: Sequence[Tensor], slots: int) -> None:
+        self._decode, self._score, self._given = decode, score, tuple(given)
+        self.cache = BeamCache(slots)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append tokens (B, W); return the states (B, W, d)."""
+        states = self._decode(tokens, self._given, self.cache)
+        self.cache.advance(tokens.shape[1])
+        return states
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return scores (..., V)."""
+        return self._score(states)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis w continue what was ``parents[b, w]``."""
+        self.cache.reorder(parents)
+
+    def keep(self, items: Tensor) -> None:
+        """Keep the items at these rows."""
+        self._given = tuple(part.index_select(0, items) for part in self._given)
+        self.cache.keep(items)
+
+
+# Scores over a vocabulary
+
+
+@torch.no_grad()
+def project_in_full(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return states (..., d) times weight (V, d) plus bias (V,) in the precision of the weights, under autocast too."""
+    with torch.autocast(states.device.type, enabled=False):  # eight bits would make ties of most candidates
+        return F.linear(states.to(weight.dtype), weight, bias)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best continuations of each item, best first.
+
+    Attributes:
+        scores: sums of log probabilities (B, n); minus infinity where there are fewer than n.
+        parents: hypothesis that each one continues (B, n).
+        tokens: its last token (B, n).
+    """
+
+    scores: Tensor
+    parents: Tensor
+    tokens: Tensor
+
+    def take(self, places: Tensor) -> "Candidates":
+        """Return those at ``places`` (B, m) of each item."""
+        return Candidates(*(part.gather(1, places) for part in (self.scores, self.parents, self.tokens)))
+
+
+def full_precision(logits: Tensor) -> Tensor:
+    """Return logits in float32 at least: sums of log probabilities do not bear fewer bits."""
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+
+
+def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count: int) -> Candidates:
+    """Return the ``count`` best of all continuations of the W hypotheses of each item.
+
+    Args:
+        logits: (B, W, V).
+        scores: sums of log probabilities so far (B, W).
+        forbidden: tokens not to be chosen; they keep their share of the probability.
+        count: continuations wanted.
+    """
+    # fused, this is faster than torch's logsumexp, which writes down two tables of this size
+    chances = F.log_softmax(logits, dim=-1).index_fill_(-1, forbidden, -torch.inf)
+    # of each hypothesis (B, W, m): no others can be among the best
+    values, tokens = chances.topk(min(count, chances.shape[-1]), dim=-1)
+    each = values.shape[-1]
+    totals = (values + scores.unsqueeze(-1)).flatten(1)  # (B, W m)
+    best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
+    lacking = count - best.shape[1]  # a vocabulary smaller than the beam
+    return Candidates(
+        F.pad(best, (0, lacking), value=-torch.inf),
+        F.pad(places // each, (0, lacking)),
+        F.pad(tokens.flatten(1).gather(1, places), (0, lacking)),
+    )
+
+
+# Greedy and beam search
+
+
+@torch.no_grad()
+def beam_search(
+    model: Decodable,
+    start: Tensor,
+    rules: Rules,
+    *,
+    num_beams: int = 4,
+    length_penalty: float = 1.0,
+) -> Tensor:
+    """Return the best output that a beam of ``num_beams`` hypotheses finds for each item.
+
+    Of all continuations the 2 K best are looked at: those among the first K that end are finished, with their sum of
+    log probabilities divided by length ** ``length_penalty``, the end token counted; the K best others go on. An item
+    is done, and leaves the batch, when it has K finished outputs and its best running hypothesis, divided likewise by
+    its present length, is no better than the worst of them. One beam is greedy: the likeliest token until the end
+    token is it. Scores that are equal within rounding (about 1e-5 for outputs of twenty tokens in float32) are ties,
+    which may fall either way; each search is deterministic.
+
+    Args:
+        model: the batch, at its beginning.
+        start: first token of each item (B,).
+        rules: lengths and banned tokens.
+        num_beams: K.
+        length_penalty: above 0 favours long outputs, below 0 short ones.
+
+    Returns:
+        Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
+
+    Raises:
+        ValueError: no beam at all, or no output is allowed.
+    """
+    if num_beams < 1:
+        raise ValueError(f"beam_search: num_beams is {num_beams}, expected 1 or more")
+    if num_beams == 1:
+        return _greedy(model, start, rules)
+    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty))[:, 0]
+
+
+@torch.no_grad()
+def best_outputs(
+    model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int, length_penalty: float = 1.0
+) -> Tensor:
+    """Return the ``count`` best different outputs that :func:`beam_search` finds for each item, best first.
+
+    Returns:
+        Tokens (B, count, L); padding alone where the search found fewer outputs.
+
+    Raises:
+        ValueError: more outputs than beams, or no output is allowed.
+    """
+    if not 1 <= count <= num_beams:
+        raise ValueError(f"best_outputs: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
+    if num_beams == 1:
+        return _greedy(model, start, rules).unsqueeze(1)
+    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, count))
+
+
+def _search(model: Decodable, start: Tensor, rules: Rules, beams: "_Beams") -> Tensor:
+    """Take steps until every item is done; return the best outputs of each (B, R, L)."""
+    before, after = rules.forbidden(start.device)
+    tokens = start.unsqueeze(1)
+    for length in range(rules.max_length):
+        logits = full_precision(model.logits(model.step(tokens)))
+        forbidden = before if length < rules.min_length else after
+        going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * beams.width))
+        if kept is not None:
+            if not len(kept):
+                break
+            model.keep(kept)
+        if length + 1 < rules.max_length:
+            model.reorder(going.parents)
+        tokens = going.tokens
+    return beams.outputs()
+
+
+class _Beams:
+    """Running and finished hypotheses of the items that are not done, and the R best outputs of those that are.
+
+    Attributes:
+        scores: of the running hypotheses, best first (n, W).
+    """
+
+    def __init__(self, start: Tensor, rules: Rules, width: int, length_penalty: float, count: int = 1) -> None:
+        self.rules, self.width, self.length_penalty = rules, width, length_penalty
+        items = len(start)
+        self._items = torch.arange(items, device=start.device)  # rows of the outputs that are not done
+        self._outputs = start.new_full((items, count, rules.max_length + 1), rules.pad)
+        self._running = start.new_empty(items, 1, 0)  # tokens (n, W, length)
+        self.scores = torch.zeros(items, 1, device=start.device)
+        self._finished = torch.full((items, width), -torch.inf, device=start.device)  # best first
+        self._best = self._outputs.clone()  # the best finished outputs (n, R, max_length + 1)
+
+    def advance(self, found: Candidates) -> tuple[Candidates, Tensor | None]:
+        """Take the candidates of one step (n, 2 W).
+
+        Returns:
+            The continuations that run on, of the items that are not done, and the rows that these items had; None if
+            that is all of them.
+        """
+        ended = found.tokens == self.rules.end
+        finishing = found.scores.masked_fill(~ended, -torch.inf)[:, : self.width]
+        if bool((finishing > -torch.inf).any()):
+            self._finish(finishing / self._divisor(self._length + 1), found.parents)
+        open_scores, places = found.scores.masked_fill(ended, -torch.inf).topk(self.width, dim=-1)
+        going = found.take(places)
+        self.scores = open_scores
+        parents = going.parents.unsqueeze(-1).expand(-1, -1, self._length)
+        self._running = torch.cat([self._running.gather(1, parents), going.tokens.unsqueeze(-1)], dim=-1)
+        return self._without_done(going)
+
+    def outputs(self) -> Tensor:
+        """End what still runs, at no cost, and return the best outputs of each item (B, R, L)."""
+        if len(self._items):
+            everyone = torch.arange(self.scores.shape[1], device=self.scores.device).expand_as(self.scores)
+            self._finish(self.scores / self._divisor(self._length + 1), everyone)
+            self._outputs[self._items] = self._best
+        ends = self._outputs == self.rules.end
+        if not bool(ends[:, 0].any(dim=-1).all()):
+            raise ValueError("beam_search: there are items without any output that the rules allow: too much is banned")
+        return self._outputs[..., : int(ends.nonzero()[:, 2].max()) + 1] if len(ends) else self._outputs
+
+    @property
+    def _length(self) -> int:
+        return self._running.shape[-1]
+
+    def _divisor(self, length: int) -> float:
+        return float(length) ** self.length_penalty
+
+    def _finish(self, scores: Tensor, parents: Tensor) -> None:
+        """Enter running hypotheses ``parents`` (n, m) that end now with these final ``scores`` (n, m)."""
+        count = self._best.shape[1]
+        # stable: of equal scores what was found first is kept
+        score, place = (part[:, :count] for part in scores.sort(dim=-1, descending=True, stable=True))  # (n, R)
+        parent = parents.gather(1, place).unsqueeze(-1).expand(-1, -1, self._length)
+        output = self._best.new_full((*score.shape, self._best.shape[-1]), self.rules.pad)
+        output[..., : self._length] = self._running.gather(1, parent)
+        output[..., self._length] = self.rules.end
+        output = output.masked_fill((score == -torch.inf).unsqueeze(-1), self.rules.pad)  # these do not end here
+        both = torch.cat([self._finished[:, :count], score], dim=-1)
+        chosen = both.sort(dim=-1, descending=True, stable=True).indices[:, :count, None]
+        together = torch.cat([self._best, output], dim=1)
+        self._best = together.gather(1, chosen.expand(-1, -1, together.shape[-1]))
+        self._finished = torch.cat([self._finished, scores], dim=-1).topk(self.width, dim=-1).values
+
+    def _without_done(self, going: Candidates) -> tuple[Candidates, Tensor | None]:
+        done = self._done()
+        if not bool(done.any()):
+            return going, None
+        rows = done.nonzero().squeeze(-1)
+        self._outputs[self._items[rows]] = self._best[rows]
+        kept = (~done).nonzero().squeeze(-1)
+        for name in ("_items", "_running", "scores", "_finished", "_best"):
+            setattr(self, name, getattr(self, name).index_select(0, kept))
+        parts = (part.index_select(0, kept) for part in (going.scores, going.parents, going.tokens))
+        return Candidates(*parts), kept
+
+    def _done(self) -> Tensor:
+        """Return which items (n,) need no further step."""
+        best, worst = self.scores[:, 0], self._finished[:, -1]
+        full = worst > -torch.inf
+        return (full & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)
+
+
+def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:
+    before, after = rules.forbidden(start.device)
+    outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
+    items, tokens = torch.arange(len(start), device=start.device), start
+    for length in range(rules.max_length):
+        logits = model.logits(model.step(tokens.unsqueeze(1))).squeeze(1)
+        logits.index_fill_(-1, before if length < rules.min_length else after, -torch.inf)
+        tokens = logits.argmax(-1)
+        outputs[items, length] = tokens
+        going = tokens != rules.end
+        if not bool(going.all()):
+            kept = going.nonzero().squeeze(-1)
+            items, tokens = items[kept], tokens[kept]
+            if not len(kept):
+                return outputs[:, : length + 1]
+            model.keep(kept)
+    outputs[items, rules.max_length] = rules.end
+    return outputs
+
+
+# Contrastive search
+
+
+@torch.no_grad()
+def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: int = 5, alpha: float = 0.6) -> Tensor:
+    """Return one output per item, of likely tokens whose states are unlike those before them.
+
+    Each step takes, of the ``top_k`` likeliest tokens v, the largest
+    (1 - alpha) p(v | prefix) - alpha max_j cos(h_v, h_j), where h_v is the decoder's state after v and h_j its states
+    after the tokens before, the start token among them. p is the softmax over the tokens that are allowed; states are
+    those from which the next token is predicted. The states of all candidates come from one pass; only the chosen
+    one is scored against the vocabulary.
+
+    Args:
+        model: the batch, at its beginning.
+        start: first token of each item (B,).
+        rules: lengths and banned tokens.
+        top_k: candidates per step; 1 is greedy.
+        alpha: weight of the penalty; 0 is greedy.
+
+    Returns:
+        Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
+
+    Raises:
+        ValueError: no candidate, or alpha outside 0 .. 1.
+    """
+    if top_k < 1 or not 0.0 <= alpha <= 1.0:
+        raise ValueError(f"contrastive_search: top_k is {top_k}, alpha {alpha}; expected top_k >= 1, 0 <= alpha <= 1")
+    before, after = rules.forbidden(start.device)
+    outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
+    items = torch.arange(len(start), device=start.device)
+    state = model.step(start.unsqueeze(1))  # (n, 1, d)
+    seen = _directions(state)  # (n, tokens so far, d)
+    for length in range(rules.max_length):
+        logits = full_precision(model.logits(state)).squeeze(1)
+        logits.index_fill_(-1, before if length < rules.min_length else after, -torch.inf)
+        values, words = logits.topk(min(top_k, logits.shape[-1]), dim=-1)  # (n, k)
+        model.reorder(torch.zeros_like(words))  # k hypotheses with one prefix
+        states = model.step(words)  # (n, k, d)
+        directions = _directions(states)
+        confidence = torch.exp(values - logits.logsumexp(-1, keepdim=True))
+        likeness = (directions @ seen.transpose(1, 2)).amax(-1)  # (n, k)
+        scores = ((1 - alpha) * confidence - alpha * likeness).masked_fill(values == -torch.inf, -torch.inf)
+        chosen = scores.argmax(-1, keepdim=True)  # (n, 1)
+        model.reorder(chosen)
+        tokens = words.gather(1, chosen).squeeze(1)
+        outputs[items, length] = tokens
+        state, direction = _chosen(states, chosen), _chosen(directions, chosen)
+        seen = torch.cat([seen, direction], dim=1)
+        going = tokens != rules.end
+        if not bool(going.all()):
+            kept = going.nonzero().squeeze(-1)
+            if not len(kept):
+                return outputs[:, : length + 1]
+            items, state, seen = items[kept], state[kept], seen[kept]
+            model.keep(kept)
+    outputs[items, rules.max_length] = rules.end
+    return outputs
+
+
+def _directions(states: Tensor) -> Tensor:
+    """Return states (n, W, d) scaled to length 1, so that products are cosines."""
+    return F.normalize(full_precision(states), dim=-1)
+
+
+def _chosen(states: Tensor, places: Tensor) -> Tensor:
+    """Return the states (n, 1, d) at ``places`` (n, 1)."""
+    return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
