@@ -25,7 +25,7 @@ from transformers import (
 
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.claps import Claps, step_of
 from models.hcl.baselines.simctg import token_contrast
 from models.hcl.baselines.t5 import T5, t5_config

@@ -16,7 +16,8 @@ from torch.nn.functional import cross_entropy
 
 from models.clld import AdaptiveSchedule, ClldTask, update_label_distance
 from models.common.losses import label_distance_contrast, supervised_contrast, twin_contrast
-from models.common.training import Criterion, Settings, Step, fit
+from models.common.task import Criterion, Settings, Step
+from models.common.training import fit
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from piece_cases import Case
 
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.cvae import annealing_steps, kl_weight
 
 

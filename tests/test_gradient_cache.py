@@ -12,8 +12,8 @@ import torch
 from memory_store import Memory
 from torch import distributed as group
 
-from models.common.training import Contrasting, Settings, Step, fit
-from models.common.training.accumulation import CachedContrast
+from models.common.task import Settings, Step
+from models.common.training import CachedContrast, fit
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
 from stages.common.seeds import derived_seed
@@ -77,7 +77,7 @@ def cached(task, sizes, second=begun):
     found = {name: value.item() for name, value in contrast.parts.items()}
     for number, batch in own:
         with second(number):
-            loss, parts, vectors = task.train_apart(batch, STEP)
+            loss, parts, vectors = task.without_contrast(batch, STEP)
         torch.autograd.backward([loss, vectors], [None, contrast.gradient(number, vectors)])
         for name, value in {"loss": loss, **parts}.items():
             found[name] = found.get(name, 0.0) + value.item()
@@ -94,7 +94,7 @@ def assert_close(found, expected):
 @pytest.mark.parametrize("sizes", CUTS)
 def test_the_gradient_is_that_of_the_whole_batch(make, sizes):
     task = make()
-    assert isinstance(task, Contrasting) and task.contrasts
+    assert task.contrasts
     loss, parts = task.train_batch(task.load(ITEMS), STEP)
     loss.backward()
     expected, values = gradients(task), {"loss": loss.item(), **{name: value.item() for name, value in parts.items()}}
@@ -109,7 +109,7 @@ def test_with_dropout_it_is_that_of_one_graph_over_all_micro_batches(make):
     shares, vectors = [], []
     for number, run in enumerate(runs_of((3, 3, 2))):
         with begun(number):
-            share, _, found = task.train_apart(task.load(run), STEP)
+            share, _, found = task.without_contrast(task.load(run), STEP)
         shares.append(share)
         vectors.append(found)
     (sum(shares) + task.contrast(torch.cat(vectors), STEP)[0]).backward()

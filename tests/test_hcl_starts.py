@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from keycontrast.errors import InputError
-from models.common.training import Settings
+from models.common.task import Settings
 from pipeline.export import export_model
 from stages.common.paths import ModelPaths
 from stages.common.settings import earlier_model, stages_of_dvc

@@ -14,7 +14,8 @@ from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from keycontrast.errors import InputError
-from models.common.training import Settings, Step, fit
+from models.common.task import Settings, Step
+from models.common.training import fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from pipeline.schemas import SCHEMAS
 from stages.attribution import pair_classifier

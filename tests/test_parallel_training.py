@@ -24,7 +24,8 @@ from torch import distributed as group
 from torch import nn
 
 from keycontrast.errors import CRASHED, InputError
-from models.common.training import fit, parallel
+from models.common import parallel
+from models.common.training import fit
 from stages.common import distributed, fingerprint, training
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of

@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from keycontrast.errors import InputError
-from models.common.training import History, Speed, loop
-from stages.common import device, training
+from models.common import training
+from models.common.task import History, Speed
+from stages.common import device
+from stages.common import training as stage_training
 from stages.common.device import choose_device
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -100,11 +102,11 @@ def test_a_thread_locks_batches_in_memory_under_the_own_device(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
     batch = {"ids": torch.arange(3), "mask": torch.ones(3, dtype=torch.bool)}
     one = SimpleNamespace(task=SimpleNamespace(load=lambda items: batch), device=torch.device("cuda:1"))
-    found = loop._Loop._load(one, [0])
+    found = training._Loop._load(one, [0])
     assert [id(tensor) for tensor in pinned] == [id(tensor) for tensor in batch.values()]
     assert all(torch.equal(found[name], batch[name]) for name in batch)
     one.device = torch.device("cpu")
-    assert loop._Loop._load(one, [0]) is batch and len(under) == 2
+    assert training._Loop._load(one, [0]) is batch and len(under) == 2
 
 
 def test_the_record_has_the_peak_of_the_devices_memory(monkeypatch):
@@ -112,7 +114,7 @@ def test_the_record_has_the_peak_of_the_devices_memory(monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: asked.append(device) or 3 * 2**20 + 5)
     speed = Speed(steps=2, items=8, seconds=4.0, recent=[2.0, 2.0])
     history = History([], 1, {}, False, speed)
-    record = training.training_record(history, {"products": "bf16"}, "cuda:1", 2)
+    record = stage_training.training_record(history, {"products": "bf16"}, "cuda:1", 2)
     assert record["peak_device_memory_mib"] == 3 and asked == ["cuda:1"]
     assert record["items_per_second"] == 2.0 and record["processes"] == 2
-    assert "peak_device_memory_mib" not in training.training_record(history, {"products": "fp32"}, "cpu", 1)
+    assert "peak_device_memory_mib" not in stage_training.training_record(history, {"products": "fp32"}, "cpu", 1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from piece_cases import SIZES, Case
 
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.auto import model_class
 from stages.tracks.hcl.piece_baselines import PieceTask
 

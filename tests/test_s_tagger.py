@@ -13,7 +13,7 @@ from table_files import bytes_of
 from transformers import AutoTokenizer
 
 from keycontrast.errors import InputError
-from models.common.training import Step
+from models.common.task import Step
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths

@@ -17,7 +17,7 @@ from tiny_training import DyingStore, Killed
 
 import stages.tracks.hcl.trained
 from keycontrast.errors import InputError
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl import HclModel
 from models.hcl.latent import GaussianNetwork, Posterior
 from pipeline.schemas import SCHEMAS

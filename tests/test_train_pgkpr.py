@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
 from models.common.special import BOS, EOS
-from models.common.training import Step
+from models.common.task import Step
 from models.pgkpr.auto import load_rewriter, rewriter_of
 from models.pgkpr.config import RewriterConfig
 from pipeline.schemas import SCHEMAS

@@ -12,16 +12,8 @@ import torch
 from memory_store import Memory
 from torch import nn
 
-from models.common.training import (
-    Criterion,
-    Parameters,
-    Settings,
-    Speed,
-    Step,
-    fit,
-    warmup_then_constant,
-    warmup_then_decay,
-)
+from models.common.task import Criterion, Parameters, Settings, Speed, Step, Task
+from models.common.training import fit
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.progress import TrainingBar
@@ -44,7 +36,7 @@ class RunningMean(nn.Module):
         return x - self.mean
 
 
-class Regression:
+class Regression(Task):
     """Dropout, two groups, a frozen and an unused parameter, a buffer that training changes."""
 
     def __init__(self, n=11, dropout=0.5, kill_at=None, validation=None):
@@ -53,7 +45,7 @@ class Regression:
         self.module.unused = nn.Parameter(torch.ones(2))
         self.module.frozen = nn.Parameter(torch.ones(2), requires_grad=False)
         self.x, self.y = torch.randn(n, 3), torch.randn(n)
-        self.n_train, self.kill_at, self.validation = n, kill_at, validation
+        self.train, self.kill_at, self.results = range(n), kill_at, validation
         self.seen, self.validated, self.loaders = [], 0, set()
 
     def parameter_groups(self):
@@ -78,8 +70,8 @@ class Regression:
 
     def validate(self):
         self.validated += 1
-        if self.validation:
-            return {"loss": self.validation[self.validated - 1]}
+        if self.results:
+            return {"loss": self.results[self.validated - 1]}
         return {"loss": float(((self.module(self.x).squeeze(1) - self.y) ** 2).mean())}
 
 
@@ -294,10 +286,11 @@ def test_figures_of_a_record():
 
 
 def test_schedule_rises_then_falls_to_zero():
-    factors = [warmup_then_decay(step, 10, 0.2) for step in range(11)]
+    rising = replace(SETTINGS, warmup=0.2)
+    factors = [rising.rate_factor(step, 10) for step in range(11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8, 0.0])
-    assert [warmup_then_decay(step, 4, 0.0) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
-    assert [warmup_then_constant(step, 10, 0.2) for step in range(11)] == [0.5, *[1.0] * 10]
+    assert [replace(rising, warmup=0.0).rate_factor(step, 4) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+    assert [replace(rising, schedule="constant").rate_factor(step, 10) for step in range(11)] == [0.5, *[1.0] * 10]
     rows = fit(Regression(), replace(SETTINGS, schedule="constant"), Memory(), SEED).rows
     assert [row["rate_lower"] for row in rows] == [0.01] * 3
 
@@ -391,7 +384,7 @@ def test_filling_new_memory_changes_no_weight(monkeypatch):
     try:
         task, filled = Regression(), Regression()
         fit(task, SETTINGS, Memory(), SEED)
-        monkeypatch.setattr("models.common.training.loop._memory_as_it_comes", nullcontext)
+        monkeypatch.setattr("models.common.training._memory_as_it_comes", nullcontext)
         fit(filled, SETTINGS, Memory(), SEED)
     finally:
         torch.use_deterministic_algorithms(False)

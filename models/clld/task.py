@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 from models.clld.label_distance import AdaptiveSchedule, update_label_distance
 from models.clld.model import ClldModel, Views
 from models.clld.texts import LabelledTexts
+from models.common.batches import batches_in_order
 from models.common.losses import label_distance_contrast, supervised_contrast, twin_contrast
-from models.common.training import BatchedTask, Step, batches_in_order
+from models.common.task import Step, Task
 
 _LAMBDA = 0.5  # weight of the cross-entropy (eq. 9); the contrast has the rest
 
@@ -46,12 +47,12 @@ class Judgement:
         return {"loss": self.loss, "accuracy": self.accuracy, "macro_f1": self.macro_f1}
 
 
-class ClldTask(BatchedTask):
-    """Trains a CLLD classifier; see ``models.common.training.Task`` and ``Evaluating``.
+class ClldTask(Task):
+    """Trains a CLLD classifier; see ``models.common.task.Task`` and ``Evaluating``.
 
     The loss is lambda L_c + (1 - lambda) L_s. The cross-entropy L_c is a mean over the step's whole batch, so its
     shares add up over micro-batches. The contrast L_s is one of the whole batch, however many
-    micro-batches and processes it is cut for; see ``models.common.training.Contrasting``.
+    micro-batches and processes it is cut for; see ``models.common.task.Task``.
 
     With an adaptive label distance the schedule says when the validation confusions are counted, and the matrix, a
     buffer of the model, moves. Nothing reads the other evaluations of Algorithm 1, so they are counted and not
@@ -118,7 +119,7 @@ class ClldTask(BatchedTask):
         """Whether the row has a contrast."""
         return self.module.config.contrasts
 
-    def train_apart(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    def without_contrast(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Return the share in the cross-entropy, its parts, and the vectors of each text's views, joined (M, V d)."""
         views = self.module.train_views(batch["input_ids"], batch["attention_mask"])
         assert views.vectors is not None  # the row has a contrast
@@ -159,7 +160,7 @@ class ClldTask(BatchedTask):
         found = self.judge()
         return {**found.values(), "confusion": found.confusion.tolist()}
 
-    def act_on(self, steps: int, found: dict[str, Any] | None) -> None:
+    def on_evaluation(self, steps: int, found: dict[str, Any] | None) -> None:
         """Move the label distance matrix if it is due (Algorithm 1)."""
         if found is None or self.schedule is None:
             return
@@ -170,13 +171,13 @@ class ClldTask(BatchedTask):
                              "epoch": self.schedule.epoch_of(steps), "strength": strength, **found,
                              "ldm": ldm.tolist()})
 
-    def memory(self) -> dict[str, Any]:
+    def extra_state(self) -> dict[str, Any]:
         """Return the updates so far, for the checkpoint."""
         return {"updates": self.updates}
 
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        """Go back to :meth:`memory`; an empty one is that of a training without evaluations so far."""
-        self.updates = list(memory.get("updates", []))
+    def load_extra(self, state: Mapping[str, Any]) -> None:
+        """Go back to :meth:`extra_state`; an empty one is that of a training without evaluations so far."""
+        self.updates = list(state.get("updates", []))
 
     def _entropy(self, views: Views, labels: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the mean cross-entropy of the batch, and parts of the loss."""

@@ -25,7 +25,7 @@ from transformers import (
 
 from models.common.bert import bert_states, library_pass
 from models.common.encoders import freeze_lower_layers
-from models.common.training import BatchedTask, Step
+from models.common.task import Step, Task
 
 LABELS = {0: "different", 1: "paraphrase"}
 
@@ -142,7 +142,7 @@ def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seco
 
 
 @dataclass
-class PairTask(BatchedTask):
+class PairTask(Task):
     """Training of a pair classifier, for :func:`models.common.training.fit`.
 
     Attributes:

@@ -13,7 +13,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
 from models.common.precision import recurrent
-from models.common.training import BatchedTask, Step
+from models.common.task import Step, Task
 
 LABELS = {0: "secondary", 1: "primary"}
 PAD, UNKNOWN = 0, 1
@@ -91,7 +91,7 @@ class TaggedText:
 
 
 @dataclass
-class TagTask(BatchedTask):
+class TagTask(Task):
     """Training of an S-Tagger, for :func:`models.common.training.fit`.
 
     Attributes:

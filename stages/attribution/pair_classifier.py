@@ -17,7 +17,8 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
-from models.common.training import Bar, CheckpointStore, Criterion, History, Settings, fit
+from models.common.task import Bar, CheckpointStore, Criterion, History, Settings
+from models.common.training import fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier
 from stages.attribution.pair_points import model_card, split_points
 from stages.common.columns.items import EXAMPLES

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import torch
 
 from keycontrast.files import hash_values
-from models.common.training import Bar, History, Settings
-from models.common.training.parallel import gathered
+from models.common.parallel import gathered
+from models.common.task import Bar, History, Settings
 from stages.common.device import choose_device
 from stages.common.distributed import check_devices
 from stages.common.fingerprint import hash_code, hash_files

@@ -17,7 +17,8 @@ from torch import nn
 
 from keycontrast.files import atomic_folder, sha256_of
 from models.common.precision import products
-from models.common.training import Bar, CheckpointStore, Criterion, Settings, fit
+from models.common.task import Bar, CheckpointStore, Criterion, Settings
+from models.common.training import fit
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.tokens import TOKENS

@@ -13,7 +13,7 @@ from transformers import initialization as init
 from models.common.decoding import Decodable, Rules, beam_search
 from models.common.losses import at_least_float32
 from models.common.rows import RealTokens
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.config import without_removed
 
 Batch = Mapping[str, Tensor]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.common.encoders import mean_pool
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.base import Batch
 from models.hcl.baselines.library import item_nll
 from models.hcl.baselines.t5 import T5

@@ -11,7 +11,7 @@ from models.common.decoding import Decodable, project_in_full
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
 from models.common.precision import recurrent
 from models.common.rows import RealTokens
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
 from models.hcl.baselines.recurrent import Given, RecurrentSteps, State, lengths_of, read
 

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.base import Batch, OwnPieceModel
 from models.hcl.baselines.transformer import PieceTransformer
 

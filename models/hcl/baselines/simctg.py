@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.common.losses import at_least_float32
-from models.common.training import Step
+from models.common.task import Step
 from models.hcl.baselines.base import Batch
 from models.hcl.baselines.dialogpt import DialoGpt
 

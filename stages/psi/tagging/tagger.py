@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 
 from keycontrast.errors import InputError
 from keycontrast.text.batches import fixed_chunks
-from models.common.training import History
+from models.common.task import History
 from models.keywords.s_tagger import LABELS, STagger, TagTask, primary_scores
 from stages.psi.tagging.sources import SPECIAL
 

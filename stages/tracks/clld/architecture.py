@@ -16,7 +16,8 @@ from keycontrast.errors import InputError
 from models.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts
 from models.common.encoders import encoder_pass
 from models.common.precision import products
-from models.common.training import CheckpointStore, Criterion, Settings, fit
+from models.common.task import CheckpointStore, Criterion, Settings
+from models.common.training import fit
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings

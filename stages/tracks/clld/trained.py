@@ -9,7 +9,7 @@ import pandas as pd
 from transformers import PreTrainedTokenizerBase
 
 from models.clld import ClldModel
-from models.common.training import History
+from models.common.task import History
 from stages.common.model_folder import TRAINED_ON_FILE
 from stages.tracks.clld.confusion import confusion_table
 from stages.tracks.clld.distances import distance_table

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.files import atomic_file, atomic_folder
-from models.common.training import History
+from models.common.task import History
 from stages.common.model_folder import save_notes, seal, write_history
 from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema

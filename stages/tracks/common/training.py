@@ -16,8 +16,8 @@ from transformers import PreTrainedModel
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
-from models.common.training import Bar, CheckpointStore, History
-from models.common.training.parallel import from_first, gathered, place
+from models.common.parallel import from_first, gathered, place
+from models.common.task import Bar, CheckpointStore, History
 from stages.common.device import choose_device
 from stages.common.distributed import process_group
 from stages.common.fingerprint import hash_code, hash_files

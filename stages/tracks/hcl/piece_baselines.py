@@ -12,7 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
-from models.common.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
+from models.common.task import CheckpointStore, History, Parameters, Step, Task
+from models.common.training import fit
 from models.hcl.baselines.auto import load_pieces
 from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig
 from stages.common.encoders import resolve_encoder
@@ -146,8 +147,8 @@ class TrainedPieces:
     history: History
 
 
-class PieceTask(BatchedTask):
-    """Trains a baseline; see ``models.common.training.Task``. Losses are divided by the mean target length, as HCL's
+class PieceTask(Task):
+    """Trains a baseline; see ``models.common.task.Task``. Losses are divided by the mean target length, as HCL's
     are.
 
     Args:

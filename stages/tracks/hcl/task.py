@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.common.training import Parameters, Step, batches_in_order
+from models.common.batches import batches_in_order
+from models.common.task import Parameters, Step, Task
 from models.hcl import BatchTotals, HclModel, kl_weight, objective
 from models.hcl.plan import KEY, Planner, joined_texts
 from models.hcl.validation import Validation, training_monitors
@@ -34,8 +35,8 @@ class ValidationNoise:
     unseen_vectors: Tensor
 
 
-class HclTask:
-    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.common.training.Task``.
+class HclTask(Task):
+    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.common.task.Task``.
 
     Args:
         model: on its device.
@@ -48,13 +49,16 @@ class HclTask:
         sight: what the training triples see of the graph; None for the whole.
     """
 
+    train: TripleBatches
+    validation: TripleBatches
+
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
                  settings: Mapping[str, Any], annealing_steps: int,
                  taken: Collection[str] = (), sight: Sight | None = None) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
         self.settings, self.annealing_steps = settings, annealing_steps
-        self.n_train, self.taken = len(train), frozenset(taken)
+        self.taken = frozenset(taken)
         self.sight = sight if model.config.uses_keyword else None
         self.planner = model.planner(sight.views if sight is not None else None)
         self.has_impostor = _has_impostor(self.planner, train)

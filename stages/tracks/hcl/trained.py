@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from models.common.training import History
+from models.common.task import History
 from models.hcl import HclModel
 from models.hcl.alarms import find_alarms, leak_of_graph
 from models.hcl.warm_start import InitReport

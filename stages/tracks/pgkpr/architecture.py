@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from keycontrast.errors import InputError
-from models.common.training import CheckpointStore, fit
+from models.common.task import CheckpointStore
+from models.common.training import fit
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from stages.common.seeds import derived_seed

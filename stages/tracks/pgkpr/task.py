@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.common.training import BatchedTask, Step
-from models.common.training.accumulation import PartSums
-from models.common.training.batches import moved
+from models.common.batches import PartSums, moved
+from models.common.task import Step, Task
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from stages.tracks.pgkpr.batches import PairBatches
@@ -46,14 +45,14 @@ class Totals:
         return {name: value / counts[name] for name, value in sums.items()}
 
 
-class RewriteTask(BatchedTask):
-    """Trains a rewriter on pairs; see ``models.common.training.Task``.
+class RewriteTask(Task):
+    """Trains a rewriter on pairs; see ``models.common.task.Task``.
 
     The loss is generation + lambda_1 reconstruction + lambda_2 contrast for PGKPR, generation + the weighted bag of
     words for Latent-BOW, and generation for the others. Generation is a mean over target tokens of the step's whole
     batch, reconstruction one over tokens or items, contrast and bag over items; so their shares add up over
     micro-batches. The negatives of the contrast are those of the whole batch, however many micro-batches and processes
-    it is cut for (``models.common.training.Contrasting``); validation pairs are contrasted in batches of the same size.
+    it is cut for (``models.common.task.Task``); validation pairs are contrasted in batches of the same size.
 
     Args:
         model: on its device.
@@ -98,7 +97,7 @@ class RewriteTask(BatchedTask):
         """Whether the loss has a contrast."""
         return self.module.contrasts
 
-    def train_apart(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    def without_contrast(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Return the share in the loss without the contrast, its parts, and what is contrasted of each pair (M, W)."""
         sums, vectors = self._apart(batch)
         return *self._loss(sums, Totals.of(self.train, step.batch)), vectors

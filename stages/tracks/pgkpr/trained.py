@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from models.common.training import History
+from models.common.task import History
 from models.pgkpr.base import Rewriter
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card

@@ -15,7 +15,8 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
-from models.common.training import CheckpointStore, fit
+from models.common.task import CheckpointStore
+from models.common.training import fit
 from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.hcl.warm_start import InitReport, init_from
 from stages.common.columns.clusters import CLUSTERS

@@ -1,17 +1,14 @@
-"""From items to batches on a device: their order in an epoch, loading ahead, validation in batches of one size."""
+"""From items to batches on a device, and from micro-batches to sums of parts and gradients."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-
-from models.common.training.accumulation import PartSums
-from models.common.training.task import Parameters
 
 POOL = 50  # batches sorted together: long enough to find equals, short enough to stay a shuffle
 
@@ -115,41 +112,63 @@ def batches_in_order(load: Callable[[Sequence[int]], Mapping[str, Tensor]], coun
         yield moved(load(range(start, min(start + size, count))), device)
 
 
-class BatchedTask:
-    """Base of tasks that train every parameter at one rate, and whose validation values are sums over batches.
+class PartSums:
+    """Named sums in double precision; tensors stay where they are until :meth:`read`.
 
-    Attributes:
-        module: what is trained, on its device.
-        train: the training items.
-        validation: the validation items.
-        learning_rate: of every parameter.
-        batch_size: items per forward pass in validation.
+    >>> sums = PartSums()
+    >>> sums.add({"loss": torch.tensor(1.5), "share": 0.5})
+    >>> sums.add({"loss": torch.tensor(2.0), "share": 0.5})
+    >>> sums.read()
+    {'loss': 3.5, 'share': 1.0}
     """
 
-    module: Any  # nn.Module; a subclass says which
-    train: Sized
-    validation: Sized
-    learning_rate: float
-    batch_size: int
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._tensors: list[Tensor] = []
+        self._plain: list[tuple[str, float]] = []
 
-    @property
-    def n_train(self) -> int:
-        """Number of training items."""
-        return len(self.train)
+    def add(self, parts: Mapping[str, float | Tensor]) -> None:
+        """Add plain numbers and 0-d tensors to the sums of their names."""
+        for name, value in parts.items():
+            if isinstance(value, Tensor):
+                self._names.append(name)
+                self._tensors.append(value.detach())
+            else:
+                self._plain.append((name, float(value)))
 
-    def parameter_groups(self) -> list[Parameters]:
-        """Return one group: everything at one rate."""
-        module: nn.Module = self.module
-        return [Parameters("all", list(module.parameters()), self.learning_rate)]
+    def read(self) -> dict[str, float]:
+        """Return the sums; all tensors come from the device in one message."""
+        numbers = torch.stack([tensor.double() for tensor in self._tensors]).tolist() if self._tensors else []
+        sums: dict[str, float] = {}
+        for name, value in [*zip(self._names, numbers, strict=True), *self._plain]:
+            sums[name] = sums.get(name, 0.0) + value
+        return sums
 
-    def load_validation(self, items: Sequence[int]) -> Mapping[str, Tensor]:
-        """Return the tensors of validation items, on the CPU."""
-        raise NotImplementedError
 
-    def validation_sums(self, sums: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]) -> dict[str, float]:
-        """Return what ``sums`` finds of each batch of validation items, added up name by name."""
-        total = PartSums()
-        for batch in batches_in_order(self.load_validation, len(self.validation), self.batch_size,
-                                      self.module.device):
-            total.add(sums(batch))
-        return total.read()
+def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None],
+                  parameters: Sequence[nn.Parameter]) -> None:
+    """Add the gradients of ``outputs`` to those that ``parameters`` have.
+
+    A backward pass adds them parameter by parameter, one launch each on a GPU: a sixth of all that a micro-batch
+    launches. Here all are added at once, for which they are all held for a moment; the sums are the same to the bit.
+
+    Args:
+        outputs: what is differentiated.
+        weights: the gradient by each, None for a scalar's 1.
+        parameters: all that are trained.
+    """
+    if all(parameter.grad is None for parameter in parameters):
+        torch.autograd.backward(outputs, weights)
+        return
+    found = torch.autograd.grad(outputs, parameters, weights, allow_unused=True)
+    sums, summands = [], []
+    for parameter, gradient in zip(parameters, found, strict=True):
+        if gradient is None:
+            continue
+        if parameter.grad is None:
+            parameter.grad = gradient.clone(memory_format=torch.contiguous_format)  # it may share its memory
+        else:
+            sums.append(parameter.grad)
+            summands.append(gradient)
+    if sums:
+        torch._foreach_add_(sums, summands)

@@ -1,41 +1,27 @@
-"""The training loop."""
+"""One training loop for every method: exact accumulation, exact resume, selection on validation.
+
+A state keeps no generator: the loop seeds every micro-batch by name (step and position), and the order of an epoch
+likewise, so ``step``, ``epoch`` and ``batch`` stand for every random state and for the position in the data. The
+schedule is a function of ``step``. Parameters that are not trained are not stored; the task builds them again.
+"""
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from math import inf, isfinite
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor, distributed, nn
 
+from models.common.batches import PartSums, add_gradients, epoch_batches, loaded_ahead, moved, pinned
+from models.common.parallel import SharedSums, add_gradients_of_all, from_first, place, spread, tensors_of_first
 from models.common.precision import products
-from models.common.training.accumulation import CachedContrast, PartSums, add_gradients
-from models.common.training.batches import epoch_batches, loaded_ahead, moved, pinned
-from models.common.training.parallel import (
-    SharedSums,
-    add_gradients_of_all,
-    from_first,
-    place,
-    spread,
-    tensors_of_first,
-)
-from models.common.training.settings import Settings
-from models.common.training.state import State, load_optimiser, load_tensors, optimiser_tensors, trained_tensors
-from models.common.training.task import (
-    Bar,
-    Batch,
-    CheckpointStore,
-    Contrasting,
-    Evaluating,
-    History,
-    Lengthy,
-    Step,
-    Task,
-)
+from models.common.task import Bar, Batch, CheckpointStore, History, Parts, Settings, Speed, Step, Task
 
 SeedOf = Callable[..., int]
 Value = TypeVar("Value")
@@ -82,7 +68,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
                 if settings.epochs:
                     loop.run_epoch(bar)
                 else:
-                    loop.keep()
+                    loop.validate_only()
         finally:
             if bar is not None:
                 bar.close()
@@ -113,7 +99,7 @@ class _Loop:
         self.task, self.settings, self.store, self.seed_of = task, settings, store, seed_of
         self.per_epoch = settings.steps_per_epoch(task.n_train)
         self.total = settings.total_steps(task.n_train)
-        self.lengths = _lengths(task) if settings.bucket else None
+        self.lengths = task.lengths() if settings.bucket else None
         self.optimiser = _optimiser(task, settings)
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
@@ -132,8 +118,7 @@ class _Loop:
             return
         load_optimiser(self.optimiser, tensors_of_first(slots, self.device))
         self.state = State.from_values(values)
-        if isinstance(self.task, Evaluating):
-            self.task.recall(self.state.memory)
+        self.task.load_extra(self.state.extra)
 
     def run_epoch(self, bar: Bar | None) -> None:
         """Train the rest of the current epoch, validate, and take a checkpoint."""
@@ -153,7 +138,7 @@ class _Loop:
         if bar is not None:
             bar.end_epoch(state.rows[-1])
 
-    def keep(self) -> None:
+    def validate_only(self) -> None:
         """Validate the module as it begins, as epoch 0, and take a checkpoint."""
         found = from_first(self._validate)
         row = {"epoch": 0, "step": 0, **{f"validation_{name}": value for name, value in found.items()}, "best": True}
@@ -210,8 +195,8 @@ class _Loop:
         self.optimiser.zero_grad(set_to_none=True)
         runs = self.settings.micro_batches(list(step.batch))
         own = ((number, moved(next(loaded), self.device)) for number in range(rank, len(runs), world))
-        if isinstance(self.task, Contrasting) and self.task.contrasts and len(runs) > 1:
-            return self._accumulate_contrast(self.task, step, runs, list(own))
+        if self.task.contrasts and len(runs) > 1:
+            return self._accumulate_contrast(step, runs, list(own))
         for number, batch in own:
             with self._begun(step, number):
                 loss, parts = self.task.train_batch(batch, step)
@@ -219,13 +204,13 @@ class _Loop:
             sums.add({"loss": loss, **parts})
         return sums
 
-    def _accumulate_contrast(self, task: Contrasting, step: Step, runs: Sequence[list[int]],
+    def _accumulate_contrast(self, step: Step, runs: Sequence[list[int]],
                              own: Sequence[tuple[int, Batch]]) -> PartSums:
         """Do the same for a task whose micro-batches are contrasted with each other."""
-        sums, contrast = PartSums(), CachedContrast(task, step, runs, own, partial(self._begun, step))
+        sums, contrast = PartSums(), CachedContrast(self.task, step, runs, own, partial(self._begun, step))
         for number, batch in own:
             with self._begun(step, number):
-                loss, parts, vectors = task.train_apart(batch, step)
+                loss, parts, vectors = self.task.without_contrast(batch, step)
             add_gradients([loss, vectors], [None, contrast.gradient(number, vectors)], self.parameters)
             sums.add({"loss": loss, **parts})
         sums.add(contrast.parts)
@@ -251,22 +236,22 @@ class _Loop:
     def _evaluate(self) -> None:
         """Let a task that evaluates within epochs do so, if it is due; nothing is drawn that a step would miss."""
         task, steps = self.task, self.state.step
-        if not isinstance(task, Evaluating) or not task.evaluate_every or steps % task.evaluate_every:
+        if not task.evaluate_every or steps % task.evaluate_every:
             return
-        found = from_first(lambda: self._judge(lambda: task.evaluate(steps)))
-        task.act_on(steps, found)
-        self.state.memory = task.memory()
+        found = from_first(lambda: self._in_evaluation(lambda: task.evaluate(steps)))
+        task.on_evaluation(steps, found)
+        self.state.extra = task.extra_state()
         _train_mode(task.module)
 
-    def _judge(self, judge: Callable[[], Value]) -> Value:
-        """Return what ``judge`` makes of the model in evaluation mode, without gradients."""
+    def _in_evaluation(self, compute: Callable[[], Value]) -> Value:
+        """Return what ``compute`` makes of the model in evaluation mode, without gradients."""
         _seed_all(self.seed_of("validation"), self.device)
         self.task.module.eval()
         with torch.no_grad(), products(self.device, self.settings.precision):
-            return judge()
+            return compute()
 
     def _validate(self) -> dict[str, float]:
-        values = {name: float(value) for name, value in self._judge(self.task.validate).items()}
+        values = {name: float(value) for name, value in self._in_evaluation(self.task.validate).items()}
         for criterion in self.settings.select:
             _finite(f"validation {criterion.name} after epoch {self.state.epoch + 1}", values[criterion.name])
         return values
@@ -313,12 +298,6 @@ def _optimiser(task: Task, settings: Settings) -> torch.optim.Optimizer:
                 weight_decay=settings.weight_decay, fused=True)
 
 
-def _lengths(task: Task) -> Sequence[int]:
-    if not isinstance(task, Lengthy):
-        raise ValueError(f"bucket: {type(task).__name__} has no lengths() to put items of similar length together")
-    return task.lengths()
-
-
 def _train_mode(module: torch.nn.Module) -> None:
     """Set training mode, but for the parts all of whose parameters are frozen."""
     module.train()
@@ -341,3 +320,145 @@ def _seed_all(seed: int, device: torch.device) -> None:
 def _finite(what: str, value: float) -> None:
     if not isfinite(value):
         raise FloatingPointError(f"{what} is {value}; lower the learning rate, or look at the data of that step")
+
+
+class CachedContrast:
+    """The contrast of one step's batch, and its gradient by the vectors of this process's micro-batches.
+
+    Gradient caching (Gao et al. 2021, Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup): each
+    micro-batch goes through the network once for its vectors alone; the contrast of all vectors gives the gradient by
+    each of them; then each micro-batch goes through again, under the same seed, and is differentiated from its own
+    vectors' gradient on. That is the gradient of the whole batch, with the memory of a micro-batch and one forward
+    pass more.
+
+    Args:
+        task: what is trained.
+        step: the optimiser step.
+        runs: the items of every micro-batch of the step, in order.
+        own: the micro-batches of this process, by their place among ``runs``.
+        begun: given such a place, seeds what the micro-batch draws and sets the precision of a block.
+
+    Attributes:
+        parts: of the loss, this process's share; the first is ``loss``.
+    """
+
+    def __init__(self, task: Task, step: Step, runs: Sequence[Sequence[int]], own: Sequence[tuple[int, Batch]],
+                 begun: Callable[[int], AbstractContextManager[object]]) -> None:
+        found = {}
+        for number, batch in own:
+            # With a graph, dropped at once: without one torch may choose other kernels, which draw other dropout.
+            with begun(number):
+                found[number] = task.without_contrast(batch, step)[2].detach()
+        ends = torch.tensor([len(run) for run in runs]).cumsum(0).tolist()
+        self._rows = {number: slice(ends[number] - len(runs[number]), ends[number]) for number in found}
+        parameter = next(task.module.parameters())
+        vectors = _together(found, self._rows, ends[-1], parameter).requires_grad_()  # (B, W)
+        with begun(0):
+            loss, parts = task.contrast(vectors, step)
+        self._gradient, = torch.autograd.grad(loss, vectors)
+        # Every process has the contrast of the whole batch, and counts its share of it.
+        self.parts: Parts = {name: value / place()[1] for name, value in {"loss": loss, **parts}.items()}
+
+    def gradient(self, number: int, vectors: Tensor) -> Tensor:
+        """Return the gradient of the contrast by the ``vectors`` of a micro-batch."""
+        return self._gradient[self._rows[number]].to(vectors.dtype)
+
+
+def _together(found: dict[int, Tensor], rows: dict[int, slice], count: int, like: Tensor) -> Tensor:
+    """Return the vectors (B, W) of all processes' micro-batches, in the precision of ``like``, the weights'."""
+    width = max((len(part[0]) for part in found.values()), default=0)
+    shared = place()[1] > 1
+    if shared:  # one that has no micro-batch does not know it
+        widest = torch.tensor(width, device=like.device)
+        distributed.all_reduce(widest, distributed.ReduceOp.MAX)
+        width = int(widest)
+    vectors = torch.zeros(count, width, dtype=like.dtype, device=like.device)
+    for number, part in found.items():
+        vectors[rows[number]] = part.to(like.dtype)
+    if shared:  # a row is of one process, and the others add 0
+        distributed.all_reduce(vectors)
+    return vectors
+
+
+@dataclass
+class State:
+    """The plain values of a training in progress.
+
+    Attributes:
+        step: optimiser steps done.
+        epoch: epochs done.
+        batch: batches of the current epoch done.
+        items: items of the current epoch done.
+        sums: running sums of the current epoch: parts times items, and gradient norms.
+        rows: history of the epochs done.
+        best_key: criteria of the best epoch, smaller is better; None before the first validation.
+        best_epoch: its 1-based number; 0 before.
+        stale: epochs in a row that patience has counted.
+        finished: nothing is left to do.
+        extra: of a task that evaluates within epochs.
+        speed: how long the steps took; steps that a kill undid do not count.
+    """
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    items: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    best_key: list[float] | None = None
+    best_epoch: int = 0
+    stale: int = 0
+    finished: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)
+    speed: Speed = field(default_factory=Speed)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "State":
+        """Return the state of :meth:`as_values`."""
+        return cls(**{**values, "speed": Speed(**values["speed"])})
+
+    def as_values(self) -> dict[str, Any]:
+        """Return plain values that JSON keeps exactly."""
+        return asdict(self)
+
+
+def trained_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return what training changes in ``module``: trainable parameters and persistent buffers, by name.
+
+    Tied parameters appear once. The tensors are the module's own, not copies.
+    """
+    tensors = {name: parameter.data for name, parameter in module.named_parameters() if parameter.requires_grad}
+    kept = set(module.state_dict())
+    tensors |= {name: buffer for name, buffer in module.named_buffers() if name in kept}
+    return tensors
+
+
+def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy ``tensors`` into the tensors of the same names.
+
+    Raises:
+        ValueError: the names differ, so the tensors belong to another model.
+    """
+    own = trained_tensors(module)
+    if set(own) != set(tensors):
+        other = sorted(set(own) ^ set(tensors))
+        raise ValueError(f"the checkpoint is of another model: {other[0]!r} is in one of them only")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return what ``optimiser`` remembers, by ``number of the parameter/name``: its own tensors, not copies."""
+    return {f"{number}/{slot}": tensor for number, slots in optimiser.state_dict()["state"].items()
+            for slot, tensor in slots.items()}
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Let ``optimiser`` remember ``tensors``, named as :func:`optimiser_tensors` names them."""
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, _, slot = name.partition("/")
+        slots.setdefault(int(number), {})[slot] = tensor
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": slots, "param_groups": groups})

@@ -1,0 +1,349 @@
+"""What a training is: its settings, its task, and what it leaves behind."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from math import ceil, isfinite
+from statistics import median
+from typing import Any, Literal, Protocol
+
+from torch import Tensor, nn
+
+from models.common.batches import PartSums, batches_in_order
+from models.common.precision import PRECISIONS
+
+Batch = Mapping[str, Tensor]
+Parts = Mapping[str, float | Tensor]
+_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": PRECISIONS}
+_RECENT = 500  # steps whose durations are kept, for their median
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One validation value by which epochs are compared; ``largest`` if more is better."""
+
+    name: str = "loss"
+    largest: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; plain values, so that validated params of any kind can fill it.
+
+    Attributes:
+        epochs: passes over the training items at most; 0 keeps the module as it begins, validated once.
+        batch_size: items per optimiser step; the last batch of an epoch may be smaller.
+        micro_batch: items per forward pass; None takes the whole batch at once.
+        optimiser: ``adamw`` or ``adam``.
+        betas: decay of Adam's two averages.
+        eps: Adam's epsilon.
+        weight_decay: decoupled under ``adamw``, added to the gradient under ``adam``.
+        warmup: share of all steps over which the rates rise linearly from 0.
+        schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
+        precision: ``fp32``, or ``bf16`` for the matrix products of forward and backward passes (autocast);
+            weights, gradients and optimiser are fp32 either way, and the task sees to it that losses are.
+        bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
+        prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
+        clip: largest norm of the accumulated gradient, over all groups together; None clips nothing.
+        patience: epochs in a row without a better validation result that end the training; None for never.
+        patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
+        select: the best epoch is the one with the best first criterion; the next ones break its ties, and
+            the earliest of equal epochs wins.
+    """
+
+    epochs: int
+    batch_size: int
+    micro_batch: int | None = None
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    warmup: float = 0.0
+    schedule: Literal["linear", "constant"] = "linear"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    bucket: bool = False
+    prefetch: int = 2
+    clip: float | None = 1.0
+    patience: int | None = None
+    patience_from: int = 0
+    select: tuple[Criterion, ...] = (Criterion(),)
+
+    def __post_init__(self) -> None:
+        """Refuse values that would fail late or train something else than was meant.
+
+        Raises:
+            ValueError: a count below 1 (of epochs and prefetch, 0), a warm-up outside [0, 1), an unknown word or no
+                criterion.
+        """
+        for name, least in {"epochs": 0, "batch_size": 1, "micro_batch": 1, "patience": 1, "prefetch": 0}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, found {value}")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is a share of all steps in [0, 1), found {self.warmup}")
+        for name, words in _WORDS.items():
+            if (found := getattr(self, name)) not in words:
+                raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, found {found!r}")
+        if (self.clip is not None and not (isfinite(self.clip) and self.clip > 0)) or not self.select:
+            raise ValueError("clip must be a positive number, or None, and select must name a criterion")
+
+    def steps_per_epoch(self, n_train: int) -> int:
+        """Return the number of optimiser steps of one epoch over ``n_train`` items."""
+        return ceil(n_train / self.batch_size)
+
+    def total_steps(self, n_train: int) -> int:
+        """Return the number of optimiser steps of all epochs, early stopping aside."""
+        return self.epochs * self.steps_per_epoch(n_train)
+
+    def micro_batches(self, batch: list[int]) -> list[list[int]]:
+        """Cut ``batch`` into runs of ``micro_batch`` items."""
+        size = self.micro_batch or self.batch_size
+        return [batch[start:start + size] for start in range(0, len(batch), size)]
+
+    def rate_factor(self, step: int, total: int) -> float:
+        """Return the factor on every learning rate at the 0-based ``step`` of ``total``.
+
+        The rate rises over the first ``round(warmup * total)`` steps and reaches its full value at the last of them.
+        Then it stays, or falls linearly so that it would be 0 at step ``total``, just after the end.
+        """
+        rising = round(self.warmup * total)
+        if step < rising:
+            return (step + 1) / rising
+        return 1.0 if self.schedule == "constant" else (total - step) / max(1, total - rising)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A named group of parameters with its own learning rate; frozen ones are left out by the loop."""
+
+    name: str
+    parameters: Iterable[nn.Parameter]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """The optimiser step that a micro-batch belongs to.
+
+    Attributes:
+        number: 0-based count of optimiser steps, from which annealed weights are computed.
+        total: number of steps of all epochs.
+        epoch: 0-based epoch.
+        batch: every item of the step's whole batch, of which a micro-batch is a run.
+    """
+
+    number: int
+    total: int
+    epoch: int
+    batch: Sequence[int]
+
+
+class Task:
+    """What is trained, on what, and how it is judged. Items are numbers ``0 .. n_train - 1``.
+
+    Attributes:
+        module: what is trained, on its device.
+        train: the training items.
+        validation: the validation items.
+        learning_rate: of every parameter, unless :meth:`parameter_groups` says otherwise.
+        batch_size: items per forward pass in validation.
+    """
+
+    module: Any  # nn.Module; a subclass says which
+    train: Sized
+    validation: Sized
+    learning_rate: float
+    batch_size: int
+
+    @property
+    def n_train(self) -> int:
+        """Number of training items."""
+        return len(self.train)
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether a part of the loss contrasts the items of a batch, so that no micro-batch has a share in it.
+
+        A batch of several micro-batches is then trained by gradient caching.
+        """
+        return False
+
+    @property
+    def evaluate_every(self) -> int | None:
+        """Optimiser steps from one :meth:`evaluate` to the next, counted from the beginning; None for never."""
+        return None
+
+    def parameter_groups(self) -> Sequence[Parameters]:
+        """Return the parameters to train, in the same order every time; here one group: everything at one rate."""
+        module: nn.Module = self.module
+        return [Parameters("all", list(module.parameters()), self.learning_rate)]
+
+    def lengths(self) -> Sequence[int]:
+        """Return the length of each training item, in any unit.
+
+        Raises:
+            ValueError: the task has none.
+        """
+        raise ValueError(f"bucket: {type(self).__name__} has no lengths() to put items of similar length together")
+
+    def load(self, items: Sequence[int]) -> Batch:
+        """Return the tensors of ``items``, on the CPU.
+
+        It runs in a thread, ahead of the micro-batch in work, so it must draw nothing at random and share
+        nothing with :meth:`train_batch`; the loop moves what it returns to the module's device.
+        """
+        raise NotImplementedError
+
+    def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
+        """Return the share of a micro-batch in the loss of the whole batch, and its parts.
+
+        Shares add up: the sum over micro-batches is the loss of ``step.batch``, and the gradient that of
+        one big batch. So divide by what belongs to the whole batch (``len(step.batch)``, or the number of
+        its items that have an impostor), never by the size of ``batch``.
+
+        Args:
+            batch: what :meth:`load` returned, on the module's device.
+            step: the optimiser step, with the items of its whole batch.
+
+        Returns:
+            A scalar with a graph, and named values (plain or 0-d), which are added up in the same manner
+            and averaged over the items of an epoch.
+        """
+        raise NotImplementedError
+
+    def without_contrast(self, batch: Batch, step: Step) -> tuple[Tensor, Parts, Tensor]:
+        """Return :meth:`train_batch` without the contrast, and what is contrasted: a vector (W) for each item.
+
+        Called twice for a micro-batch, under one seed, and only of a task that ``contrasts``.
+        """
+        raise NotImplementedError
+
+    def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, Parts]:
+        """Return the weighted contrast of the whole batch, a scalar with a graph, and its parts.
+
+        Args:
+            vectors: of the items of ``step.batch``, in its order (B, W).
+            step: the optimiser step.
+        """
+        raise NotImplementedError
+
+    def validate(self) -> Mapping[str, float]:
+        """Return validation values by name; called in evaluation mode, without gradients."""
+        raise NotImplementedError
+
+    def load_validation(self, items: Sequence[int]) -> Batch:
+        """Return the tensors of validation items, on the CPU."""
+        raise NotImplementedError
+
+    def validation_sums(self, sums: Callable[[Batch], Parts]) -> dict[str, float]:
+        """Return what ``sums`` finds of each batch of validation items, added up name by name."""
+        total = PartSums()
+        for batch in batches_in_order(self.load_validation, len(self.validation), self.batch_size,
+                                      self.module.device):
+            total.add(sums(batch))
+        return total.read()
+
+    def evaluate(self, steps: int) -> Any:
+        """Return what the model does after ``steps`` optimiser steps, as plain values that JSON keeps.
+
+        Called in evaluation mode, without gradients, and in the first of several processes alone.
+        """
+        raise NotImplementedError
+
+    def on_evaluation(self, steps: int, found: Any) -> None:
+        """Act on what :meth:`evaluate` found; called in every process."""
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return plain values for the checkpoint, of what :meth:`on_evaluation` changes besides buffers."""
+        return {}
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:
+        """Go back to :meth:`extra_state`."""
+
+
+class CheckpointStore(Protocol):
+    """Keeps one state, tensors and plain values (JSON); of several processes, the first alone asks it for anything."""
+
+    def due(self) -> bool:
+        """Tell whether a state is worth saving within an epoch; whatever it answers, the result is the same."""
+
+    def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
+             best: bool) -> None:
+        """Replace the stored state, whole or not at all; ``best`` weights are kept until others are the best."""
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
+        """Return weights, optimiser and values of the stored state; None if there is none."""
+
+    def best(self) -> dict[str, Tensor]:
+        """Return the weights that were saved as the best; called after such a save only."""
+
+
+class Bar(Protocol):
+    """Shows how far a training has come."""
+
+    def update(self, n: int = 1) -> object:
+        """Count ``n`` more optimiser steps as done."""
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Show an epoch, whose row of the history is ``row``."""
+
+    def close(self) -> None:
+        """Take the bar away."""
+
+
+@dataclass
+class Speed:
+    """Durations of the steps of a training, added up over the runs that it was resumed in; they enter no artifact.
+
+    Attributes:
+        steps: optimiser steps, without those that a kill undid.
+        items: training items.
+        seconds: of all steps, with waiting for data, without validation and checkpoints.
+        recent: seconds of each of the last 500 steps.
+        checkpoints: saved states.
+        checkpoint_seconds: of saving them; a resumed training does not count the state that it resumed from.
+    """
+
+    steps: int = 0
+    items: int = 0
+    seconds: float = 0.0
+    recent: list[float] = field(default_factory=list)
+    checkpoints: int = 0
+    checkpoint_seconds: float = 0.0
+
+    def add(self, items: int, seconds: float) -> None:
+        """Count one optimiser step."""
+        self.steps, self.items, self.seconds = self.steps + 1, self.items + items, self.seconds + seconds
+        self.recent = [*self.recent[1 - _RECENT:], seconds]
+
+    def add_checkpoint(self, seconds: float) -> None:
+        """Count one saved state."""
+        self.checkpoints, self.checkpoint_seconds = self.checkpoints + 1, self.checkpoint_seconds + seconds
+
+    def summary(self) -> dict[str, Any]:
+        """Return the values for the record of the stage; items per second are over steps and checkpoints together."""
+        if not self.steps:
+            return {}
+        return {"steps": self.steps, "items_per_second": self.items / (self.seconds + self.checkpoint_seconds),
+                "seconds_per_step_median": median(self.recent), "checkpoints": self.checkpoints,
+                "checkpoint_seconds": self.checkpoint_seconds}
+
+
+@dataclass(frozen=True)
+class History:
+    """What a training did.
+
+    Attributes:
+        rows: one per epoch, plain values: ``epoch`` (1-based), ``step`` (optimiser steps so far), ``rate_*``
+            (last learning rate of each group), ``gradient_norm`` (mean, before clipping), ``train_*`` (the
+            loss and its parts, means over items), ``validation_*`` and ``best`` (best epoch so far).
+        best_epoch: the 1-based epoch whose weights the module now holds.
+        best: its validation values.
+        stopped_early: patience ended the training.
+        speed: how fast it went; no part of equality, for it is never the same twice.
+    """
+
+    rows: list[dict[str, Any]]
+    best_epoch: int
+    best: dict[str, float]
+    stopped_early: bool
+    speed: Speed = field(default_factory=Speed, compare=False)
