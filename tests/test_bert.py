@@ -5,9 +5,9 @@ import tiny_hcl
 import torch
 from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
 
-from models.common.attention import DecoderLayer, Heads
 from models.common.bert import additive_mask, bert_states, joined_by_layer
 from models.common.encoders import encode, encoder_pass, freeze_lower_layers
+from models.common.transformer import DecoderLayer, Heads
 from models.hcl import objective
 from models.hcl.decoder import memory_keys_values
 from models.hcl.plan import KEY, joined_texts

@@ -9,9 +9,8 @@ import torch
 from torch.nn import functional as F
 from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, peaked, tagged_batch
 
-from models.common.attention import DecoderStep, Heads, masking
-from models.common.layers import Decoder
 from models.common.special import EOS, MASK, PAD
+from models.common.transformer import Decoder, DecoderStep, Heads, masking
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary

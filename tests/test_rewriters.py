@@ -17,8 +17,8 @@ from transformer_cases import (
 from whole_steps import WholeSteps
 
 from models.common.decoding import beam_search
-from models.common.layers import Embedder, sinusoids
 from models.common.special import BOS, EOS, PAD
+from models.common.transformer import Embedder, sinusoids
 from models.pgkpr.auto import rewriter_of
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import counterpart, perturbed

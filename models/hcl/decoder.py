@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.common.attention import Cache, DecoderLayer, DecoderStep, Heads, Visible
 from models.common.bert import additive_mask, joined, joined_by_layer
 from models.common.decoding import BeamCache, Pair
+from models.common.transformer import Cache, DecoderLayer, DecoderStep, Heads, Visible
 from models.hcl.config import HclConfig
 
 

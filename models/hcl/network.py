@@ -13,9 +13,9 @@ from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from models.common.attention import Cache
 from models.common.encoders import FrozenStates, mean_pool
 from models.common.losses import at_least_float32, bow_loss
+from models.common.transformer import Cache
 from models.hcl.config import HclConfig
 from models.hcl.contrasts import CONTRASTS
 from models.hcl.decoder import Decoder

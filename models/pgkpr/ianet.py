@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.common.attention import Attention, DecoderLayer, DecoderStep
-from models.common.layers import Decoder, Embedder, Encoder
 from models.common.rows import RealTokens
 from models.common.special import MASK, PAD
+from models.common.transformer import Attention, Decoder, DecoderLayer, DecoderStep, Embedder, Encoder
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import wrapped

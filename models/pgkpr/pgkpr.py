@@ -5,10 +5,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.common.layers import token_nll
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
 from models.common.special import IGNORE
+from models.common.transformer import token_nll
 from models.pgkpr.base import Batch
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import Mixture, counterpart, mixture

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from models.common.decoding import Decodable, project_in_full
-from models.common.layers import token_nll
 from models.common.precision import recurrent
 from models.common.rows import HostTensor, RealTokens, gathered
 from models.common.special import BOS, PAD
+from models.common.transformer import token_nll
 from models.pgkpr.base import Batch, Rewriter
 from models.pgkpr.config import RewriterConfig
 

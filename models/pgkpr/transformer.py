@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from models.common.attention import Heads, masking
 from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in_full
-from models.common.layers import Decoder, Embedder, Encoder, token_nll
 from models.common.rows import RealTokens
 from models.common.special import BOS, PAD
+from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
 from models.pgkpr.base import Batch, Rewriter
 from models.pgkpr.config import RewriterConfig
 from models.pgkpr.sequences import wrapped

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.common.attention import DecoderLayer, Heads, masking
 from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in_full
-from models.common.layers import Decoder, Embedder, Encoder
 from models.common.rows import RealTokens
+from models.common.transformer import Decoder, DecoderLayer, Embedder, Encoder, Heads, masking
 from models.hcl.baselines.base import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
 
 
