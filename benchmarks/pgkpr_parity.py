@@ -30,8 +30,7 @@ from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.common.special import BOS, EOS, IGNORE, PAD
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import Rewriter
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Rewriter, RewriterConfig
 from models.pgkpr.sequences import counterpart, perturbed
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask

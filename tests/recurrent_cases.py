@@ -6,7 +6,7 @@ from tiny_rewriters import settings
 from models.common.decoding import Rules
 from models.common.special import BOS, EOS, PAD
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import RewriterConfig
 
 VOCABULARY, FIRST_WORD = 30, 7
 ARCHITECTURES = ("residual_lstm", "latent_bow")

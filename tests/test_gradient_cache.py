@@ -15,7 +15,7 @@ from torch import distributed as group
 from models.common.training import Contrasting, Settings, Step, fit
 from models.common.training.accumulation import CachedContrast
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import RewriterConfig
 from stages.common.seeds import derived_seed
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ from models.common.attention import DecoderStep, Heads, masking
 from models.common.layers import Decoder
 from models.common.special import EOS, MASK, PAD
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import RewriterConfig
 from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
 
 BOUND = 1e-5

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import RewriterConfig
 from models.pgkpr.warm_start import init_from
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS

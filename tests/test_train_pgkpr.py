@@ -17,7 +17,7 @@ from keycontrast.errors import InputError
 from models.common.special import BOS, EOS
 from models.common.training import Step
 from models.pgkpr.auto import load_rewriter, rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import RewriterConfig
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in

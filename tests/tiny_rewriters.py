@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import RewriterConfig
 from pipeline.schemas import SCHEMAS
 from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths

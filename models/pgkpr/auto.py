@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from models.pgkpr.base import Rewriter
-from models.pgkpr.config import ARCHITECTURES, RewriterConfig
+from models.pgkpr.base import Rewriter, RewriterConfig
+from models.pgkpr.config import ARCHITECTURES
 
 
 def rewriter_of(config: RewriterConfig) -> Rewriter:

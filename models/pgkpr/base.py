@@ -2,16 +2,110 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
 from models.common.decoding import Decodable, Rules, beam_search, best_outputs
-from models.pgkpr.config import RewriterConfig
+from models.common.former import without_former
+from models.common.special import BOS, EOS, PAD
+from models.pgkpr.config import (
+    ARCHITECTURES,
+    IaNetSettings,
+    LatentBowSettings,
+    PairContrast,
+    Reconstruction,
+    ResidualLstmSettings,
+    Sizes,
+    Source,
+)
 
 Batch = Mapping[str, Tensor]
+Group = TypeVar("Group")
+
+_GROUPS = ("sizes", "source", "reconstruction", "contrast", "residual_lstm", "latent_bow", "ianet")
+# What models of earlier versions hold besides.
+_FORMER: dict[str, dict[str, Any]] = {
+    "contrast": {"temperature": 0.1},
+    "residual_lstm": {"layers": 4, "residual_every": 2, "attention": True},
+    "latent_bow": {"layers": 2, "bags": 3, "weight": 1.0, "temperature": 0.5},
+}
+
+
+class RewriterConfig(PretrainedConfig):
+    """Configuration of every :class:`Rewriter`; a model reads the groups of its own architecture.
+
+    Args:
+        architecture: one of ``ARCHITECTURES``.
+        vocab_size: special tokens, tags and words.
+        max_words: words of a text that the model reads and was taught; the rest is cut.
+        groups: plain values of the dataclasses in :mod:`models.pgkpr.config`, under the names of the params block
+            ``train_pgkpr``; missing ones take their defaults. Whatever else there is goes to ``PretrainedConfig``.
+
+    Raises:
+        ValueError: the architecture or a setting is unknown, a vocabulary of no token, or a setting of an earlier
+            version that the code no longer has.
+    """
+
+    model_type = "keycontrast-rewriter"
+
+    def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, max_words: int = 17,
+                 **groups: Any) -> None:
+        self.architecture = architecture
+        self.vocab_size = vocab_size
+        self.max_words = max_words
+        given = without_former(groups, _FORMER)
+        self.sizes = _group(Sizes, given.pop("sizes", None))
+        self.source = _group(Source, given.pop("source", None))
+        self.reconstruction = _group(Reconstruction, given.pop("reconstruction", None))
+        self.contrast = _group(PairContrast, given.pop("contrast", None))
+        self.residual_lstm = _group(ResidualLstmSettings, given.pop("residual_lstm", None))
+        self.latent_bow = _group(LatentBowSettings, given.pop("latent_bow", None))
+        self.ianet = _group(IaNetSettings, given.pop("ianet", None))
+        given.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
+        self._check()
+        super().__init__(**given)
+
+    @classmethod
+    def from_params(cls, values: Mapping[str, Any], vocab_size: int, max_length: int) -> "RewriterConfig":
+        """Build the configuration from the plain values of the params block ``train_pgkpr``.
+
+        Args:
+            values: the block as nested plain values (``TrainPgkpr.model_dump()``); what only training reads is left.
+            vocab_size: special tokens, tags and words.
+            max_length: becomes ``max_words``; ``transformers`` keeps the name for itself.
+        """
+        groups = {name: values[name] for name in _GROUPS if name in values}
+        return cls(values["architecture"], vocab_size, max_length, **groups)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``config.json`` holds them."""
+        return super().to_dict() | {name: asdict(getattr(self, name)) for name in _GROUPS}
+
+    def _check(self) -> None:
+        problems = []
+        if self.architecture not in ARCHITECTURES:
+            problems.append(f"architecture is {self.architecture!r}, expected one of {', '.join(ARCHITECTURES)}")
+        if self.vocab_size < 1:
+            problems.append(f"vocab_size is {self.vocab_size}, expected 1 or more")
+        for name in _GROUPS:
+            for setting in fields(getattr(self, name)):
+                value, valid = getattr(getattr(self, name), setting.name), setting.metadata.get("choices")
+                if valid is not None and value not in valid:
+                    problems.append(f"{name}.{setting.name} is {value!r}, expected one of {', '.join(valid)}")
+        if problems:
+            raise ValueError("RewriterConfig: " + "; ".join(problems))
+
+
+def _group(kind: type[Group], values: Mapping[str, Any] | None) -> Group:
+    try:
+        return kind(**(values or {}))
+    except TypeError as error:
+        raise ValueError(f"RewriterConfig: {error}") from error
 
 
 class Rewriter(PreTrainedModel, ABC):

@@ -1,6 +1,7 @@
 """IANet's aggregation model (Su et al. 2021, Keep the Primary, Rewrite the Secondary)."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import cast
 
 import torch
@@ -11,8 +12,7 @@ from models.common.attention import Attention, DecoderLayer, DecoderStep
 from models.common.layers import Decoder, Embedder, Encoder
 from models.common.rows import RealTokens
 from models.common.special import MASK, PAD
-from models.pgkpr.base import Batch
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Batch, RewriterConfig
 from models.pgkpr.sequences import wrapped
 from models.pgkpr.transformer import AttentiveRewriter
 
@@ -139,12 +139,12 @@ class IaNet(AttentiveRewriter):
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         layers = config.ianet
-        self.encoders = nn.ModuleList(Encoder(config.sizes, layers["encoder_layers"]) for _ in range(2))
-        kind = SeparateNormsLayer if layers["norms"] == "separate" else AggregationLayer
-        self.decoder = Decoder(config.sizes, kind, layers["decoder_layers"])
-        if layers["embeddings"] == "separate":
+        self.encoders = nn.ModuleList(Encoder(asdict(config.sizes), layers.encoder_layers) for _ in range(2))
+        kind = SeparateNormsLayer if layers.norms == "separate" else AggregationLayer
+        self.decoder = Decoder(asdict(config.sizes), kind, layers.decoder_layers)
+        if layers.embeddings == "separate":
             sizes = config.sizes
-            self.source_embedders = nn.ModuleList(Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
+            self.source_embedders = nn.ModuleList(Embedder(config.vocab_size, sizes.width, sizes.dropout)
                                                   for _ in range(2))
         self.post_init()
 
@@ -181,7 +181,7 @@ class IaNet(AttentiveRewriter):
 
     def _embedder(self, number: int) -> Embedder:
         """Return the embeddings of what encoder ``number`` reads."""
-        if self.config.ianet["embeddings"] == "shared":
+        if self.config.ianet.embeddings == "shared":
             return self.embedder
         return cast(Embedder, self.source_embedders[number])
 
@@ -190,7 +190,7 @@ class IaNet(AttentiveRewriter):
         found: dict[str, Tensor] = {}
         for name, (ids, real) in zip(_SEQUENCES, primary_secondary(batch["x_ids"], primary, batch["x_lengths"]),
                                      strict=True):
-            if self.config.source["wrapped"]:
+            if self.config.source.wrapped:
                 ids, lengths = wrapped(ids, real.sum(-1))
                 real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
             tokens = RealTokens(real)

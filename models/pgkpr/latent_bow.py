@@ -8,8 +8,7 @@ from transformers import initialization as init
 
 from models.common.losses import at_least_float32, bag_of_words
 from models.common.special import PAD
-from models.pgkpr.base import Batch
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Batch, RewriterConfig
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 
 _BAGS = 3  # softmaxes over the vocabulary at each position
@@ -53,9 +52,9 @@ class LatentBow(RecurrentRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         values = config.latent_bow
-        width = values["width"]
+        width = values.width
         super().__init__(config, width)
-        self.encoder, self.decoder = (LstmStack(width, 2, 1, values["dropout"]) for _ in range(2))
+        self.encoder, self.decoder = (LstmStack(width, 2, 1, values.dropout) for _ in range(2))
         self.turn = nn.ModuleList(nn.Linear(width, width) for _ in range(_BAGS))  # W_k1
         self.predict = nn.ModuleList(nn.Linear(width, config.vocab_size) for _ in range(_BAGS))  # W_k2
         self.query = nn.Linear(width, width)
@@ -105,9 +104,9 @@ class LatentBow(RecurrentRewriter):
         for turn, predict in zip(self.turn, self.predict, strict=True):
             (logits,) = at_least_float32(predict(turn(outputs)))  # (B, L, V)
             plain = plain + (logits.softmax(-1) * weights).sum(1)
-            if self.config.latent_bow["gumbel"]:
+            if self.config.latent_bow.gumbel:
                 memory = memory + (self._sharpened(logits) * weights).sum(1)
-        if not self.config.latent_bow["gumbel"]:
+        if not self.config.latent_bow.gumbel:
             return Bags(plain, plain, plain.detach())
         if self.training:
             return Bags(plain, memory, memory.detach())
@@ -116,7 +115,7 @@ class LatentBow(RecurrentRewriter):
 
     def remember(self, bags: Bags) -> tuple[Tensor, Tensor]:
         """Return the words (B, K) of the memory, likeliest first, and the memory (B, K, d)."""
-        size = min(self.config.latent_bow["memory"], self.config.vocab_size)
+        size = min(self.config.latent_bow.memory, self.config.vocab_size)
         words = bags.choice.topk(size, dim=-1).indices
         return words, self.embedding(words) * bags.memory.gather(-1, words).unsqueeze(-1)
 

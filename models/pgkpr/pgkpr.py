@@ -9,8 +9,7 @@ from models.common.layers import token_nll
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
 from models.common.special import IGNORE
-from models.pgkpr.base import Batch
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Batch, RewriterConfig
 from models.pgkpr.sequences import Mixture, counterpart, mixture
 from models.pgkpr.transformer import TransformerRewriter
 
@@ -51,7 +50,7 @@ class Pgkpr(TransformerRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
-        self.reconstruction = ReconstructionHead(config.sizes["width"], config.vocab_size)
+        self.reconstruction = ReconstructionHead(config.sizes.width, config.vocab_size)
         self.post_init()
 
     @property
@@ -74,7 +73,7 @@ class Pgkpr(TransformerRewriter):
         found |= {f"mixed_{name}": tokens.rows(part) for name, part in in_flat._asdict().items()}
         for side in sides:
             words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
-            ids, real = counterpart(words, tags, lengths, self.config.contrast["order"], wide)
+            ids, real = counterpart(words, tags, lengths, self.config.contrast.order, wide)
             tokens = RealTokens(real)
             found |= {**tokens.named(f"plain_{side}"), f"plain_{side}_rows": tokens.rows(ids)}
         return found
@@ -96,7 +95,7 @@ class Pgkpr(TransformerRewriter):
     @property
     def contrasts(self) -> bool:
         """Whether the contrast weighs anything."""
-        return self.config.contrast["weight"] > 0
+        return self.config.contrast.weight > 0
 
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
@@ -105,7 +104,7 @@ class Pgkpr(TransformerRewriter):
 
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
-        return self._contrast(list(vectors.split(self.config.sizes["width"], dim=-1)), groups)
+        return self._contrast(list(vectors.split(self.config.sizes.width, dim=-1)), groups)
 
     def _parts(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], list[Tensor]]:
         """Return the sums without the contrast, and the encodings (B, d) that it is of; none without a contrast."""
@@ -119,7 +118,7 @@ class Pgkpr(TransformerRewriter):
         else:  # one pass costs as much as several (measured)
             states, contrasted = self.encode(ids, *self.seen(tokens)), []
         parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
-        if self.config.reconstruction["weight"] > 0:
+        if self.config.reconstruction.weight > 0:
             parts["reconstruction"] = self._reconstruction(states, targets, tokens)
         if not sides:
             return parts, []
@@ -134,7 +133,7 @@ class Pgkpr(TransformerRewriter):
         """Return whose unperturbed sequences are encoded: the targets', the sources' if these are negatives too."""
         if not self.contrasts:
             return []
-        return ["t", "x"] if self.config.contrast["neg"] == "all" else ["t"]
+        return ["t", "x"] if self.config.contrast.neg == "all" else ["t"]
 
     def _chosen(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return ids and targets of TS_s (M,)."""
@@ -151,7 +150,7 @@ class Pgkpr(TransformerRewriter):
     def _reconstruction(self, states: Tensor, targets: Tensor, tokens: RealTokens) -> Tensor:
         """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""
         head = self.reconstruction
-        if self.config.reconstruction["reduction"] == "token_mean":
+        if self.config.reconstruction.reduction == "token_mean":
             return token_nll(head.output, head.read(states), targets, IGNORE)
         losses = token_nll(head.output, head.read(states), targets, IGNORE, "none")  # (M,)
         counts = tokens.real.sum(-1, keepdim=True).expand_as(tokens.real)  # (B, S)
@@ -159,7 +158,7 @@ class Pgkpr(TransformerRewriter):
 
     def _contrast(self, pooled: list[Tensor], groups: Tensor) -> Tensor:
         anchor, positive, *others = pooled
-        return pair_contrast(anchor, positive, 0.1, self.config.contrast["sim"], groups, *others).sum()
+        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
 
 
 def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:

@@ -14,8 +14,7 @@ from models.common.layers import token_nll
 from models.common.precision import recurrent
 from models.common.rows import HostTensor, RealTokens, gathered
 from models.common.special import BOS, PAD
-from models.pgkpr.base import Batch, Rewriter
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Batch, Rewriter, RewriterConfig
 
 State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each

@@ -6,8 +6,7 @@ from torch import Tensor, nn
 from transformers import initialization as init
 
 from models.common.special import PAD
-from models.pgkpr.base import Batch
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Batch, RewriterConfig
 from models.pgkpr.recurrent import LstmStack, RecurrentRewriter, Sources, State, attend
 
 _BOUND = 0.1
@@ -22,7 +21,7 @@ class ResidualLstm(RecurrentRewriter):
     """
 
     def __init__(self, config: RewriterConfig) -> None:
-        width, dropout = config.residual_lstm["width"], config.residual_lstm["dropout"]
+        width, dropout = config.residual_lstm.width, config.residual_lstm.dropout
         super().__init__(config, width)
         self.encoder, self.decoder = (LstmStack(width, layers=4, residual_every=2, dropout=dropout) for _ in range(2))
         self.combine = nn.Linear(2 * width, width, bias=False)

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,7 @@ from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in
 from models.common.layers import Decoder, Embedder, Encoder, token_nll
 from models.common.rows import RealTokens
 from models.common.special import BOS, PAD
-from models.pgkpr.base import Batch, Rewriter
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Batch, Rewriter, RewriterConfig
 from models.pgkpr.sequences import wrapped
 
 
@@ -29,8 +29,8 @@ class AttentiveRewriter(Rewriter):
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         sizes = config.sizes
-        self.embedder = Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
-        self.generator = nn.Linear(sizes["width"], config.vocab_size)
+        self.embedder = Embedder(config.vocab_size, sizes.width, sizes.dropout)
+        self.generator = nn.Linear(sizes.width, config.vocab_size)
 
     @abstractmethod
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
@@ -62,7 +62,7 @@ class AttentiveRewriter(Rewriter):
 
     def seen(self, tokens: RealTokens) -> tuple[Heads, Tensor]:
         """Return ``tokens`` as heads of attention, and what hides padding from them (B, 1, 1, S)."""
-        return Heads(self.config.sizes["heads"], tokens), masking(tokens.real, self.generator.weight)[:, None, None]
+        return Heads(self.config.sizes.heads, tokens), masking(tokens.real, self.generator.weight)[:, None, None]
 
     def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
         """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
@@ -76,8 +76,8 @@ class TransformerRewriter(AttentiveRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
-        self.encoder = Encoder(config.sizes)
-        self.decoder = Decoder(config.sizes)
+        self.encoder = Encoder(asdict(config.sizes))
+        self.decoder = Decoder(asdict(config.sizes))
 
     def encode(self, ids: Tensor, places: Heads, bias: Tensor) -> Tensor:
         """Return encoder states (M, d) of tokens (M,), the rows of ``places``, of which ``bias`` hides padding."""
@@ -104,7 +104,7 @@ class PlainTransformer(TransformerRewriter):
         if "x_real" in batch:
             return batch
         ids, lengths = batch["x_ids"], batch["x_lengths"]
-        if self.config.source["wrapped"]:
+        if self.config.source.wrapped:
             ids, lengths = wrapped(ids, lengths)
         tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
         rows = tokens.rows(ids[:, :tokens.real.shape[1]])

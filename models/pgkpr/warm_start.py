@@ -29,8 +29,8 @@ def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
               if own[name].shape[int(by_token):] != theirs[name].shape[int(by_token):]]
     if unlike or all(shared.values()):
         raise ValueError(f"a model of architecture {other.config.architecture} and width "
-                         f"{other.config.sizes['width']} has nothing for one of {model.config.architecture} and width "
-                         f"{model.config.sizes['width']}")
+                         f"{other.config.sizes.width} has nothing for one of {model.config.architecture} and width "
+                         f"{model.config.sizes.width}")
     known = places >= 0
     for name, by_token in shared.items():
         if by_token:

@@ -9,8 +9,7 @@ from torch import Tensor
 from models.common.training import BatchedTask, Step
 from models.common.training.accumulation import PartSums
 from models.common.training.batches import moved
-from models.pgkpr.base import Rewriter
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.base import Rewriter, RewriterConfig
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 
@@ -40,7 +39,7 @@ class Totals:
 
     def means(self, sums: Mapping[str, Tensor], config: RewriterConfig) -> dict[str, Tensor]:
         """Return ``Rewriter.sums`` of all these items, or of some, divided by what belongs to all."""
-        by_token = config.reconstruction["reduction"] == "token_mean"
+        by_token = config.reconstruction.reduction == "token_mean"
         counts = {"generation": self.generated, "reconstruction": self.reconstructed if by_token else self.items,
                   "contrast": self.items, "bow": self.items}
         return {name: value / counts[name] for name, value in sums.items()}
@@ -156,5 +155,5 @@ class RewriteTask(BatchedTask):
 
 def part_weights(config: RewriterConfig) -> dict[str, float]:
     """Return the weight of each part of the loss that a model may have."""
-    return {"generation": 1.0, "reconstruction": config.reconstruction["weight"],
-            "contrast": config.contrast["weight"], "bow": 1.0}
+    return {"generation": 1.0, "reconstruction": config.reconstruction.weight,
+            "contrast": config.contrast.weight, "bow": 1.0}
