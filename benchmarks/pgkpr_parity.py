@@ -29,9 +29,8 @@ from benchmarks.harness import WANTED, Context, Disagreement, Section
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.common.special import BOS, EOS, IGNORE, PAD
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import Rewriter, RewriterConfig
-from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
+from models.pgkpr.rewriters import rewriter_of
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 from stages.tracks.pgkpr.normalisation import ReleasedForm

@@ -14,8 +14,8 @@ from torch import distributed as group
 
 from models.common.training import Contrasting, Settings, Step, fit
 from models.common.training.accumulation import CachedContrast
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.vocabulary import Vocabulary

@@ -12,9 +12,8 @@ from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, pea
 from models.common.attention import DecoderStep, Heads, masking
 from models.common.layers import Decoder
 from models.common.special import EOS, MASK, PAD
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import RewriterConfig
-from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import AggregationLayer, SeparateNormsLayer, primary_secondary, rewriter_of
 
 BOUND = 1e-5
 

@@ -15,7 +15,7 @@ from keycontrast.errors import InputError
 from keycontrast.text.annotate import annotator
 from models.common.special import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
-from models.pgkpr.auto import load_rewriter
+from models.pgkpr.rewriters import load_rewriter
 from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict

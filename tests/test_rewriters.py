@@ -19,9 +19,8 @@ from whole_steps import WholeSteps
 from models.common.decoding import beam_search
 from models.common.layers import Embedder, sinusoids
 from models.common.special import BOS, EOS, PAD
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import RewriterConfig
-from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.pgkpr import RewriterConfig, counterpart, perturbed
+from models.pgkpr.rewriters import rewriter_of
 
 BOTH = ("pgkpr", "transformer")
 ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py

@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from keycontrast.errors import InputError
 from models.common.special import BOS, EOS
 from models.common.training import Step
-from models.pgkpr.auto import load_rewriter, rewriter_of
-from models.pgkpr.base import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in

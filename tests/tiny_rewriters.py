@@ -7,8 +7,8 @@ import pandas as pd
 import torch
 import yaml
 
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 from pipeline.schemas import SCHEMAS
 from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths

@@ -22,8 +22,8 @@ from models.common.decoding import Rules
 from models.common.encoders import special_ids
 from models.common.special import EOS, PAD
 from models.hcl import HclConfig, HclModel, KeywordGraph
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import Rewriter, RewriterConfig
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.task import HclTask, ValidationNoise

@@ -12,7 +12,7 @@ from torch import nn
 
 from keycontrast.errors import InputError
 from models.common.training import CheckpointStore, fit
-from models.pgkpr.base import Rewriter, RewriterConfig
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
 from stages.tracks.common.starts import Start

@@ -12,7 +12,7 @@ from torch import nn
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.common.special import EOS, PAD
-from models.pgkpr.auto import load_rewriter
+from models.pgkpr.rewriters import load_rewriter
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks
 from stages.tracks.pgkpr.lookup import load_lookup

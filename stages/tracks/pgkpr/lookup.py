@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from models.pgkpr.base import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
 from stages.tracks.pgkpr.keywords import Rule
 from stages.tracks.pgkpr.vocabulary import Vocabulary

@@ -9,9 +9,8 @@ from torch import nn
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
-from models.pgkpr.auto import load_rewriter
-from models.pgkpr.base import Rewriter
-from models.pgkpr.warm_start import init_from
+from models.pgkpr.pgkpr import Rewriter, init_from
+from models.pgkpr.rewriters import load_rewriter
 from stages.common.model_folder import save_notes, seal
 from stages.tracks.common.starts import GivenStart, Start
 from stages.tracks.pgkpr.lookup import load_lookup, notes_of

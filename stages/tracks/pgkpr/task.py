@@ -9,7 +9,7 @@ from torch import Tensor
 from models.common.training import BatchedTask, Step
 from models.common.training.accumulation import PartSums
 from models.common.training.batches import moved
-from models.pgkpr.base import Rewriter, RewriterConfig
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.keywords import training_mask
 

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from models.common.training import History
-from models.pgkpr.base import Rewriter
+from models.pgkpr.pgkpr import Rewriter
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
@@ -114,4 +114,4 @@ def _card(name: str, title: str, on: TrainedOn, values: Mapping[str, Any], start
          f"Adam, rate {training['learning_rate']:g}, {training['batch_size']} pairs a step",
          "`config.json` holds the settings, `vocabulary.json` the token of each id, `trained_on.json` where the model "
          "came from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.pgkpr.auto.load_rewriter(FOLDER).rewrite(...)`')
+        '`keycontrast predict RUN "a sentence"`, or `models.pgkpr.rewriters.load_rewriter(FOLDER).rewrite(...)`')

@@ -1,6 +1,6 @@
 """IANet: its primary words are by PSI, or what `keywords.by` names beside attribution."""
 
-from models.pgkpr.ianet import IaNet
+from models.pgkpr.rewriters import IaNet
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
 from stages.tracks.pgkpr.keywords import Rule
 
