@@ -31,12 +31,10 @@ from models.common.decoding import Rules
 from models.common.special import BOS, EOS, IGNORE, PAD
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
-from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.keywords import training_mask
-from stages.tracks.pgkpr.normalisation import ReleasedForm
+from stages.tracks.pgkpr.batches import PairBatches, training_mask
+from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary
 from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.task import Totals, part_weights
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SEED = 13
 MAX_LENGTH, STEPS = 17, 16  # words that a model reads, and that the public code decodes

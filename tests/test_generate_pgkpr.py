@@ -13,7 +13,7 @@ from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.tracks.pgkpr import generation
 from stages.tracks.pgkpr.generate import main, run
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
-from stages.tracks.pgkpr.keywords import fixed_mask
+from stages.tracks.pgkpr.items import fixed_mask
 from stages.tracks.pgkpr.params import GeneratePgkpr
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")

@@ -17,8 +17,8 @@ from models.common.training.accumulation import CachedContrast
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.task import RewriteTask
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SEED = partial(derived_seed, 5, "test")
 ITEMS = (5, 0, 4, 1, 6, 2, 7, 3)

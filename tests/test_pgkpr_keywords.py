@@ -10,14 +10,14 @@ import torch
 
 from stages.params.tracks import READING
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
-from stages.tracks.pgkpr.keywords import (
+from stages.tracks.pgkpr.batches import training_mask
+from stages.tracks.pgkpr.items import (
     COLUMNS,
     FLIPPED_RULES,
     USED,
     first_places,
     fixed_mask,
     fixed_masks,
-    training_mask,
     training_passes,
 )
 from stages.tracks.pgkpr.params import Architecture, KeywordInput

@@ -26,12 +26,12 @@ from stages.common.tables import Provenance, read_frame, read_metadata, write_ta
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup
 from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.task import RewriteTask, part_weights
 from stages.tracks.pgkpr.train import main
 from stages.tracks.pgkpr.trained import plain_items, strongest_word
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 N = 8  # training pairs: seven examples, one of them with two references

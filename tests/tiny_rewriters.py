@@ -14,9 +14,9 @@ from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
 from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 DATASET, MAX_LENGTH = "tiny", 8

@@ -18,12 +18,11 @@ from stages.common.training import loop_settings
 from stages.tracks.common.starts import Start
 from stages.tracks.common.training import OpenBar, Training
 from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.keywords import FLIPPED_RULES, VALIDATED, Rule, fixed_masks, training_passes
+from stages.tracks.pgkpr.items import FLIPPED_RULES, VALIDATED, Rule, Vocabulary, fixed_masks, training_passes
 from stages.tracks.pgkpr.lookup import TrainedOn
 from stages.tracks.pgkpr.starts import begin, described
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.trained import TrainedRewriter, folder_of
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 # Names the seeds of what is drawn.
 STAGE = "train_pgkpr"

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from keycontrast.errors import InputError
 from models.common.special import BOS, EOS, UNK
-from stages.tracks.pgkpr.keywords import first_places
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import Vocabulary, first_places
 
 _REMEDY = "Run the stage paraphrase_items again."
 _ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s",
@@ -71,7 +70,7 @@ class PairBatches:
         vocabulary: of the data set.
         max_length: words kept of a text.
         passes: for each pass, the keyword probability of the source words of each row; see
-            ``stages.tracks.pgkpr.keywords.training_passes``, or masks.
+            ``stages.tracks.pgkpr.items.training_passes``, or masks.
         repeats: give ``repeat``, which ``mark_all`` reads.
         bag: give ``bow_ids``, with at most so many words.
 
@@ -168,3 +167,27 @@ def _check(items: pd.DataFrame) -> None:
 
 def _lengths(items: pd.DataFrame, column: str) -> np.ndarray:
     return np.array([-1 if row is None else len(row) for row in items[column]], dtype=np.int64)
+
+
+def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> Tensor:
+    """Flip a coin for every word of a batch: it is a keyword iff U(0, 1) < p.
+
+    The coins come from the global generator of ``p``'s device, which the training loop seeds for every micro-batch.
+
+    Args:
+        p: probability of every word (B, L), padded.
+        lengths: words of each source (B,).
+        repeat: place of the first occurrence of the same word (B, L); then one keyword makes all occurrences of the
+            word keywords (``mark_all``).
+
+    Returns:
+        True for keywords, False for other words and padding (B, L).
+    """
+    real = torch.arange(p.shape[1], device=p.device)[None, :] < lengths[:, None]  # (B, L)
+    mask = (torch.rand_like(p) < p) & real
+    if repeat is None:
+        return mask
+    same = repeat[:, :, None] == repeat[:, None, :]  # (B, L, L)
+    return (same & mask[:, None, :]).any(-1) & real
+
+

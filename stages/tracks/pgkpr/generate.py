@@ -16,7 +16,7 @@ from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS
 
 STAGE = "generate_pgkpr"
 

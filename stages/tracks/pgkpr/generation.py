@@ -14,9 +14,8 @@ from models.common.decoding import Rules
 from models.common.special import EOS, PAD
 from models.pgkpr.rewriters import load_rewriter
 from stages.tracks.pgkpr.batches import Rows
-from stages.tracks.pgkpr.keywords import USED, Which, fixed_masks
+from stages.tracks.pgkpr.items import USED, Which, as_text, fixed_masks
 from stages.tracks.pgkpr.lookup import load_lookup
-from stages.tracks.pgkpr.normalisation import as_text
 
 # Texts that are decoded together.
 ROWS = 64

@@ -8,8 +8,7 @@ import pandas as pd
 
 from models.pgkpr.pgkpr import RewriterConfig
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
-from stages.tracks.pgkpr.keywords import Rule
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import Rule, Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"
 

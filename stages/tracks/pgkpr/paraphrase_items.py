@@ -6,31 +6,428 @@ are looked up by id, and pairs joined piece by piece.
 """
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from keycontrast.errors import InputError
+from keycontrast.errors import Faults, InputError
+from keycontrast.ranking.blocks import pieces
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import SPLITS, TableSchema
 from stages.common.settings import NOTHING
 from stages.common.tables import Provenance, check_columns, read_batches, read_metadata, write_json, write_table
 from stages.common.writing import table_writer
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.pgkpr.inputs import READ, SCORES, Batches, Inputs, read_inputs
-from stages.tracks.pgkpr.item_counts import ItemCounts, count_vocabulary, sums_of
-from stages.tracks.pgkpr.pairs import Pairs, count_pairs, pair_pieces
-from stages.tracks.pgkpr.phrases import phrase_words
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
-from stages.tracks.pgkpr.vocabulary import Vocabulary
-from stages.tracks.pgkpr.words import TextWords
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, PENN_WORD_TAGS, VOCABULARY, Vocabulary
+from stages.tracks.pgkpr.words import (
+    STALE,
+    WORD_ROWS,
+    TextWords,
+    check_ends,
+    list_lengths,
+    phrase_words,
+    positions,
+    ranked,
+    within,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from stages.tracks.pgkpr.params import ParaphraseItems
+
+# Gives the pieces of a table, by its key, anew each time it is called.
+Batches = Callable[[], Iterable[pa.Table]]
+TEXTRANK = METHOD_TABLES["textrank"]
+# What is read of each table.
+READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
+        TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
+        ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
+        S_TAGS: ["text_id", "primary"], TEXTRANK: ["text_id", "rank", "token_start", "token_end"]}
+
+
+class WordColumn(NamedTuple):
+    """A column of the items that has a value for each word of the source, and where it is from.
+
+    Attributes:
+        table: schema of the table.
+        column: of the table, aligned with tokens.
+        mode: of the row, ``xx`` or ``xy``; None for a table with one row per text.
+    """
+
+    table: str
+    column: str
+    mode: str | None
+
+
+SCORES = {"score_xx": WordColumn("attribution", "score", "xx"), "score_xy": WordColumn("attribution", "score", "xy"),
+          "primary_xx": WordColumn("psi", "primary", "xx"), "primary_xy": WordColumn("psi", "primary", "xy"),
+          "primary_s": WordColumn("s_tags", "primary", None)}
+_SCHEMAS = {schema.name: schema for schema in READ}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The texts of a data set and what is known of their words.
+
+    Attributes:
+        words: texts as words, rows as ``TextWords.as_rows`` makes them (T rows).
+        lengths: words of each text (T,).
+        texts: table ``texts``.
+        scores: by column of the items, the rows of its table and mode; those of mode ``xy`` by text and pair. Columns
+            whose table nobody reads are missing.
+        textrank: the ranking; None where nobody reads it.
+        english: a text is English.
+    """
+
+    words: Lookup
+    lengths: np.ndarray
+    texts: Lookup
+    scores: dict[str, Lookup]
+    textrank: Lookup | None
+    english: bool
+
+    def positions(self, text_ids: np.ndarray) -> np.ndarray:
+        """Return the row of ``words`` of each text.
+
+        Raises:
+            InputError: a text is not there.
+        """
+        return positions(self.words.ids, text_ids, "table tokens")
+
+
+def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
+    """Return what is needed of the tables of a data set, in memory.
+
+    Args:
+        tables: ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be missing.
+
+    Raises:
+        InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
+    """
+    untagged, languages = Faults(), set[str]()
+    words = Lookup("tokens", _joined(WORD_ROWS, (words_of(piece, untagged).as_rows()
+                                                 for piece in pieces(tables["tokens"]()))))
+    untagged.check()
+    texts = Lookup("texts", _joined(_columns_of(TEXTS, ["text_id", "text"]),
+                                    _noting_languages(tables["texts"](), languages)))
+    scores = {name: _score_rows(tables[source.table], source) for name, source in SCORES.items()
+              if source.table in tables}
+    textrank = None
+    if "textrank" in tables:
+        textrank = Lookup("textrank", _joined(_columns_of(TEXTRANK, READ[TEXTRANK]),
+                                              _with_ends(tables["textrank"](), words)), unique=False)
+        positions(np.unique(textrank.ids), words.ids, "table textrank")
+    lengths = list_lengths(words.table["words"]).astype(np.int32)
+    return Inputs(words, lengths, texts, scores, textrank, "en" in languages)
+
+
+def _score_rows(batches: Batches, source: WordColumn) -> Lookup:
+    columns = ["text_id", *(["pair"] if source.mode == "xy" else []), source.column]
+    rows = batches() if source.mode is None else (
+        batch.filter(pc.equal(batch["mode"], source.mode)) for batch in batches())
+    table = Lookup(source.table, _joined(_columns_of(_SCHEMAS[source.table], columns), rows),
+                   "pair" if source.mode == "xy" else None)
+    if source.mode is not None and not len(table.ids):
+        raise InputError(f"table {source.table}: no row is of mode {source.mode}, from which column {source.column} of "
+                         f"the pairs is taken. Add {source.mode} to {source.table}.modes in params.yaml.")
+    return table
+
+
+def _joined(schema: pa.Schema, batches: Iterable[pa.Table]) -> pa.Table:
+    """Return the columns of ``schema`` of all ``batches``."""
+    return pa.concat_tables([schema.empty_table(), *(batch.select(schema.names).cast(schema) for batch in batches)])
+
+
+def _columns_of(schema: TableSchema, columns: list[str]) -> pa.Schema:
+    return pa.schema([field.remove_metadata() for field in schema.arrow() if field.name in columns])
+
+
+def _noting_languages(batches: Iterable[pa.Table], languages: set[str]) -> Iterator[pa.Table]:
+    for batch in batches:
+        languages.update(pc.unique(batch["language"]).to_pylist())
+        yield batch
+
+
+def _with_ends(batches: Iterable[pa.Table], words: Lookup) -> Iterator[pa.Table]:
+    """Yield ``batches`` of the ranking, whose phrases are to end within their texts."""
+    tokens = list_lengths(words.table["kept"])
+    for batch in batches:
+        rows = ranked(batch)
+        text_ids = rows["text_id"].to_numpy()
+        check_ends(text_ids, rows["token_end"].to_numpy(), tokens[positions(words.ids, text_ids, "table tokens")])
+        yield batch
+
+
+# Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
+PIECE, _LEAST = 1 << 17, 32
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Examples with each of their references, one row per pair (R,).
+
+    Attributes:
+        example: number of the example's row in the piece of table ``examples``.
+        reference: 0 for the target, 1.. for further references.
+        split: name of the split.
+        source: text id.
+        target: text id of the reference.
+        words: of source and target together.
+    """
+
+    example: np.ndarray
+    reference: np.ndarray
+    split: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+    def take(self, rows: np.ndarray) -> "Pairs":
+        """Return some of the pairs."""
+        return Pairs(self.example[rows], self.reference[rows], self.split[rows], self.source[rows], self.target[rows],
+                     self.words[rows])
+
+    def second(self, mode: str | None) -> np.ndarray:
+        """Return the text beside which the source of each pair is scored in ``mode``."""
+        return self.target if mode == "xy" else self.source
+
+
+@dataclass
+class PairCounts:
+    """What there is of pairs, before they are joined.
+
+    Attributes:
+        weights: how often each text is the source of a training example, once per example, or a reference of one (T,).
+        pairs: how many there are.
+        left_out: examples and further references without a pair, because a text has no words.
+    """
+
+    weights: np.ndarray
+    pairs: int = 0
+    left_out: dict[str, int] = field(default_factory=lambda: {"examples": 0, "references": 0})
+
+
+def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[Pairs, dict[str, int]]:
+    """Return each example with each of its references, but for texts without words, and how many are left out.
+
+    Raises:
+        InputError: a text has no row in the tokens.
+    """
+    source, reference = examples["source_id"].to_numpy(), pc.list_flatten(examples["reference_ids"]).to_numpy()
+    references = list_lengths(examples["reference_ids"])
+    example, number = np.repeat(np.arange(len(source)), references), within(references)
+    of_source, of_reference = (inputs.lengths[inputs.positions(ids)].astype(np.int64) for ids in (source, reference))
+    wordless = of_source == 0
+    wordless[example[(number == 0) & (of_reference == 0)]] = True      # the first reference is the target
+    taken = ~wordless[example] & (of_reference > 0)
+    split = np.array(examples["split"].to_pylist(), dtype=object)[example[taken]]
+    pairs = Pairs(example[taken], number[taken], split, source[example[taken]], reference[taken],
+                  of_source[example[taken]] + of_reference[taken])
+    return pairs, {"examples": int(wordless.sum()), "references": int(((of_reference == 0) & ~wordless[example]).sum())}
+
+
+def pair_pieces(examples: Iterable[pa.Table], inputs: Inputs) -> Iterator[tuple[pa.Table, Pairs]]:
+    """Yield all pairs in pieces of about PIECE words, each with the examples that its rows are numbers of.
+
+    Pieces are cut by what they hold and by nothing else.
+    """
+    for batch in examples:
+        pairs, _ = find_pairs(batch, inputs)
+        if len(pairs):
+            piece = np.cumsum(np.maximum(pairs.words, _LEAST)) // PIECE
+            for rows in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(piece)) + 1):
+                yield batch, pairs.take(rows)
+
+
+def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> PairCounts:
+    """Count all pairs, and check that every table has what they need.
+
+    Raises:
+        InputError: a text has no row, the first reference of an example is not its target, no training pair has words,
+            or the scores of a pair are missing.
+    """
+    found, others, missing = PairCounts(np.zeros(len(inputs.words.ids), dtype=np.int64)), Faults(), {
+        name: Faults() for name in inputs.scores}
+    trained = False
+    for batch in examples:
+        _note_other_targets(batch, others)
+        pairs, left_out = find_pairs(batch, inputs)
+        found.pairs += len(pairs)
+        found.left_out = {kind: count + left_out[kind] for kind, count in found.left_out.items()}
+        train = pairs.split == "train"
+        trained = trained or bool(train.any())
+        for text_ids in (pairs.source[train & (pairs.reference == 0)], pairs.target[train]):
+            np.add.at(found.weights, inputs.positions(text_ids), 1)
+        for text_ids in (pairs.source, pairs.target):
+            positions(inputs.texts.ids, text_ids, "table texts")
+        for name, faults in missing.items():
+            _note_unscored(name, pairs, inputs, faults)
+    others.check()
+    if not trained:
+        raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
+                         "give ingest.validation and ingest.test smaller shares.")
+    for faults in missing.values():
+        faults.check()
+    return found
+
+
+def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
+    """Note the examples whose first reference is not their target, or which have none."""
+    lengths = list_lengths(examples["reference_ids"])
+    some = np.flatnonzero(lengths)
+    first = pc.list_element(examples["reference_ids"].take(pa.array(some)), 0).to_numpy()
+    wrong = np.append(np.flatnonzero(lengths == 0), some[first != examples["target_id"].to_numpy()[some]])
+    faults.add(len(wrong), lambda more: (
+        f"table examples: the first of reference_ids is not the target of example "
+        f"{examples['example_id'][int(wrong[0])]} (and of {more} more). Run the stage ingest again."))
+
+
+def _note_unscored(name: str, pairs: Pairs, inputs: Inputs, faults: Faults) -> None:
+    """Note the pairs that have no row for column ``name`` of the items."""
+    table, mode = SCORES[name].table, SCORES[name].mode
+    second = pairs.second(mode)
+    missing = np.flatnonzero(inputs.scores[name].places(pairs.source, second) < 0)
+    faults.add(len(missing), lambda more: (
+        f"table {table}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
+        f"{pairs.source[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
+        f", and {more} more are missing. {STALE}"))
+
+
+_MODES = ("xx", "xy")
+# Texts whose words are counted together.
+_ROWS = 8192
+
+
+def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
+    """Return the vocabulary: every tag of ``words``, and the ``size`` most frequent words of training pairs.
+
+    Args:
+        words: all texts of the data set, as ``TextWords.as_rows`` makes them.
+        weights: how often each of them counts (T,).
+        size: words at most.
+        penn: texts are English: all word tags of the Penn Treebank are in the vocabulary, seen or not.
+    """
+    counted: Counter[str] = Counter()
+    tags: Counter[str] = Counter(dict.fromkeys(PENN_WORD_TAGS, 0) if penn else {})
+    for row in range(0, len(words.ids), _ROWS):
+        texts = TextWords.of_rows(words.table.slice(row, _ROWS))
+        weight = np.repeat(weights[row:row + _ROWS], texts.lengths)
+        counted.update({word: count for word, count in _counts(texts.words.flatten(), weight).items() if count})
+        tags.update(_counts(texts.tags.flatten(), weight))
+    return Vocabulary.counted(counted, tags, size)
+
+
+def _counts(values: pa.Array, weight: np.ndarray) -> dict[str, int]:
+    """Return the sum of weights of each distinct value."""
+    coded = values.dictionary_encode()
+    totals = np.bincount(coded.indices.to_numpy(), weights=weight, minlength=len(coded.dictionary)).astype(np.int64)
+    return dict(zip(coded.dictionary.to_pylist(), totals.tolist(), strict=True))
+
+
+class ItemCounts:
+    """Means and shares by split, of items that come piece by piece; all but ``cut`` of the words that models read.
+
+    Args:
+        pairs: how many will come.
+        vocabulary: of the data set.
+        max_length: words of a text that models read.
+    """
+
+    def __init__(self, pairs: int, vocabulary: Vocabulary, max_length: int) -> None:
+        self._vocabulary, self._max_length = vocabulary, max_length
+        self._known = pa.array(list(vocabulary.word_numbers), pa.string())
+        # Of every pair, since the last digit of a mean hangs on how a sum is grouped.
+        self._split = np.full(pairs, -1, dtype=np.int8)
+        self._expected = {mode: np.zeros(pairs) for mode in _MODES}
+        self._held = 0
+        # By split and name.
+        self._totals: Counter[tuple[str, str]] = Counter()
+        self._kinds: list[str] = []
+
+    def add(self, pairs: Pairs, words: TextWords, columns: Mapping[str, Any]) -> None:
+        """Count the items of some pairs.
+
+        Args:
+            pairs: a piece of them (R,).
+            words: their texts.
+            columns: scores and marks of the words of their sources, R lists each; null where nobody reads them.
+        """
+        sums = {name: sums_of(lists, self._max_length) for name, lists in columns.items() if not lists.null_count}
+        here = slice(self._held, self._held + len(pairs))
+        self._held += len(pairs)
+        for mode in _MODES:
+            self._expected[mode][here] = sums.pop(f"score_{mode}")
+        self._kinds = [name.removeprefix("primary_") for name in sums]
+        read = np.minimum(words.lengths, self._max_length)
+        known = pc.is_in(words.words.values, self._known).cast(pa.int8())
+        unknown = read - sums_of(pa.ListArray.from_arrays(words.words.offsets, known), self._max_length)
+        at = {"source": words.positions(pairs.source), "target": words.positions(pairs.target)}
+        for number, split in enumerate(SPLITS):
+            rows = pairs.split == split
+            self._split[here][rows] = number
+            totals = {"pairs": rows, "examples": pairs.reference[rows] == 0,
+                      **{name: values[rows] for name, values in sums.items()}}
+            for side, place in at.items():
+                used = place[rows]
+                totals |= {f"{side} words": words.lengths[used], f"{side} read": read[used],
+                           f"{side} unknown": unknown[used]}
+            self._totals.update({(split, name): int(values.sum()) for name, values in totals.items()})
+
+    def metrics(self, left_out: Mapping[str, int]) -> dict[str, Any]:
+        """Return all counts.
+
+        Args:
+            left_out: what has no pair.
+        """
+        kinds = self._vocabulary.kinds
+        return {"max_length": self._max_length, "left_out": dict(left_out), "vocabulary": {
+            "words": kinds.count("word"), "tags": kinds.count("tag"), "size": self._vocabulary.size},
+            **{split: self._of_split(number, split) for number, split in enumerate(SPLITS)}}
+
+    def _of_split(self, number: int, split: str) -> dict[str, Any]:
+        def total(name: str) -> int:
+            return self._totals[split, name]
+
+        pairs, rows = total("pairs"), self._split == number
+        found: dict[str, Any] = {
+            "pairs": pairs, "examples": total("examples"), "expected_keywords": {
+                mode: round(float(sums[rows].mean()), 6) if pairs else None for mode, sums in self._expected.items()}}
+        if self._kinds:
+            found["primary_words"] = {kind: _ratio(total(f"primary_{kind}"), pairs) for kind in self._kinds}
+        for side in ("source", "target"):
+            whole, read = total(f"{side} words"), total(f"{side} read")
+            found[side] = {"words": _ratio(read, pairs), "outside_vocabulary": _ratio(total(f"{side} unknown"), read),
+                           "cut": _ratio(whole - read, whole)}
+        return found
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    """Return a mean or a share, None where there is nothing."""
+    return round(part / whole, 6) if whole else None
+
+
+def sums_of(lists: pa.ListArray, max_length: float = np.inf) -> np.ndarray:
+    """Return the sum of the first ``max_length`` values of each list."""
+    lengths = list_lengths(lists)
+    values = pc.list_flatten(lists).cast(pa.float64()).to_numpy()
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return np.bincount(row, weights=np.where(within(lengths) < max_length, values, 0.0), minlength=len(lengths))
+
 
 STAGE = "paraphrase_items"
 # Rows read at a time.
@@ -101,7 +498,9 @@ def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
         scores = scores_of_pairs(pairs, words, inputs)
         counts.add(pairs, words, scores)
         write(pa.table({**texts_of_pairs(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
-    return Joined(vocabulary, counts.metrics(found.left_out), _fallbacks(found.left_out))
+    fallbacks = [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
+                 for kind, count in found.left_out.items() if count]
+    return Joined(vocabulary, counts.metrics(found.left_out), fallbacks)
 
 
 def texts_of_pairs(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, Any]:
@@ -184,11 +583,6 @@ def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, file: str, c
         row = int(np.searchsorted(lists.offsets.to_numpy(), wrong[0], side="right")) - 1
         raise InputError(f"{file}: column {column} of text {text_ids[row]} holds {values[wrong[0]]}, which is no "
                          f"probability. Run the stage {file.removeprefix('table ')} again.")
-
-
-def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
-    return [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
-            for kind, count in left_out.items() if count]
 
 
 def _work(process: StageProcess) -> None:

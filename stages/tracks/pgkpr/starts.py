@@ -13,8 +13,8 @@ from models.pgkpr.pgkpr import Rewriter, init_from
 from models.pgkpr.rewriters import load_rewriter
 from stages.common.model_folder import save_notes, seal
 from stages.tracks.common.starts import GivenStart, Start
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.lookup import load_lookup, notes_of
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 _REMEDY = "Bring the folder back, or change init."
 

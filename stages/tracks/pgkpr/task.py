@@ -10,8 +10,7 @@ from models.common.training import BatchedTask, Step
 from models.common.training.accumulation import PartSums
 from models.common.training.batches import moved
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
-from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.keywords import training_mask
+from stages.tracks.pgkpr.batches import PairBatches, training_mask
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from stages.tracks.common.starts import start_of
 from stages.tracks.common.training import Training, train
 from stages.tracks.pgkpr.architecture import STAGE, PgkprRow
 from stages.tracks.pgkpr.architectures import ARCHITECTURES
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, VOCABULARY, Vocabulary
 
 TABLES = (PARAPHRASE_ITEMS, VOCABULARY)
 

@@ -10,11 +10,9 @@ from models.common.training import History
 from models.pgkpr.pgkpr import Rewriter
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
+from stages.tracks.pgkpr.items import KINDS, PARAPHRASE_ITEMS, VOCABULARY, Vocabulary, as_text
 from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
-from stages.tracks.pgkpr.normalisation import as_text
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
 from stages.tracks.pgkpr.task import part_weights
-from stages.tracks.pgkpr.vocabulary import KINDS, Vocabulary
 
 _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "primary words by paired semantic importance",
              "textrank": "words of the best phrases of TextRank",

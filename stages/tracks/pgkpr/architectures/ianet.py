@@ -2,7 +2,7 @@
 
 from models.pgkpr.rewriters import IaNet
 from stages.tracks.pgkpr.architecture import RewriterArchitecture
-from stages.tracks.pgkpr.keywords import Rule
+from stages.tracks.pgkpr.items import Rule
 
 
 def _rule(by: Rule) -> Rule:
