@@ -20,7 +20,7 @@ from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation.systems import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
 from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
-from stages.tracks.pgkpr.trained import plain_items
+from stages.tracks.pgkpr.train import plain_items
 
 PAIRS = tiny_rewriters.items()
 TEST = PAIRS[PAIRS["split"] == "test"]

@@ -26,8 +26,8 @@ from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.psi.tagging.tagger import word_tokenizer
 from stages.tracks.pgkpr import new_texts
+from stages.tracks.pgkpr.export import load_lookup
 from stages.tracks.pgkpr.items import Vocabulary, fixed_mask
-from stages.tracks.pgkpr.lookup import load_lookup
 from stages.tracks.pgkpr.track import PGKPR
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]

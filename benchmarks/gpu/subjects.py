@@ -29,7 +29,7 @@ from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.items import Vocabulary
-from stages.tracks.pgkpr.task import RewriteTask
+from stages.tracks.pgkpr.train import RewriteTask
 
 SEED = 13
 _SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]",
