@@ -85,7 +85,7 @@ class Vocabulary:
             tags: occurrences of each tag, without brackets.
             size: words at most.
         """
-        named = {bracketed(tag): tags[tag] for tag in sorted(tags)}
+        named = {f"[{tag}]": tags[tag] for tag in sorted(tags)}
         ordered = sorted((-count, word) for word, count in words.items()
                          if count > 0 and word not in named and word not in SPECIALS)[:size]
         return cls((*SPECIALS, *named, *(word for _, word in ordered)),
@@ -162,11 +162,6 @@ class Vocabulary:
     def _tag_numbers(self) -> dict[str, int]:
         return {token[1:-1]: number for number, (token, kind) in enumerate(zip(self.tokens, self.kinds, strict=True))
                 if kind == "tag"}
-
-
-def bracketed(tag: str) -> str:
-    """Return ``tag`` as the vocabulary has it: ``NN`` as ``[NN]``."""
-    return f"[{tag}]"
 
 
 UNKNOWN = SPECIALS[1]

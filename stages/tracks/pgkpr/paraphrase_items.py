@@ -8,9 +8,9 @@ are looked up by id, and pairs joined piece by piece.
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +35,9 @@ from stages.tracks.pgkpr.words import (
     STALE,
     WORD_ROWS,
     TextWords,
-    check_ends,
     list_lengths,
     phrase_words,
     positions,
-    ranked,
     within,
     words_of,
 )
@@ -57,24 +55,11 @@ READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_i
         S_TAGS: ["text_id", "primary"], TEXTRANK: ["text_id", "rank", "token_start", "token_end"]}
 
 
-class WordColumn(NamedTuple):
-    """A column of the items that has a value for each word of the source, and where it is from.
-
-    Attributes:
-        table: schema of the table.
-        column: of the table, aligned with tokens.
-        mode: of the row, ``xx`` or ``xy``; None for a table with one row per text.
-    """
-
-    table: str
-    column: str
-    mode: str | None
-
-
-SCORES = {"score_xx": WordColumn("attribution", "score", "xx"), "score_xy": WordColumn("attribution", "score", "xy"),
-          "primary_xx": WordColumn("psi", "primary", "xx"), "primary_xy": WordColumn("psi", "primary", "xy"),
-          "primary_s": WordColumn("s_tags", "primary", None)}
-_SCHEMAS = {schema.name: schema for schema in READ}
+# Columns of the items with a value for each word of the source: from which table, column of it and mode of its rows
+# (None for a table with one row per text).
+SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "score", "xy"),
+          "primary_xx": (PSI, "primary", "xx"), "primary_xy": (PSI, "primary", "xy"),
+          "primary_s": (S_TAGS, "primary", None)}
 
 
 @dataclass(frozen=True)
@@ -116,58 +101,38 @@ def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
     Raises:
         InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
     """
-    untagged, languages = Faults(), set[str]()
+    untagged = Faults()
     words = Lookup("tokens", _joined(WORD_ROWS, (words_of(piece, untagged).as_rows()
                                                  for piece in pieces(tables["tokens"]()))))
     untagged.check()
-    texts = Lookup("texts", _joined(_columns_of(TEXTS, ["text_id", "text"]),
-                                    _noting_languages(tables["texts"](), languages)))
-    scores = {name: _score_rows(tables[source.table], source) for name, source in SCORES.items()
-              if source.table in tables}
+    scores = {}
+    for name, (table, column, mode) in SCORES.items():
+        if table.name in tables:
+            second, batches = "pair" if mode == "xy" else None, tables[table.name]()
+            rows = batches if mode is None else (batch.filter(pc.equal(batch["mode"], mode)) for batch in batches)
+            scores[name] = _lookup(table, ["text_id", *([] if second is None else [second]), column], rows, second)
+            if mode is not None and not len(scores[name].ids):
+                raise InputError(f"table {table.name}: no row is of mode {mode}, from which column {column} of the "
+                                 f"pairs is taken. Add {mode} to {table.name}.modes in params.yaml.")
     textrank = None
     if "textrank" in tables:
-        textrank = Lookup("textrank", _joined(_columns_of(TEXTRANK, READ[TEXTRANK]),
-                                              _with_ends(tables["textrank"](), words)), unique=False)
+        textrank = _lookup(TEXTRANK, READ[TEXTRANK], tables["textrank"](), unique=False)
         positions(np.unique(textrank.ids), words.ids, "table textrank")
-    lengths = list_lengths(words.table["words"]).astype(np.int32)
-    return Inputs(words, lengths, texts, scores, textrank, "en" in languages)
+        positions(words.ids, np.unique(textrank.ids), "table tokens")
+    return Inputs(words, list_lengths(words.table["words"]).astype(np.int32),
+                  _lookup(TEXTS, ["text_id", "text"], tables["texts"]()), scores, textrank,
+                  any("en" in pc.unique(batch["language"]).to_pylist() for batch in tables["texts"]()))
 
 
-def _score_rows(batches: Batches, source: WordColumn) -> Lookup:
-    columns = ["text_id", *(["pair"] if source.mode == "xy" else []), source.column]
-    rows = batches() if source.mode is None else (
-        batch.filter(pc.equal(batch["mode"], source.mode)) for batch in batches())
-    table = Lookup(source.table, _joined(_columns_of(_SCHEMAS[source.table], columns), rows),
-                   "pair" if source.mode == "xy" else None)
-    if source.mode is not None and not len(table.ids):
-        raise InputError(f"table {source.table}: no row is of mode {source.mode}, from which column {source.column} of "
-                         f"the pairs is taken. Add {source.mode} to {source.table}.modes in params.yaml.")
-    return table
+def _lookup(schema: TableSchema, columns: list[str], batches: Iterable[pa.Table], second: str | None = None,
+            unique: bool = True) -> Lookup:
+    kept = pa.schema([field.remove_metadata() for field in schema.arrow() if field.name in columns])
+    return Lookup(schema.name, _joined(kept, batches), second, unique)
 
 
 def _joined(schema: pa.Schema, batches: Iterable[pa.Table]) -> pa.Table:
     """Return the columns of ``schema`` of all ``batches``."""
     return pa.concat_tables([schema.empty_table(), *(batch.select(schema.names).cast(schema) for batch in batches)])
-
-
-def _columns_of(schema: TableSchema, columns: list[str]) -> pa.Schema:
-    return pa.schema([field.remove_metadata() for field in schema.arrow() if field.name in columns])
-
-
-def _noting_languages(batches: Iterable[pa.Table], languages: set[str]) -> Iterator[pa.Table]:
-    for batch in batches:
-        languages.update(pc.unique(batch["language"]).to_pylist())
-        yield batch
-
-
-def _with_ends(batches: Iterable[pa.Table], words: Lookup) -> Iterator[pa.Table]:
-    """Yield ``batches`` of the ranking, whose phrases are to end within their texts."""
-    tokens = list_lengths(words.table["kept"])
-    for batch in batches:
-        rows = ranked(batch)
-        text_ids = rows["text_id"].to_numpy()
-        check_ends(text_ids, rows["token_end"].to_numpy(), tokens[positions(words.ids, text_ids, "table tokens")])
-        yield batch
 
 
 # Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
@@ -207,21 +172,6 @@ class Pairs:
         return self.target if mode == "xy" else self.source
 
 
-@dataclass
-class PairCounts:
-    """What there is of pairs, before they are joined.
-
-    Attributes:
-        weights: how often each text is the source of a training example, once per example, or a reference of one (T,).
-        pairs: how many there are.
-        left_out: examples and further references without a pair, because a text has no words.
-    """
-
-    weights: np.ndarray
-    pairs: int = 0
-    left_out: dict[str, int] = field(default_factory=lambda: {"examples": 0, "references": 0})
-
-
 def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[Pairs, dict[str, int]]:
     """Return each example with each of its references, but for texts without words, and how many are left out.
 
@@ -254,25 +204,28 @@ def pair_pieces(examples: Iterable[pa.Table], inputs: Inputs) -> Iterator[tuple[
                 yield batch, pairs.take(rows)
 
 
-def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> PairCounts:
+def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, int, dict[str, int]]:
     """Count all pairs, and check that every table has what they need.
+
+    Returns:
+        How often each text is the source of a training example, once per example, or a reference of one (T,); how many
+        pairs there are; examples and further references without a pair, because a text has no words.
 
     Raises:
         InputError: a text has no row, the first reference of an example is not its target, no training pair has words,
             or the scores of a pair are missing.
     """
-    found, others, missing = PairCounts(np.zeros(len(inputs.words.ids), dtype=np.int64)), Faults(), {
-        name: Faults() for name in inputs.scores}
-    trained = False
+    weights, count, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), 0, Counter(examples=0, references=0)
+    others, missing, trained = Faults(), {name: Faults() for name in inputs.scores}, False
     for batch in examples:
         _note_other_targets(batch, others)
-        pairs, left_out = find_pairs(batch, inputs)
-        found.pairs += len(pairs)
-        found.left_out = {kind: count + left_out[kind] for kind, count in found.left_out.items()}
+        pairs, without = find_pairs(batch, inputs)
+        count += len(pairs)
+        left_out.update(without)
         train = pairs.split == "train"
         trained = trained or bool(train.any())
         for text_ids in (pairs.source[train & (pairs.reference == 0)], pairs.target[train]):
-            np.add.at(found.weights, inputs.positions(text_ids), 1)
+            np.add.at(weights, inputs.positions(text_ids), 1)
         for text_ids in (pairs.source, pairs.target):
             positions(inputs.texts.ids, text_ids, "table texts")
         for name, faults in missing.items():
@@ -283,7 +236,7 @@ def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> PairCounts:
                          "give ingest.validation and ingest.test smaller shares.")
     for faults in missing.values():
         faults.check()
-    return found
+    return weights, count, dict(left_out)
 
 
 def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
@@ -299,11 +252,11 @@ def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
 
 def _note_unscored(name: str, pairs: Pairs, inputs: Inputs, faults: Faults) -> None:
     """Note the pairs that have no row for column ``name`` of the items."""
-    table, mode = SCORES[name].table, SCORES[name].mode
+    table, _, mode = SCORES[name]
     second = pairs.second(mode)
     missing = np.flatnonzero(inputs.scores[name].places(pairs.source, second) < 0)
     faults.add(len(missing), lambda more: (
-        f"table {table}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
+        f"table {table.name}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
         f"{pairs.source[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
         f", and {more} more are missing. {STALE}"))
 
@@ -316,11 +269,7 @@ _ROWS = 8192
 def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
     """Return the vocabulary: every tag of ``words``, and the ``size`` most frequent words of training pairs.
 
-    Args:
-        words: all texts of the data set, as ``TextWords.as_rows`` makes them.
-        weights: how often each of them counts (T,).
-        size: words at most.
-        penn: texts are English: all word tags of the Penn Treebank are in the vocabulary, seen or not.
+    Text t counts ``weights[t]`` times (T,). ``penn``: all word tags of the Penn Treebank are in it, seen or not.
     """
     counted: Counter[str] = Counter()
     tags: Counter[str] = Counter(dict.fromkeys(PENN_WORD_TAGS, 0) if penn else {})
@@ -360,13 +309,7 @@ class ItemCounts:
         self._kinds: list[str] = []
 
     def add(self, pairs: Pairs, words: TextWords, columns: Mapping[str, Any]) -> None:
-        """Count the items of some pairs.
-
-        Args:
-            pairs: a piece of them (R,).
-            words: their texts.
-            columns: scores and marks of the words of their sources, R lists each; null where nobody reads them.
-        """
+        """Count the items of some pairs (R,): of their texts, and of scores and marks of sources, R lists each."""
         sums = {name: sums_of(lists, self._max_length) for name, lists in columns.items() if not lists.null_count}
         here = slice(self._held, self._held + len(pairs))
         self._held += len(pairs)
@@ -389,11 +332,7 @@ class ItemCounts:
             self._totals.update({(split, name): int(values.sum()) for name, values in totals.items()})
 
     def metrics(self, left_out: Mapping[str, int]) -> dict[str, Any]:
-        """Return all counts.
-
-        Args:
-            left_out: what has no pair.
-        """
+        """Return all counts, and those of what has no pair."""
         kinds = self._vocabulary.kinds
         return {"max_length": self._max_length, "left_out": dict(left_out), "vocabulary": {
             "words": kinds.count("word"), "tags": kinds.count("tag"), "size": self._vocabulary.size},
@@ -437,21 +376,15 @@ _TOKENS_BATCH = 1024     # few, since a text may be a whole document
 
 @dataclass(frozen=True)
 class Joined:
-    """What is known once all pairs are joined: the vocabulary, counts, and a sentence per fall-back."""
+    """What is known once all pairs are joined: vocabulary, counts, a sentence per fall-back; of :func:`run`, items."""
 
     vocabulary: Vocabulary
     metrics: dict[str, Any]
     fallbacks: list[str]
+    items: pa.Table | None = None
 
 
-@dataclass(frozen=True)
-class Paraphrases(Joined):
-    """What :func:`run` makes: table ``paraphrase_items`` besides."""
-
-    items: pa.Table
-
-
-def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrases:
+def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Joined:
     """Return the pairs of a data set as words with tags and keyword scores, and their vocabulary.
 
     An example whose source or target has no words is left out, and so is a further reference without words; both are
@@ -469,7 +402,7 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrase
                for schema, columns in READ.items() if schema.name in tables}
     items: list[pa.Table] = [PARAPHRASE_ITEMS.arrow().empty_table()]
     made = join_all({name: partial(_whole, table) for name, table in ordered.items()}, params, items.append)
-    return Paraphrases(made.vocabulary, made.metrics, made.fallbacks, pa.concat_tables(items))
+    return replace(made, items=pa.concat_tables(items))
 
 
 def _whole(table: pa.Table) -> list[pa.Table]:
@@ -490,28 +423,21 @@ def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
             [0, 1], or no training pair has words.
     """
     inputs = read_inputs(tables)
-    found = count_pairs(tables["examples"](), inputs)
-    vocabulary = count_vocabulary(inputs.words, found.weights, params.vocabulary, inputs.english)
-    counts = ItemCounts(found.pairs, vocabulary, params.max_length)
+    weights, count, left_out = count_pairs(tables["examples"](), inputs)
+    vocabulary = count_vocabulary(inputs.words, weights, params.vocabulary, inputs.english)
+    counts = ItemCounts(count, vocabulary, params.max_length)
     for examples, pairs in pair_pieces(tables["examples"](), inputs):
         words = TextWords.of_rows(inputs.words.of(np.unique(np.concatenate([pairs.source, pairs.target]))))
-        scores = scores_of_pairs(pairs, words, inputs)
+        scores = _scores(pairs, words, inputs)
         counts.add(pairs, words, scores)
-        write(pa.table({**texts_of_pairs(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
+        write(pa.table({**_texts(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
     fallbacks = [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
-                 for kind, count in found.left_out.items() if count]
-    return Joined(vocabulary, counts.metrics(found.left_out), fallbacks)
+                 for kind, count in left_out.items() if count]
+    return Joined(vocabulary, counts.metrics(left_out), fallbacks)
 
 
-def texts_of_pairs(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, Any]:
-    """Return the columns of some pairs that say what they are, and their texts, words and tags.
-
-    Args:
-        examples: the piece of table ``examples`` that they are from.
-        pairs: the pairs (R,).
-        words: their texts.
-        inputs: all texts.
-    """
+def _texts(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, Any]:
+    """Return the columns of some pairs that say what they are, and their texts, words and tags."""
     columns: dict[str, Any] = {name: examples[name].take(pa.array(pairs.example)) for name in (
         "example_id", "split", "group")}
     columns["reference"] = pa.array(pairs.reference, pa.int32())
@@ -523,66 +449,32 @@ def texts_of_pairs(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: I
     return {name: columns[name] for name in PARAPHRASE_ITEMS.arrow().names if name in columns}
 
 
-def scores_of_pairs(pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
-    """Return, for each pair, the scores and marks of the words of its source; null in columns that nobody reads.
-
-    Args:
-        pairs: the pairs (R,).
-        words: their texts.
-        inputs: where scores are looked up.
-
-    Raises:
-        InputError: a list is not as long as its text, or a score is no probability.
-    """
+def _scores(pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
+    """Return the scores and marks of the words of the source of each pair; null in columns that nobody reads."""
     nothing = pa.nulls(len(pairs), pa.list_(pa.bool_()))
-    columns = {name: scores_of(inputs.scores[name], name, words, pairs) if name in inputs.scores else nothing
-               for name in SCORES}
-    columns["primary_textrank"] = (nothing if inputs.textrank is None else
-                                   _of_phrases(inputs.textrank.all_of(words.ids), words, pairs, columns["score_xx"]))
+    columns = dict.fromkeys([*SCORES, "primary_textrank"], nothing)
+    for name, rows in inputs.scores.items():
+        _, column, mode = SCORES[name]
+        used, row = np.unique(rows.places(pairs.source, pairs.second(mode)), return_inverse=True)
+        lists = words.beside(f"table {rows.name}", rows.ids[used], rows.table[column].take(pa.array(used)))
+        if pa.types.is_floating(lists.values.type):
+            _check_probabilities(lists, rows.ids[used], rows.name, column)
+        columns[name] = lists.take(pa.array(row))
+    if inputs.textrank is not None:
+        source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
+        expected[source] = sums_of(columns["score_xx"])     # the same in every pair of a source
+        marks = phrase_words(inputs.textrank.all_of(words.ids), words, expected)
+        columns["primary_textrank"] = words.beside("table textrank", words.ids, marks).take(pa.array(source))
     return columns
 
 
-def scores_of(rows: Lookup, name: str, words: TextWords, pairs: Pairs) -> pa.ListArray:
-    """Return, for each pair, the values of one column for the words of its source.
-
-    Args:
-        rows: the table that has them, with a row for each pair.
-        name: of the column of the items.
-        words: the texts.
-        pairs: the pairs.
-
-    Raises:
-        InputError: a list is not as long as its text, or a score is no probability.
-    """
-    file, column = f"table {rows.name}", SCORES[name].column
-    used, row = np.unique(rows.places(pairs.source, pairs.second(SCORES[name].mode)), return_inverse=True)
-    lists = words.beside(file, rows.ids[used], rows.table[column].take(pa.array(used)))
-    if pa.types.is_floating(lists.values.type):
-        _check_probabilities(lists, rows.ids[used], file, column)
-    return lists.take(pa.array(row))
-
-
-def _of_phrases(ranking: pa.Table, words: TextWords, pairs: Pairs, scores: pa.ListArray) -> pa.Array:
-    """Return which words of the source of each pair are keywords by TextRank.
-
-    Args:
-        ranking: rows of the table for all of ``words``.
-        words: the texts.
-        pairs: the pairs (R,).
-        scores: of the words of each source, from itself alone (R,).
-    """
-    source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
-    expected[source] = sums_of(scores)     # the same in every pair of a source
-    return words.beside("table textrank", words.ids, phrase_words(ranking, words, expected)).take(pa.array(source))
-
-
-def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, file: str, column: str) -> None:
+def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, table: str, column: str) -> None:
     values = lists.values.to_numpy()
     wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
     if len(wrong):
         row = int(np.searchsorted(lists.offsets.to_numpy(), wrong[0], side="right")) - 1
-        raise InputError(f"{file}: column {column} of text {text_ids[row]} holds {values[wrong[0]]}, which is no "
-                         f"probability. Run the stage {file.removeprefix('table ')} again.")
+        raise InputError(f"table {table}: column {column} of text {text_ids[row]} holds {values[wrong[0]]}, which is "
+                         f"no probability. Run the stage {table} again.")
 
 
 def _work(process: StageProcess) -> None:

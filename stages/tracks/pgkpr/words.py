@@ -182,10 +182,13 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
         InputError: a text is in one of the tables alone, or a phrase ends behind its text.
     """
     positions(np.unique(ranking["text_id"].to_numpy()), words.ids, "table textrank")
-    rows = ranked(ranking).sort_by([("text_id", "ascending"), ("rank", "ascending")])
+    rows = ranking.filter(pc.greater(ranking["rank"], 0)).sort_by([("text_id", "ascending"), ("rank", "ascending")])
     text = words.positions(rows["text_id"].to_numpy())
     start, end = (rows[name].to_numpy().astype(np.int64) for name in ("token_start", "token_end"))
-    check_ends(rows["text_id"].to_numpy(), end, np.diff(words.offsets)[text])
+    late = np.flatnonzero(end > np.diff(words.offsets)[text])
+    if len(late):
+        raise InputError(f"table textrank: a phrase of text {words.ids[text[late[0]]]} ends after its last token. "
+                         f"{STALE}")
     lengths = end - start
     token = np.repeat(words.offsets[text] + end - 1, lengths) - within(lengths)
     token = token[words.kept[token]]     # white space is no word
@@ -195,24 +198,3 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     mask = np.zeros(len(words.kept), dtype=bool)
     mask[token[taken]] = True
     return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))
-
-
-def ranked(ranking: pa.Table) -> pa.Table:
-    """Return the rows that rank a phrase; a text without any has but a row that says so."""
-    return ranking.filter(pc.greater(ranking["rank"], 0))
-
-
-def check_ends(text_ids: np.ndarray, end: np.ndarray, tokens: np.ndarray) -> None:
-    """Check that phrases end within their texts.
-
-    Args:
-        text_ids: text of each phrase.
-        end: token behind its last.
-        tokens: how many its text has.
-
-    Raises:
-        InputError: a phrase ends behind its text.
-    """
-    late = np.flatnonzero(end > tokens)
-    if len(late):
-        raise InputError(f"table textrank: a phrase of text {text_ids[late[0]]} ends after its last token. {STALE}")
