@@ -89,12 +89,9 @@ class RewriterConfig(PretrainedConfig):
 
     @classmethod
     def from_params(cls, values: Mapping[str, Any], vocab_size: int, max_length: int) -> "RewriterConfig":
-        """Build the configuration from the plain values of the params block ``train_pgkpr``.
+        """Build the configuration from the params block ``train_pgkpr`` as nested plain values.
 
-        Args:
-            values: the block as nested plain values (``TrainPgkpr.model_dump()``); what only training reads is left.
-            vocab_size: special tokens, tags and words.
-            max_length: becomes ``max_words``; ``transformers`` keeps the name for itself.
+        ``max_length`` becomes ``max_words``, since ``transformers`` keeps that name for itself.
         """
         groups = {name: values[name] for name in _GROUPS if name in values}
         return cls(values["architecture"], vocab_size, max_length, **groups)
@@ -183,10 +180,7 @@ class Rewriter(PreTrainedModel, ABC):
     def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; return what takes decoding steps, and the first token of each output (B,).
 
-        Args:
-            batch: the sources.
-            mask: their keywords.
-            slots: tokens that will be tried per item, all steps and hypotheses together; see :class:`BeamCache`.
+        ``slots`` tokens will be tried per item, all steps and hypotheses together; see :class:`BeamCache`.
         """
 
     def forward(self, batch: Batch, mask: Tensor | None = None) -> dict[str, Tensor]:
@@ -194,16 +188,8 @@ class Rewriter(PreTrainedModel, ABC):
         return self.sums(batch, mask)
 
     @torch.no_grad()
-    def rewrite(
-        self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1
-    ) -> Tensor:
-        """Generate one output per source.
-
-        Args:
-            batch: the sources.
-            mask: their keywords (B, L); None for models without.
-            rules: lengths and banned tokens.
-            num_beams: width of the beam; 1 is greedy.
+    def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1) -> Tensor:
+        """Generate one output per source, by a beam of that width; 1 is greedy.
 
         Returns:
             Tokens (B, L), L <= max_length + 1: the output, </s>, then padding.
@@ -215,9 +201,7 @@ class Rewriter(PreTrainedModel, ABC):
         return beam_search(steps, start, rules, num_beams=num_beams)
 
     @torch.no_grad()
-    def rewrite_several(
-        self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int
-    ) -> Tensor:
+    def rewrite_several(self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int) -> Tensor:
         """Generate the ``count`` best outputs per source, (B, count, L); see :meth:`rewrite` and `best_outputs`."""
         steps, start = self._started(batch, mask, rules, num_beams)
         return best_outputs(steps, start, rules, count, num_beams=num_beams)
@@ -451,12 +435,7 @@ class PlainTransformer(TransformerRewriter):
 
 
 class ReconstructionHead(nn.Module):
-    """Scores of what stood in the place of each token of TS_s: dense, GELU, LayerNorm, linear.
-
-    Args:
-        width: d.
-        vocab_size: V.
-    """
+    """Scores of what stood in the place of each token of TS_s: dense, GELU, LayerNorm, linear."""
 
     def __init__(self, width: int, vocab_size: int) -> None:
         super().__init__()
@@ -522,10 +501,9 @@ class Pgkpr(TransformerRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
-        parts, pooled = self._parts(batch, mask)
-        if pooled:
-            parts["contrast"] = self._contrast(pooled, batch["group"])
-        return parts
+        batch = self.planned(batch)
+        parts, vectors = self.apart(batch, mask)
+        return {**parts, "contrast": self.contrast(vectors, batch["group"])} if self.contrasts else parts
 
     @property
     def contrasts(self) -> bool:
@@ -534,15 +512,6 @@ class Pgkpr(TransformerRewriter):
 
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
-        parts, pooled = self._parts(batch, mask)
-        return parts, torch.cat(pooled, dim=-1)
-
-    def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
-        """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
-        return self._contrast(list(vectors.split(self.config.sizes.width, dim=-1)), groups)
-
-    def _parts(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Return the sums without the contrast, and the encodings (B, d) that it is of; none without a contrast."""
         batch = self.planned(batch)
         tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
         ids, targets = self._perturbed(batch, mask, tokens)
@@ -556,11 +525,15 @@ class Pgkpr(TransformerRewriter):
         parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
         if self.config.reconstruction.weight > 0:
             parts["reconstruction"] = self._reconstruction(states, targets, tokens)
-        if not sides:
-            return parts, []
         # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
         contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
-        return parts, [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
+        pooled = [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
+        return parts, torch.cat(pooled, dim=-1)
+
+    def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
+        """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
+        anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
+        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
 
     def _together(self) -> bool:
         return self.device.type != "cpu"
@@ -586,10 +559,6 @@ class Pgkpr(TransformerRewriter):
         losses = token_nll(head.output, head.read(states), targets, IGNORE, "none")  # (M,)
         counts = tokens.real.sum(-1, keepdim=True).expand_as(tokens.real)  # (B, S)
         return (losses / tokens.rows(counts)).sum()
-
-    def _contrast(self, pooled: list[Tensor], groups: Tensor) -> Tensor:
-        anchor, positive, *others = pooled
-        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
 
 
 def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:

@@ -35,11 +35,7 @@ class LstmStack(nn.Module):
     layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
     n have no addition.
 
-    Args:
-        width: d, of inputs and states.
-        layers: number of layers.
-        residual_every: n.
-        dropout: of the outputs of every layer, in training; states go on to the next word whole.
+    Dropout is of the outputs of every layer, in training; states go on to the next word whole.
     """
 
     def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
@@ -134,13 +130,7 @@ class RecurrentRewriter(Rewriter):
 
 
 class RecurrentSteps:
-    """Decoding with an LSTM: each of the W hypotheses of an item has states of its own, sources are never copied.
-
-    Args:
-        model: in evaluation mode.
-        state: after encoding, of one hypothesis per item.
-        sources: what is decoded from, (B, ...) each.
-    """
+    """Decoding with an LSTM: each of the W hypotheses of an item has states of its own, sources are never copied."""
 
     def __init__(self, model: RecurrentRewriter, state: State, sources: Sources) -> None:
         self.model, self.state, self.sources = model, state, sources
@@ -404,13 +394,6 @@ class AggregationLayer(DecoderLayer):
     x2 = x + attention(secondary), x = LayerNorm(x1 + x2); then a feed-forward network. Which norms stand before the
     other parts is ours: one before the attentions to the memories, and none before the feed-forward network, which
     reads what was just normalised.
-
-    Args:
-        width: d.
-        heads: of all three attentions.
-        feed_forward: width inside the feed-forward network.
-        dropout: on attention weights and on what each part adds, in training.
-        activation: inside the feed-forward network.
     """
 
     memories = 2
