@@ -27,16 +27,7 @@ _FUNCTION_WORDS = frozenset(("am", "are", "be", "been", "being", "did", "do", "d
 
 
 class Rows:
-    """Rows of numbers of unequal length, cut at a limit, from which batches are padded.
-
-    Args:
-        rows: a sequence of numbers per row.
-        limit: longest row that is kept.
-        kind: of the tensors.
-
-    Attributes:
-        lengths: of the rows as cut (n,), int64.
-    """
+    """Rows of numbers of unequal length, cut at a limit, from which batches are padded; ``lengths`` are as cut (n,)."""
 
     def __init__(self, rows: Sequence[Sequence[float] | np.ndarray], limit: int, kind: torch.dtype) -> None:
         cut = [row[:limit] for row in rows]
@@ -134,11 +125,7 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
     Content words are those whose Penn tag is no function word's, forms of be, have and do and `not` aside; words
     outside the vocabulary are left out. They are distinct and in order of appearance, the target's first.
 
-    Args:
-        items: rows of table ``paraphrase_items`` (``example_id``, ``reference``, ``target_words``, ``target_tags``).
-        vocabulary: of the data set.
-        max_length: words read of a target.
-        most: words of a bag at most.
+    A bag has ``most`` words at most, of the first ``max_length`` of each target.
     """
     columns = ["example_id", "target_words", "target_tags"]
     found: dict[int, dict[int, None]] = {}

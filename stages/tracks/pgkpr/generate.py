@@ -25,7 +25,7 @@ from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, fixed_masks
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks
 
 STAGE = "generate_pgkpr"
 # Texts that are decoded together.
@@ -33,15 +33,7 @@ ROWS = 64
 
 
 class Paraphraser:
-    """A trained rewriter with all that it needs to rewrite texts.
-
-    Args:
-        folder: the model's folder, written by stage ``train_pgkpr``.
-        device: ``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: there is no model.
-    """
+    """A trained rewriter with all that it needs to rewrite texts, from the folder that ``train_pgkpr`` has written."""
 
     def __init__(self, folder: Path, device: str = "cpu") -> None:
         self.vocabulary, self.on = load_lookup(folder)
@@ -129,33 +121,22 @@ def evaluated_items(pairs: pd.DataFrame, which: Which | None, seed: int, mark_al
                     max_length: int) -> pd.DataFrame:
     """Return what :meth:`Paraphraser.rewrite` reads, one row per example, in the order of ids.
 
-    Args:
-        pairs: rows of table ``paraphrase_items``; each reference of an example is in a row of its own.
-        which: where keywords come from; None for a model that reads none. Keywords that depend on the reference are
-            those of the first.
-        seed: of coins.
-        mark_all: every occurrence of a keyword is one.
-        max_length: words that the model reads.
+    Each reference of an example is a row of ``pairs``; keywords that depend on the reference are those of the first.
+    ``which`` says where keywords come from; None for a model that reads none. ``seed`` is that of coins.
     """
-    ordered = pairs.sort_values(["example_id", "reference"])
-    first = ordered.drop_duplicates("example_id").reset_index(drop=True)
-    references = ordered["target_words"].map(as_text).groupby(ordered["example_id"]).agg(list)
+    first, references = by_example(pairs)
     masks = (fixed_masks(first, which, seed, mark_all, max_length) if which is not None
              else [np.zeros(len(words), dtype=bool) for words in first["source_words"]])
     return pd.DataFrame({"example_id": first["example_id"], "source_words": first["source_words"],
-                         "source_tags": first["source_tags"], "mask": masks, "references": references.tolist()})
+                         "source_tags": first["source_tags"], "mask": masks, "references": references})
 
 
 def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any], seed: int,
         track: Progress = iter) -> pd.DataFrame:
     """Return table ``predictions`` for the split that ``decode`` names.
 
-    Args:
-        pairs: the model's table ``paraphrase_items``.
-        paraphraser: the model.
-        decode: plain values of the block ``generate_pgkpr`` with the run's own.
-        seed: of the coins that make keywords of scores.
-        track: wraps the list of chunks, to show progress.
+    ``decode`` has plain values of the block ``generate_pgkpr`` with the run's own; ``seed`` is that of the coins that
+    make keywords of scores; ``track`` wraps the list of chunks, to show progress.
 
     Raises:
         InputError: the split is empty, or keywords are named that the model does not read.

@@ -217,6 +217,13 @@ _CONSTANT = {"none": False, "all": True}
 FLIPPED_RULES = ("attribution", "random")
 
 
+def by_example(pairs: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]]]:
+    """Return the row of the target of each example, in the order of ids, and the texts of all its references."""
+    ordered = pairs.sort_values(["example_id", "reference"])
+    references = ordered["target_words"].map(as_text).groupby(ordered["example_id"]).agg(list)
+    return ordered.drop_duplicates("example_id").reset_index(drop=True), references.tolist()
+
+
 def first_places(words: Sequence[str]) -> np.ndarray:
     """Return, for each of ``words``, the place of its first occurrence, int64."""
     first: dict[str, int] = {}

@@ -84,11 +84,7 @@ class Inputs:
     english: bool
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
-        """Return the row of ``words`` of each text.
-
-        Raises:
-            InputError: a text is not there.
-        """
+        """Return the row of ``words`` of each text; an InputError where there is none."""
         return positions(self.words.ids, text_ids, "table tokens")
 
 
@@ -289,13 +285,7 @@ def _counts(values: pa.Array, weight: np.ndarray) -> dict[str, int]:
 
 
 class ItemCounts:
-    """Means and shares by split, of items that come piece by piece; all but ``cut`` of the words that models read.
-
-    Args:
-        pairs: how many will come.
-        vocabulary: of the data set.
-        max_length: words of a text that models read.
-    """
+    """Means and shares by split of pairs that come piece by piece; all but ``cut`` are of words that models read."""
 
     def __init__(self, pairs: int, vocabulary: Vocabulary, max_length: int) -> None:
         self._vocabulary, self._max_length = vocabulary, max_length
@@ -411,12 +401,7 @@ def _whole(table: pa.Table) -> list[pa.Table]:
 
 def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
              write: Callable[[pa.Table], Any]) -> Joined:
-    """Join all pairs piece by piece, and hand each piece of table ``paraphrase_items`` to ``write``.
-
-    Args:
-        tables: as in :func:`run`, in pieces.
-        params: likewise.
-        write: takes pieces of the table.
+    """Join all pairs piece by piece, and hand each piece of table ``paraphrase_items`` to ``write``; see :func:`run`.
 
     Raises:
         InputError: scores of a mode or of a pair are missing, tables are of different texts, a score is not in

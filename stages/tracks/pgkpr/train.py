@@ -46,6 +46,7 @@ from stages.tracks.pgkpr.items import (
     Rule,
     Vocabulary,
     as_text,
+    by_example,
     fixed_masks,
 )
 
@@ -83,8 +84,8 @@ class RewriteTask(BatchedTask):
 
     Args:
         model: on its device.
-        train: pairs of the training split, with keyword probabilities.
-        validation: pairs of the validation split, whose keywords are fixed: probabilities of 0 and 1.
+        train: training pairs, with keyword probabilities.
+        validation: validation pairs, whose keywords are fixed: probabilities of 0 and 1.
         learning_rate: of every parameter.
         micro_batch: pairs per forward pass in validation.
         batch_size: pairs that validation contrasts with each other; None for ``micro_batch``.
@@ -303,20 +304,15 @@ def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
 
     The keyword is the source word of largest score from the source alone, of equals the one first in the alphabet;
     signs are no keywords. Targets have no scores and there are no negatives, so both are without.
-
-    Args:
-        pairs: rows of table ``paraphrase_items``.
     """
-    ordered = pairs.sort_values(["example_id", "reference"])
-    first = ordered.drop_duplicates("example_id").reset_index(drop=True)
-    references = ordered["target_words"].map(as_text).groupby(ordered["example_id"]).agg(list)
+    first, references = by_example(pairs)
     keywords = [strongest_word(words, scores)
                 for words, scores in zip(first["source_words"], first["score_xx"], strict=True)]
     return pd.DataFrame({
         "example_id": first["example_id"], "split": first["split"],
         **{side: first[f"{side}_words"].map(as_text) for side in ("source", "target")},
         "negatives": [[] for _ in range(len(first))], "keyword": pd.Series(keywords, dtype=object),
-        "target_keyword": None, "negative_keyword": None, "references": references.tolist()})
+        "target_keyword": None, "negative_keyword": None, "references": references})
 
 
 def strongest_word(words: Sequence[str], scores: Sequence[float]) -> str | None:
@@ -330,14 +326,7 @@ def model_folder(name: str, on: TrainedOn, values: Mapping[str, Any], start: Sta
                  pairs: pd.DataFrame, trained: TrainedRewriter) -> ModelFolder:
     """Return what a trained rewriter leaves behind: a card, notes, items, evaluated pairs, vocabulary and metrics.
 
-    Args:
-        name: of the model.
-        on: where it came from.
-        values: plain values of the block ``train_pgkpr``, its learning rate filled in.
-        start: what it started from; None for weights drawn anew.
-        vocabulary: that it reads and writes.
-        pairs: rows of table ``paraphrase_items``, all splits.
-        trained: the model and its history.
+    ``values`` are plain values of the block ``train_pgkpr``, its learning rate filled in; ``pairs`` are of all splits.
     """
     kinds, splits = vocabulary.kinds, pairs["split"].value_counts()
     metrics: dict[str, Any] = {

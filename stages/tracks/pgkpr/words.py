@@ -57,20 +57,11 @@ class TextWords:
         return pa.table([pa.array(self.ids), self.words, self.tags, kept], schema=WORD_ROWS)
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
-        """Return where each of ``text_ids`` stands among ``ids``.
-
-        Raises:
-            InputError: one of them is not there.
-        """
+        """Return where each of ``text_ids`` stands among ``ids``; an InputError where one of them does not."""
         return positions(self.ids, text_ids, "table tokens")
 
     def beside(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
-        """Return ``lists``, aligned with the tokens of the texts ``text_ids``, aligned with their words.
-
-        Args:
-            table: name of the file that they are from, for errors.
-            text_ids: text of each list (R,).
-            lists: R lists.
+        """Return R ``lists``, aligned with the tokens of the texts ``text_ids`` (R,), aligned with their words.
 
         Raises:
             InputError: a list is not as long as its text has tokens.
