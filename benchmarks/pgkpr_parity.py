@@ -29,16 +29,12 @@ from benchmarks.harness import WANTED, Context, Disagreement, Section
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.common.special import BOS, EOS, IGNORE, PAD
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import Rewriter
-from models.pgkpr.config import RewriterConfig
-from models.pgkpr.sequences import counterpart, perturbed
-from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.keywords import training_mask
-from stages.tracks.pgkpr.normalisation import ReleasedForm
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
+from models.pgkpr.rewriters import rewriter_of
+from stages.tracks.pgkpr.batches import PairBatches, training_mask
+from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary
 from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.task import Totals, part_weights
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.train import part_counts, part_weights
 
 SEED = 13
 MAX_LENGTH, STEPS = 17, 16  # words that a model reads, and that the public code decodes
@@ -240,7 +236,8 @@ def losses(given: Given) -> list[Finding]:
     items = range(len(given.frame))
     own_batch = given.marked.batch(items)
     mask = own_batch["p"].bool()
-    parts = Totals.of(given.marked, items).means(mine.sums(own_batch, mask), mine.config)
+    counts = part_counts(given.marked, items, mine.config)
+    parts = {name: value / counts[name] for name, value in mine.sums(own_batch, mask).items()}
     masked = mine.sums({**own_batch, "group": own_batch["group"] // 2}, mask)["contrast"] / len(items)
     setting, public = "train_pgkpr.preset released", "SPLoss of stage_two_quora.py"
     found = [Finding("loss: contrast", "two pairs of each image", public, abs(float(masked - theirs[2])),

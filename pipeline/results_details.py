@@ -15,7 +15,7 @@ from stages.results.page.labels import settings_text
 from stages.results.published import paper
 from stages.results.track import TrackResults
 from stages.tracks.clld.distances import moved_pairs
-from stages.tracks.pgkpr.architectures import ARCHITECTURES
+from stages.tracks.pgkpr.train import RATES
 
 _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),
            ("share_output_equals_negative", "k_y+ = k_y-: a negative about the same"),
@@ -158,7 +158,7 @@ def learning_rates(params: Params) -> str:
         return f"learning rate {rate:g}"
     by_rate: dict[float, list[str]] = {}
     for architecture in dict.fromkeys(params.model(name).architecture for name in params.models.pgkpr):
-        by_rate.setdefault(ARCHITECTURES[architecture].rate, []).append(escaped(architecture))
+        by_rate.setdefault(RATES[architecture], []).append(escaped(architecture))
     return "learning rates " + ", ".join(f"{rate:g} ({', '.join(names)})" for rate, names in by_rate.items())
 
 

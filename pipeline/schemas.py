@@ -41,7 +41,7 @@ from stages.tracks.common.schemas.predictions import PREDICTIONS
 from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES, SCORES
 from stages.tracks.common.track import Track
 from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, VOCABULARY
 
 # In the order in which a text passes through them.
 SCHEMAS: dict[str, TableSchema] = {schema.name: schema for schema in (

@@ -5,8 +5,8 @@ from tiny_rewriters import settings
 
 from models.common.decoding import Rules
 from models.common.special import BOS, EOS, PAD
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 
 VOCABULARY, FIRST_WORD = 30, 7
 ARCHITECTURES = ("residual_lstm", "latent_bow")

@@ -14,7 +14,7 @@ from models.common.special import PAD
 from models.common.task import Step
 from models.hcl import HclModel, objective
 from models.hcl.baselines.auto import load_pieces
-from models.pgkpr.auto import load_rewriter
+from models.pgkpr.rewriters import load_rewriter
 
 
 class Hcl:

@@ -19,9 +19,8 @@ from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_stat
 from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation.systems import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
-from stages.tracks.pgkpr.normalisation import ReleasedForm, as_text, as_words
-from stages.tracks.pgkpr.trained import plain_items
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
+from stages.tracks.pgkpr.train import plain_items
 
 PAIRS = tiny_rewriters.items()
 TEST = PAIRS[PAIRS["split"] == "test"]
@@ -158,7 +157,7 @@ def test_keywords_are_kept_by_stems_and_the_same_for_every_system():
 
 
 def test_keywords_of_a_source_are_those_of_the_fixed_coins():
-    from stages.tracks.pgkpr.keywords import fixed_mask
+    from stages.tracks.pgkpr.items import fixed_mask
 
     found = source_keywords(TEST, seed=13, max_length=4)
     assert sorted(found) == [9, 10]

@@ -10,10 +10,9 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.tracks.pgkpr import generation
-from stages.tracks.pgkpr.generate import main, run
-from stages.tracks.pgkpr.generation import Paraphraser, evaluated_items, marked_words
-from stages.tracks.pgkpr.keywords import fixed_mask
+from stages.tracks.pgkpr import generate
+from stages.tracks.pgkpr.generate import Paraphraser, evaluated_items, main, marked_words, run
+from stages.tracks.pgkpr.items import fixed_mask
 from stages.tracks.pgkpr.params import GeneratePgkpr
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
@@ -51,7 +50,7 @@ def test_an_output_depends_on_its_source_alone(paraphrasers, name, monkeypatch):
     together = run(PAIRS, paraphrasers[name], decode(), seed=13)
     shuffled = run(PAIRS[::-1], paraphrasers[name], decode(), seed=13)
     pd.testing.assert_frame_equal(together, shuffled)
-    monkeypatch.setattr(generation, "ROWS", 1)
+    monkeypatch.setattr(generate, "ROWS", 1)
     pd.testing.assert_frame_equal(together, run(PAIRS, paraphrasers[name], decode(), seed=13))
 
 

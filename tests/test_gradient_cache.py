@@ -14,11 +14,11 @@ from torch import distributed as group
 
 from models.common.task import Settings, Step
 from models.common.training import CachedContrast, fit
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
-from stages.tracks.pgkpr.task import RewriteTask
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import Vocabulary
+from stages.tracks.pgkpr.train import RewriteTask, training_batches
 
 SEED = partial(derived_seed, 5, "test")
 ITEMS = (5, 0, 4, 1, 6, 2, 7, 3)
@@ -43,7 +43,7 @@ def rewriter(blocks, dropout=False, micro_batch=3, batch_size=None):
     """A PGKPR model in double precision, whose keywords are certain, and its task."""
     blocks = {"keywords": {"flip": "offline", "train_scores": "xy"}, **blocks}
     values, words = tiny_rewriters.settings(**blocks), Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
-    batches = tiny_rewriters.batches_of(tiny_rewriters.items(), words, values, tiny_rewriters.MAX_LENGTH, seed=1)
+    batches = training_batches(tiny_rewriters.items(), words, values, tiny_rewriters.MAX_LENGTH, seed=1)
     torch.manual_seed(0)
     model = rewriter_of(RewriterConfig.from_params(values, words.size, tiny_rewriters.MAX_LENGTH)).double()
     return RewriteTask(model.train(dropout), *batches, 1e-2, micro_batch, batch_size)

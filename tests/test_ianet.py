@@ -11,9 +11,8 @@ from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, pea
 
 from models.common.special import EOS, MASK, PAD
 from models.common.transformer import Decoder, DecoderStep, Heads, masking
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
-from models.pgkpr.ianet import AggregationLayer, SeparateNormsLayer, primary_secondary
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import AggregationLayer, SeparateNormsLayer, primary_secondary, rewriter_of
 
 BOUND = 1e-5
 

@@ -8,15 +8,14 @@ from recurrent_cases import VOCABULARY, batch, model, peaked
 
 from models.common.losses import bag_of_words
 from models.common.special import PAD
-from models.pgkpr import latent_bow
-from models.pgkpr.latent_bow import Bags
+from models.pgkpr import rewriters
+from models.pgkpr.rewriters import Bags
 
 
 def read(rewriter, content):
     """Outputs of the encoder (B, L, d), which are real (B, L), and the bags of a batch."""
-    texts = rewriter.texts(content)
-    outputs, _ = rewriter.encoder.read(rewriter.embedding(texts.words(content["x_ids"])), texts)
-    return outputs, texts.real, rewriter.bags(outputs, texts.real)
+    outputs, _, real = rewriter.read(content)
+    return outputs, real, rewriter.bags(outputs, real)
 
 
 # The loss
@@ -93,7 +92,7 @@ def test_gumbel_counts_likeliest_words_when_decoding():
 
 
 def test_gumbel_bags_are_integer_at_temperature_zero_and_drawn_anew(monkeypatch):
-    monkeypatch.setattr(latent_bow, "_TEMPERATURE", 1e-6)
+    monkeypatch.setattr(rewriters, "_TEMPERATURE", 1e-6)
     rewriter, content = peaked("latent_bow", gumbel=True, dropout=0.0).train(), batch()
     first, second = read(rewriter, content)[2], read(rewriter, content)[2]
     torch.testing.assert_close(first.memory, first.memory.round(), atol=1e-4, rtol=0)
@@ -101,7 +100,7 @@ def test_gumbel_bags_are_integer_at_temperature_zero_and_drawn_anew(monkeypatch)
 
 
 def test_gumbel_noise_names_words_as_often_as_their_softmax_has_them(monkeypatch):
-    monkeypatch.setattr(latent_bow, "_TEMPERATURE", 1e-6)
+    monkeypatch.setattr(rewriters, "_TEMPERATURE", 1e-6)
     rewriter = model("latent_bow", gumbel=True, dropout=0.0).train()
     outputs, real = torch.randn(1, 1, 16).expand(4000, 1, 16), torch.ones(4000, 1, dtype=torch.bool)
     with torch.no_grad():

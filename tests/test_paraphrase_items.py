@@ -19,10 +19,10 @@ from stages.annotate import annotate
 from stages.annotate.params import Annotate
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.tracks.pgkpr import inputs, pairs, paraphrase_items
+from stages.tracks.pgkpr import paraphrase_items
 from stages.tracks.pgkpr.batches import PairBatches
+from stages.tracks.pgkpr.items import PENN_WORD_TAGS, SPECIALS, Vocabulary
 from stages.tracks.pgkpr.params import ParaphraseItems
-from stages.tracks.pgkpr.vocabulary import PENN_WORD_TAGS, SPECIALS, Vocabulary
 from stages.tracks.pgkpr.words import read_words
 
 # Text ids are not positions. Text 20 has white space before its first word and after its last.
@@ -112,8 +112,8 @@ def cut_into(monkeypatch, rows):
     """Have the stage read so many rows at a time, and join few pairs at a time if these are few."""
     monkeypatch.setattr(paraphrase_items, "_whole", lambda table: [
         table.slice(row, rows) for row in range(0, table.num_rows, rows)])
-    monkeypatch.setattr(inputs, "pieces", lambda batches: blocks.pieces(batches, rows))
-    monkeypatch.setattr(pairs, "PIECE", 32 * rows)
+    monkeypatch.setattr(paraphrase_items, "pieces", lambda batches: blocks.pieces(batches, rows))
+    monkeypatch.setattr(paraphrase_items, "PIECE", 32 * rows)
 
 
 # Rows

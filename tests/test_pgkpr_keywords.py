@@ -9,18 +9,17 @@ import tiny_rewriters
 import torch
 
 from stages.params.tracks import READING
-from stages.tracks.pgkpr.architectures import ARCHITECTURES
-from stages.tracks.pgkpr.keywords import (
+from stages.tracks.pgkpr.batches import training_mask, training_passes
+from stages.tracks.pgkpr.items import (
     COLUMNS,
     FLIPPED_RULES,
     USED,
     first_places,
     fixed_mask,
     fixed_masks,
-    training_mask,
-    training_passes,
 )
 from stages.tracks.pgkpr.params import Architecture, KeywordInput
+from stages.tracks.pgkpr.train import keyword_rule
 
 KEYWORDS = {"by": "attribution", "train_scores": "both", "flip": "epoch", "mark_all": False}
 
@@ -216,7 +215,7 @@ def test_models_without_keywords_have_one_pass_without_any():
 def test_architectures_know_their_keywords():
     ways = [*USED]
     assert [*get_args(KeywordInput.model_fields["by"].annotation)] == ways and {*FLIPPED_RULES} < {*ways}
-    rules = {name: [ARCHITECTURES[name].rule(by) for by in ways] for name in get_args(Architecture)}
+    rules = {name: [keyword_rule(name, by) for by in ways] for name in get_args(Architecture)}
     assert {name for name, found in rules.items() if None not in found} == READING
     none = [None] * len(ways)
     assert rules == {"pgkpr": ways, "ianet": ["psi", *ways[1:]], "transformer": none, "residual_lstm": none,

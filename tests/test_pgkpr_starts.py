@@ -14,9 +14,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
-from models.pgkpr.warm_start import init_from
+from models.pgkpr.pgkpr import RewriterConfig, init_from
+from models.pgkpr.rewriters import rewriter_of
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths

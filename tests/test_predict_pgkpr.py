@@ -15,7 +15,7 @@ from keycontrast.errors import InputError
 from keycontrast.text.annotate import annotator
 from models.common.special import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
-from models.pgkpr.auto import load_rewriter
+from models.pgkpr.rewriters import load_rewriter
 from pipeline import finding
 from pipeline.cli import app
 from pipeline.predict import predict
@@ -26,10 +26,9 @@ from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.psi.tagging.tagger import word_tokenizer
 from stages.tracks.pgkpr import new_texts
-from stages.tracks.pgkpr.keywords import fixed_mask
-from stages.tracks.pgkpr.lookup import load_lookup
+from stages.tracks.pgkpr.export import load_lookup
+from stages.tracks.pgkpr.items import Vocabulary, fixed_mask
 from stages.tracks.pgkpr.track import PGKPR
-from stages.tracks.pgkpr.vocabulary import Vocabulary
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
 MODELS = {"pgkpr": "pgkpr", "plain": "transformer"}

@@ -3,11 +3,9 @@
 import pytest
 import torch
 from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from models.common.decoding import beam_search, contrastive_search
 from models.common.special import BOS, PAD
-from models.pgkpr.recurrent import PackedTexts
 
 # settings that change how a model decodes, laid over those of the architecture
 CASES = [("residual_lstm", {}), ("latent_bow", {}), ("latent_bow", {"gumbel": True})]
@@ -119,22 +117,6 @@ def test_half_precision_stays_close_and_learns(architecture, values):
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in rewriter.parameters())
 
 
-@pytest.mark.parametrize("lengths", [[2, 5, 1, 4], [4, 3, 3, 1], [1]])
-def test_packed_texts_are_those_of_torch(lengths):
-    lengths, width = torch.tensor(lengths), 6
-    ids = torch.arange(len(lengths) * width).view(-1, width)
-    texts, expected = PackedTexts.of(lengths, width), pack_padded_sequence(ids, lengths, True, enforce_sorted=False)
-    assert torch.equal(texts.real, torch.arange(width) < lengths.unsqueeze(1))
-    assert torch.equal(texts.words(ids), expected.data) and torch.equal(texts.sizes.plain, expected.batch_sizes)
-    vectors = texts.words(ids).unsqueeze(-1).double().requires_grad_()
-    assert torch.equal(texts.padded(vectors)[texts.real].flatten(), ids[texts.real].double())
-    torch.autograd.gradcheck(lambda values: texts.padded(values)[texts.real], vectors)
-    state = torch.arange(len(lengths), dtype=torch.float64)[expected.sorted_indices].view(1, -1, 1).requires_grad_()
-    ((hidden, cell),) = texts.ordered(((state, -state),))
-    assert torch.equal(hidden.flatten(), torch.arange(len(lengths))) and torch.equal(cell, -hidden)
-    torch.autograd.gradcheck(lambda values: texts.ordered(((values, values),))[0], state)
-
-
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_a_planned_batch_is_sorted_and_means_the_same(architecture):
     rewriter, content = peaked(architecture), batch(6)
@@ -152,7 +134,7 @@ def test_a_planned_batch_is_sorted_and_means_the_same(architecture):
     assert torch.equal(sources[-1][order], others[-1])
 
 
-def test_sizes_of_steps_stay_with_the_host():
-    sizes = PackedTexts.of(torch.tensor([2, 1]), 2).sizes
-    assert sizes.to("meta") is sizes and sizes.to(torch.device("meta"), non_blocking=True) is sizes
-    assert sizes.pin_memory() is sizes and type(sizes.plain) is torch.Tensor
+def test_lengths_stay_with_the_host():
+    lengths = model("residual_lstm").planned(batch())["x_host"]
+    assert lengths.to("meta") is lengths and lengths.to(torch.device("meta"), non_blocking=True) is lengths
+    assert lengths.pin_memory() is lengths and type(lengths.plain) is torch.Tensor

@@ -3,14 +3,22 @@
 import pytest
 import torch
 from recurrent_cases import batch, model, peaked
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from models.common.special import PAD
-from models.pgkpr.recurrent import LstmStack, PackedTexts, attend
+from models.pgkpr.rewriters import LstmStack, attend
 
 
 def stack(layers=4, residual_every=2, width=6):
     torch.manual_seed(0)
     return LstmStack(width, layers, residual_every, dropout=0.0)
+
+
+def read_by(some, inputs, lengths):
+    """Outputs (B, L, d) and last states of embedded texts (B, L, d)."""
+    packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    outputs, state = some(packed.data, packed=packed)
+    return pad_packed_sequence(PackedSequence(outputs, *packed[1:]), batch_first=True)[0], state
 
 
 @pytest.mark.parametrize(("layers", "residual_every"), [(4, 2), (2, 2), (3, 1), (6, 3), (1, 1)])
@@ -22,8 +30,7 @@ def test_without_weights_a_stack_returns_its_input(layers, residual_every):
     outputs, state = silent(inputs)
     assert torch.equal(outputs, inputs)
     assert all(not part.any() for pair in state for part in pair)
-    texts = PackedTexts.of(lengths, 5)
-    read, _ = silent.read(inputs.flatten(0, 1)[texts.index], texts)
+    read, _ = read_by(silent, inputs, lengths)
     for row, length in enumerate(lengths):
         assert torch.equal(read[row, :length], inputs[row, :length])
 
@@ -41,8 +48,7 @@ def test_the_input_of_every_nth_layer_is_added_behind_it(layers, residual_every)
 
 def test_last_states_are_those_after_the_last_word():
     some, inputs, lengths = stack(), torch.randn(4, 5, 6), torch.tensor([2, 5, 1, 4])
-    texts = PackedTexts.of(lengths, 5)
-    outputs, state = some.read(inputs.flatten(0, 1)[texts.index], texts)
+    outputs, state = read_by(some, inputs, lengths)
     for row, length in enumerate(lengths.tolist()):
         alone, own = some(inputs[row:row + 1, :length])
         torch.testing.assert_close(outputs[row:row + 1, :length], alone)

@@ -19,9 +19,8 @@ from whole_steps import WholeSteps
 from models.common.decoding import beam_search
 from models.common.special import BOS, EOS, PAD
 from models.common.transformer import Embedder, sinusoids
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
-from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.pgkpr import RewriterConfig, counterpart, perturbed
+from models.pgkpr.rewriters import rewriter_of
 
 BOTH = ("pgkpr", "transformer")
 ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py
@@ -180,7 +179,7 @@ def test_reconstruction_is_that_of_each_item_alone(reduction):
 def test_contrast_is_of_means_over_real_places(settings):
     built, (batch, mask) = model("pgkpr", contrast=settings), tagged_batch()
     batch["group"] = torch.tensor([0, 1, 1, 2, 3])
-    order, pooled = built.config.contrast["order"], {"s": [], "t": [], "x": []}
+    order, pooled = built.config.contrast.order, {"s": [], "t": [], "x": []}
     for row in range(5):
         own, own_mask = tagged_item(batch, mask, row)
         sequences = {"s": perturbed(own["x_ids"], own["x_tags"], own_mask, own["x_lengths"])[0]}

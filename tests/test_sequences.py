@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
-from models.pgkpr.sequences import counterpart, perturbed
+from models.pgkpr.pgkpr import counterpart, perturbed
 
 LENGTHS = torch.tensor([9, 1, 4])
 REAL = torch.arange(9) < LENGTHS.unsqueeze(1)

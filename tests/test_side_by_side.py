@@ -24,7 +24,7 @@ from stages.keywords.pos_frequency import (
     pos_counts,
 )
 from stages.keywords.side_by_side import COLUMNS, Agreement, best
-from stages.tracks.pgkpr.keywords import fixed_masks
+from stages.tracks.pgkpr.items import fixed_masks
 
 TEXTS = ["The oven burns bread", "Bread needs an oven", "She sings loudly"]
 TAGS = [["DT", "NN", "VBZ", "NN"], ["NN", "VBZ", "DT", "NN"], ["PRP", "VBZ", "RB"]]

@@ -9,29 +9,34 @@ import tiny_rewriters
 import torch
 from safetensors.torch import load_file
 from test_parallel_training import start_two
-from tiny_rewriters import batches_of, run
 from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
 from models.common.special import BOS, EOS
 from models.common.task import Step
-from models.pgkpr.auto import load_rewriter, rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
-from stages.tracks.pgkpr.architectures import ARCHITECTURES as KINDS
 from stages.tracks.pgkpr.batches import PairBatches, bags
-from stages.tracks.pgkpr.lookup import TrainedOn, load_lookup
+from stages.tracks.pgkpr.export import TrainedOn, load_lookup
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.task import RewriteTask, part_weights
-from stages.tracks.pgkpr.train import main
-from stages.tracks.pgkpr.trained import plain_items, strongest_word
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.train import (
+    RATES,
+    RewriteTask,
+    fit_rewriter,
+    main,
+    part_weights,
+    plain_items,
+    strongest_word,
+    training_batches,
+)
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
 N = 8  # training pairs: seven examples, one of them with two references
@@ -78,7 +83,7 @@ def test_batches_are_words_tags_and_targets_padded_at_the_right():
 
 
 def test_an_epoch_of_both_scores_has_every_pair_twice():
-    train, _ = batches_of(pairs(), vocabulary(), tiny_rewriters.settings(), 8, seed=1)
+    train, _ = training_batches(pairs(), vocabulary(), tiny_rewriters.settings(), 8, seed=1)
     assert len(train) == 2 * N and train.words["x"].tolist()[:N] == train.words["x"].tolist()[N:]
     first, second = train.batch([2, 2 + N]), train.batch([2 + N, 2])
     frame = pairs("train")
@@ -86,8 +91,9 @@ def test_an_epoch_of_both_scores_has_every_pair_twice():
     for row, column in enumerate(("score_xy", "score_xx")):
         expected = torch.tensor(frame[column].iloc[2][:8])
         assert torch.equal(first["p"][row], expected) and torch.equal(second["p"][1 - row], expected)
-    alone, _ = batches_of(pairs(), vocabulary(), tiny_rewriters.settings(keywords={"train_scores": "xy"}), 8, seed=1)
-    plain, _ = batches_of(pairs(), vocabulary(), tiny_rewriters.settings("transformer"), 8, seed=1)
+    once = tiny_rewriters.settings(keywords={"train_scores": "xy"})
+    alone, _ = training_batches(pairs(), vocabulary(), once, 8, seed=1)
+    plain, _ = training_batches(pairs(), vocabulary(), tiny_rewriters.settings("transformer"), 8, seed=1)
     assert len(alone) == len(plain) == N
 
 
@@ -96,7 +102,7 @@ def test_validation_reads_fixed_keywords():
     for architecture, by, which in (("pgkpr", "attribution", None), ("pgkpr", "psi", "primary_xy"),
                                     ("ianet", "attribution", "primary_xy"), ("pgkpr", "textrank", "primary_textrank")):
         values = tiny_rewriters.settings(architecture, keywords={"by": by})
-        _, validation = batches_of(pairs(), vocabulary(), values, 8, seed=1)
+        _, validation = training_batches(pairs(), vocabulary(), values, 8, seed=1)
         found = validation.batch(range(len(validation)))["p"]
         assert set(found.unique().tolist()) <= {0.0, 1.0}
         if which is None:
@@ -145,7 +151,7 @@ def make_task(architecture="pgkpr", micro_batch=3, fixed=True, **blocks):
     """A task without dropout; ``fixed`` keywords are all certain, so that no coin matters."""
     blocks["keywords"] = {"flip": "offline" if fixed else "epoch", "train_scores": "xy", **blocks.get("keywords", {})}
     values = tiny_rewriters.settings(architecture, **blocks)
-    train, validation = batches_of(pairs(), vocabulary(), values, tiny_rewriters.MAX_LENGTH, seed=1)
+    train, validation = training_batches(pairs(), vocabulary(), values, tiny_rewriters.MAX_LENGTH, seed=1)
     torch.manual_seed(0)
     model = rewriter_of(RewriterConfig.from_params(values, vocabulary().size, tiny_rewriters.MAX_LENGTH)).eval()
     return RewriteTask(model, train, validation, 1e-2, micro_batch)
@@ -268,8 +274,8 @@ def test_coins_are_flipped_anew_for_every_batch_unless_they_are_fixed():
 
 def train(store, architecture="pgkpr", frame=None, **blocks):
     torch.use_deterministic_algorithms(True)
-    return run(pairs() if frame is None else frame, vocabulary(), tiny_rewriters.settings(architecture, **blocks),
-               tiny_rewriters.MAX_LENGTH, 13, store)
+    return fit_rewriter(pairs() if frame is None else frame, vocabulary(),
+                        tiny_rewriters.settings(architecture, **blocks), tiny_rewriters.MAX_LENGTH, 13, store)
 
 
 OTHERS = [("pgkpr", {}), ("pgkpr", {"keywords": {"flip": "offline", "mark_all": True}, "training": {"bucket": False}}),
@@ -303,7 +309,8 @@ def test_every_row_of_the_ablation_table_trains_without_its_terms(tmp_path, name
     overrides, gone = ABLATIONS[name]
     block = TrainPgkpr.model_validate(tiny_rewriters.settings(training={"epochs": 1}))
     values = TrainPgkpr.model_validate(laid_over(block.under(overrides), overrides)).model_dump()
-    trained = run(pairs(), vocabulary(), values, tiny_rewriters.MAX_LENGTH, 13, FolderCheckpoints(tmp_path, "a"))
+    trained = fit_rewriter(pairs(), vocabulary(), values, tiny_rewriters.MAX_LENGTH, 13,
+                           FolderCheckpoints(tmp_path, "a"))
     parts = {column.removeprefix("train_") for column in trained.history.rows[0] if column.startswith("train_")}
     assert parts.isdisjoint(gone)
     assert parts >= {"generation", "reconstruction", "contrast"} - gone
@@ -370,7 +377,7 @@ def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
     assert metrics["best_epoch"] == best["epoch"]
     for part, value in metrics["validation"].items():
         assert value == pytest.approx(best[f"validation_{part}"], rel=1e-6), part
-    assert set(history["rate_all"]) == {KINDS[ARCHITECTURE_OF[name]].rate}
+    assert set(history["rate_all"]) == {RATES[ARCHITECTURE_OF[name]]}
     kinds = vocabulary().kinds
     assert metrics["vocabulary"] == {kind: kinds.count(kind) for kind in ("special", "tag", "word")}
     assert metrics["pairs"] == {"train": 8, "validation": 2, "test": 3}

@@ -7,16 +7,16 @@ import pandas as pd
 import torch
 import yaml
 
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 from pipeline.schemas import SCHEMAS
 from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
-from stages.tracks.pgkpr.architectures import ARCHITECTURES
-from stages.tracks.pgkpr.lookup import TrainedOn, notes_of
+from stages.tracks.pgkpr.export import TrainedOn, notes_of
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.train import keyword_rule
 
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 DATASET, MAX_LENGTH = "tiny", 8
@@ -106,19 +106,9 @@ def save_model(folder, architecture="pgkpr", rule="attribution", mark_all=False,
             if parameter.dim() > 1:
                 parameter.normal_(std=0.5)
     model.save_pretrained(folder)
-    on = TrainedOn(DATASET, ARCHITECTURES[architecture].rule(rule), mark_all, MAX_LENGTH)
+    on = TrainedOn(DATASET, keyword_rule(architecture, rule), mark_all, MAX_LENGTH)
     save_notes(folder, notes_of(vocabulary, on))
     return folder
-
-
-def run(pairs, vocabulary, values, *others):
-    """Train a model as ``values`` describe it."""
-    return ARCHITECTURES[values["architecture"]].run(pairs, vocabulary, values, *others)
-
-
-def batches_of(pairs, vocabulary, values, max_length, seed):
-    """Batches that it is trained and validated on."""
-    return ARCHITECTURES[values["architecture"]].batches(pairs, vocabulary, values, max_length, seed)
 
 
 def write_params(folder, models=None, runs=None, runtime=None, **blocks):

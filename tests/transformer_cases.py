@@ -6,8 +6,8 @@ from tiny_rewriters import settings
 
 from models.common.rows import RealTokens
 from models.common.special import EOS, PAD
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 
 __all__ = ["FIRST_WORD", "RULES", "VOCABULARY", "config", "encoded", "model", "peaked", "tagged_batch", "tagged_item"]
 

@@ -22,15 +22,14 @@ from models.common.decoding import Rules
 from models.common.encoders import special_ids
 from models.common.special import EOS, PAD
 from models.hcl import HclConfig, HclModel, KeywordGraph
-from models.pgkpr.auto import rewriter_of
-from models.pgkpr.base import Rewriter
-from models.pgkpr.config import RewriterConfig
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig
+from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.task import HclTask, ValidationNoise
 from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.task import RewriteTask
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import Vocabulary
+from stages.tracks.pgkpr.train import RewriteTask
 
 SEED = 13
 _SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]",
@@ -248,7 +247,7 @@ class Pgkpr(Subject):
         """Return the model with random weights."""
         sizes = {**self.size.rewriter, "dropout": 0.1 if dropout else 0.0}
         torch.manual_seed(SEED)
-        return rewriter_of(RewriterConfig("pgkpr", self._vocabulary.size, self._longest, sizes))
+        return rewriter_of(RewriterConfig("pgkpr", self._vocabulary.size, self._longest, sizes=sizes))
 
     def task(self, count: int, device: str, dropout: bool = True) -> RewriteTask:
         """Return the task of stage train_pgkpr, keywords fixed."""

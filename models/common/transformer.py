@@ -337,7 +337,7 @@ class EncoderLayer(nn.Module):
         Args:
             hidden: rows.
             projection: to queries, keys and values.
-            bias: see :class:`models.common.attention.Attention`.
+            bias: see :class:`models.common.transformer.Attention`.
             places: of the rows.
             noise: of both parts.
         """

@@ -1,27 +1,440 @@
-"""PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022)."""
+"""PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022), and the plain Transformer.
 
+In the order of the paper: what every model of the track is, the sequence TS_s, the Transformer, PGKPR's losses.
+Symbols: B items, L words of a source, d width, V vocabulary, M real tokens of a batch.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers import initialization as init
 
+from models.common.decoding import (
+    BeamCache,
+    CachedSteps,
+    Decodable,
+    Rules,
+    beam_search,
+    best_outputs,
+    project_in_full,
+)
+from models.common.former import without_former
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
-from models.common.special import IGNORE
-from models.common.transformer import token_nll
-from models.pgkpr.base import Batch
-from models.pgkpr.config import RewriterConfig
-from models.pgkpr.sequences import Mixture, counterpart, mixture
-from models.pgkpr.transformer import TransformerRewriter
+from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
+from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
+from models.pgkpr.config import (
+    ARCHITECTURES,
+    IaNetSettings,
+    LatentBowSettings,
+    PairContrast,
+    Reconstruction,
+    ResidualLstmSettings,
+    Sizes,
+    Source,
+)
+
+Batch = Mapping[str, Tensor]
+Group = TypeVar("Group")
+
+_GROUPS = ("sizes", "source", "reconstruction", "contrast", "residual_lstm", "latent_bow", "ianet")
+# What models of earlier versions hold besides.
+_FORMER: dict[str, dict[str, Any]] = {
+    "contrast": {"temperature": 0.1},
+    "residual_lstm": {"layers": 4, "residual_every": 2, "attention": True},
+    "latent_bow": {"layers": 2, "bags": 3, "weight": 1.0, "temperature": 0.5},
+}
+
+
+class RewriterConfig(PretrainedConfig):
+    """Configuration of every :class:`Rewriter`; a model reads the groups of its own architecture.
+
+    Args:
+        architecture: one of ``ARCHITECTURES``.
+        vocab_size: special tokens, tags and words.
+        max_words: words of a text that the model reads and was taught; the rest is cut.
+        groups: plain values of the dataclasses in :mod:`models.pgkpr.config`, under the names of the params block
+            ``train_pgkpr``; missing ones take their defaults. Whatever else there is goes to ``PretrainedConfig``.
+
+    Raises:
+        ValueError: the architecture or a setting is unknown, a vocabulary of no token, or a setting of an earlier
+            version that the code no longer has.
+    """
+
+    model_type = "keycontrast-rewriter"
+
+    def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, max_words: int = 17,
+                 **groups: Any) -> None:
+        self.architecture = architecture
+        self.vocab_size = vocab_size
+        self.max_words = max_words
+        given = without_former(groups, _FORMER)
+        self.sizes = _group(Sizes, given.pop("sizes", None))
+        self.source = _group(Source, given.pop("source", None))
+        self.reconstruction = _group(Reconstruction, given.pop("reconstruction", None))
+        self.contrast = _group(PairContrast, given.pop("contrast", None))
+        self.residual_lstm = _group(ResidualLstmSettings, given.pop("residual_lstm", None))
+        self.latent_bow = _group(LatentBowSettings, given.pop("latent_bow", None))
+        self.ianet = _group(IaNetSettings, given.pop("ianet", None))
+        given.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
+        self._check()
+        super().__init__(**given)
+
+    @classmethod
+    def from_params(cls, values: Mapping[str, Any], vocab_size: int, max_length: int) -> "RewriterConfig":
+        """Build the configuration from the params block ``train_pgkpr`` as nested plain values.
+
+        ``max_length`` becomes ``max_words``, since ``transformers`` keeps that name for itself.
+        """
+        groups = {name: values[name] for name in _GROUPS if name in values}
+        return cls(values["architecture"], vocab_size, max_length, **groups)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``config.json`` holds them."""
+        return super().to_dict() | {name: asdict(getattr(self, name)) for name in _GROUPS}
+
+    def _check(self) -> None:
+        problems = []
+        if self.architecture not in ARCHITECTURES:
+            problems.append(f"architecture is {self.architecture!r}, expected one of {', '.join(ARCHITECTURES)}")
+        if self.vocab_size < 1:
+            problems.append(f"vocab_size is {self.vocab_size}, expected 1 or more")
+        for name in _GROUPS:
+            for setting in fields(getattr(self, name)):
+                value, valid = getattr(getattr(self, name), setting.name), setting.metadata.get("choices")
+                if valid is not None and value not in valid:
+                    problems.append(f"{name}.{setting.name} is {value!r}, expected one of {', '.join(valid)}")
+        if problems:
+            raise ValueError("RewriterConfig: " + "; ".join(problems))
+
+
+def _group(kind: type[Group], values: Mapping[str, Any] | None) -> Group:
+    try:
+        return kind(**(values or {}))
+    except TypeError as error:
+        raise ValueError(f"RewriterConfig: {error}") from error
+
+
+class Rewriter(PreTrainedModel, ABC):
+    """Rewrites a source x as a target y; subclasses are the architectures, see :func:`load_rewriter`.
+
+    A batch is a dict of int64 tensors, padded at the right with 0: ``x_ids``, ``x_tags`` (B, L) and ``x_lengths``
+    (B,), words and tags of sources; ``t_ids``, ``t_tags`` (B, Lt) and ``t_lengths`` (B,) of targets; ``y_in``,
+    ``y_out`` (B, T), the target with <s> before and </s> behind; ``group`` (B,), equal for texts that mean the same;
+    for latent_bow ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L), True for words of the source
+    that are keywords (or primary), goes beside it; None for models that do not use keywords.
+
+    >>> model = load_rewriter(folder)  # doctest: +SKIP
+    >>> model.rewrite(batch, mask, rules, num_beams=4)  # doctest: +SKIP
+    """
+
+    config: RewriterConfig
+    config_class = RewriterConfig
+    base_model_prefix = "rewriter"
+    main_input_name = "x_ids"
+
+    @property
+    def uses_keywords(self) -> bool:
+        """Whether ``mask`` is read."""
+        return False
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether a part of the loss contrasts the items of a batch; :meth:`apart` and :meth:`contrast` then work."""
+        return False
+
+    def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
+        """Return :meth:`sums` without ``contrast``, and the vectors (B, W) that it is computed of."""
+        raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
+
+    def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
+        """Return ``contrast`` of :meth:`sums` from the vectors (B, W) of items and their ``group`` (B,)."""
+        raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with what follows from its numbers alone, such as places of words, unless it is there.
+
+        On an accelerator the shapes of these tensors would have to be waited for; whoever loads batches does it before.
+        """
+        return batch
+
+    @abstractmethod
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return sums over the micro-batch, scalars with a graph, of each part of the loss that is not switched off.
+
+        Sums, so that whoever knows the whole batch can divide by what belongs to it:
+
+        - ``generation``: -log p(y | x), over the tokens of ``y_out``;
+        - ``reconstruction``: over tokens (``token_mean``), or over items of the mean over an item's tokens;
+        - ``contrast``, ``bow``: over items.
+        """
+
+    @abstractmethod
+    def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; return what takes decoding steps, and the first token of each output (B,).
+
+        ``slots`` tokens will be tried per item, all steps and hypotheses together; see :class:`BeamCache`.
+        """
+
+    def forward(self, batch: Batch, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Return :meth:`sums`."""
+        return self.sums(batch, mask)
+
+    @torch.no_grad()
+    def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1) -> Tensor:
+        """Generate one output per source, by a beam of that width; 1 is greedy.
+
+        Returns:
+            Tokens (B, L), L <= max_length + 1: the output, </s>, then padding.
+
+        Raises:
+            ValueError: the model is in training mode, a mask is missing, or an option is not valid.
+        """
+        steps, start = self._started(batch, mask, rules, num_beams)
+        return beam_search(steps, start, rules, num_beams=num_beams)
+
+    @torch.no_grad()
+    def rewrite_several(self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int) -> Tensor:
+        """Generate the ``count`` best outputs per source, (B, count, L); see :meth:`rewrite` and `best_outputs`."""
+        steps, start = self._started(batch, mask, rules, num_beams)
+        return best_outputs(steps, start, rules, count, num_beams=num_beams)
+
+    def _started(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int) -> tuple[Decodable, Tensor]:
+        if self.training:
+            raise ValueError(f"{type(self).__name__}: call eval() before rewrite(), or dropout decides the output")
+        return self.begin(batch, mask, 1 + rules.max_length * num_beams)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw matrices by Xavier's rule, embeddings among them; biases begin at 0."""
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+        if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
+            init.zeros_(module.bias)
+
+
+# TS_s (PGKPR section 4)
+
+
+class _Frame(NamedTuple):
+    """Where the parts of sequences ``<s> part 1 <sep> part 2 </s>`` lie.
+
+    Attributes:
+        special: ids of <s>, <sep>, </s> and padding at their places, any elsewhere (B, W).
+        first, second: places of the two parts (B, W).
+        real: all but padding (B, W).
+        source: which word of the text each place of a part takes (B, W).
+    """
+
+    special: Tensor
+    first: Tensor
+    second: Tensor
+    real: Tensor
+    source: Tensor
+
+
+def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
+              width: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return TS_s: ``<s> part 1 <sep> part 2 </s>`` of each text, and what is to be reconstructed of it.
+
+    Part 1 holds keywords as words and all else as tags, part 2 the other way round. Targets are the tags of part 1,
+    the keywords of part 2 and [NOK] where part 2 has a word; <s>, <sep> and </s> are their own targets.
+
+    >>> ids, tags = torch.tensor([[21, 22]]), torch.tensor([[11, 12]])
+    >>> perturbed(ids, tags, torch.tensor([[True, False]]), torch.tensor([2]))[:2]
+    (tensor([[ 2, 21, 12,  4, 11, 22,  3]]), tensor([[ 2, 11, 12,  4, 21,  5,  3]]))
+
+    Args:
+        x_ids: words (B, L).
+        x_tags: their tags (B, L).
+        mask: True for keywords (B, L).
+        lengths: words of each text (B,), each at least 1.
+        width: W, at least and by default 2 max(lengths) + 3.
+
+    Returns:
+        Ids, targets (``IGNORE`` at padding) and attention (True for real places), each (B, W).
+    """
+    frame = _frame(lengths, x_ids.shape[1], width)
+    words, tags, keywords = (part.gather(1, frame.source) for part in (x_ids, x_tags, mask.bool()))
+    targets = _filled(frame, torch.where(frame.first, tags, torch.where(keywords, words, NOK)))
+    return (_filled(frame, torch.where(keywords == frame.first, words, tags)),
+            targets.masked_fill(~frame.real, IGNORE), frame.real)
+
+
+def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
+                width: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the unperturbed pair sequence of each text, for the contrast.
+
+    >>> counterpart(torch.tensor([[21, 22]]), torch.tensor([[11, 12]]), torch.tensor([2]), "pos_sent")[0]
+    tensor([[ 2, 11, 12,  4, 21, 22,  3]])
+
+    Args:
+        ids: words (B, L).
+        tags: their tags (B, L).
+        lengths: words of each text (B,), each at least 1.
+        order: ``pos_sent``, ``<s> tags <sep> words </s>``, or ``sent_pos``, words first.
+        width: W, at least and by default 2 max(lengths) + 3.
+
+    Returns:
+        Ids and attention (True for real places), each (B, W).
+
+    Raises:
+        ValueError: the order is unknown.
+    """
+    if order not in ("pos_sent", "sent_pos"):
+        raise ValueError(f"counterpart: order is {order!r}, expected 'pos_sent' or 'sent_pos'")
+    frame = _frame(lengths, ids.shape[1], width)
+    words, labels = (part.gather(1, frame.source) for part in (ids, tags))
+    tags_here = frame.first if order == "pos_sent" else frame.second
+    return _filled(frame, torch.where(tags_here, labels, words)), frame.real
+
+
+def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``<s> words </s>`` of each text (B, L + 2), padded at the right, and the lengths of these (B,).
+
+    >>> wrapped(torch.tensor([[21, 22], [23, 0]]), torch.tensor([2, 1]))
+    (tensor([[ 2, 21, 22,  3],
+            [ 2, 23,  3,  0]]), tensor([4, 3]))
+
+    Args:
+        ids: words (B, L), padded at the right.
+        lengths: words of each text (B,).
+    """
+    longer = F.pad(F.pad(ids, (1, 0), value=BOS), (0, 1), value=PAD)
+    return longer.scatter(1, lengths.unsqueeze(1) + 1, EOS), lengths + 2
+
+
+def _frame(lengths: Tensor, longest: int, width: int | None) -> _Frame:
+    place = torch.arange(width or 2 * int(lengths.max()) + 3, device=lengths.device).unsqueeze(0)  # (1, W)
+    length = lengths.unsqueeze(1)  # (B, 1)
+    first = (place > 0) & (place <= length)
+    second = (place > length + 1) & (place <= 2 * length + 1)
+    real = place <= 2 * length + 2
+    source = torch.where(first, place - 1, place - length - 2).clamp(0, longest - 1)
+    special = torch.where(place == 0, BOS, torch.where(place == length + 1, SEP, torch.where(real, EOS, PAD)))
+    return _Frame(special, first, second, real, source)
+
+
+def _filled(frame: _Frame, parts: Tensor) -> Tensor:
+    return torch.where(frame.first | frame.second, parts, frame.special)
+
+
+class AttentiveRewriter(Rewriter):
+    """A model whose decoder attends to encoder states; subclasses say what is encoded, and how it is decoded.
+
+    One embedding serves all inputs, an output matrix of its own the scores. Symbols: d width, V vocabulary, (B, S)
+    what an encoder reads, (B, T) what the decoder reads.
+    """
+
+    _supports_sdpa = True
+    decoder: Decoder
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        sizes = config.sizes
+        self.embedder = Embedder(config.vocab_size, sizes.width, sizes.dropout)
+        self.generator = nn.Linear(sizes.width, config.vocab_size)
+
+    @abstractmethod
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return what outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
+
+    def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
+               real: RealTokens | None = None) -> Tensor:
+        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`.
+
+        With ``real``, tokens are its rows (M,), and so are the states (M, d).
+        """
+        return self.decoder(self.embedder, tokens, given, cache, real)
+
+    def scores(self, states: Tensor) -> Tensor:
+        """Return scores over the vocabulary (..., V) of states (..., d); not differentiable, float32 at least."""
+        return project_in_full(states, self.generator.weight, self.generator.bias)
+
+    def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; see :meth:`Rewriter.begin`."""
+        given = self.memory(batch, mask)
+        start = torch.full((len(given[0]),), BOS, device=given[0].device)
+        return CachedSteps(self.decode, self.scores, given, slots), start
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of the targets' words, where there are targets."""
+        if "y_out" not in batch or "y_real" in batch:
+            return batch
+        return {**batch, **RealTokens(batch["y_out"] != PAD).named("y")}
+
+    def seen(self, tokens: RealTokens) -> tuple[Heads, Tensor]:
+        """Return ``tokens`` as heads of attention, and what hides padding from them (B, 1, 1, S)."""
+        return Heads(self.config.sizes.heads, tokens), masking(tokens.real, self.generator.weight)[:, None, None]
+
+    def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
+        """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
+        real = RealTokens.given(self.planned(batch), "y")
+        states = self.decode(real.rows(batch["y_in"]), given, real=real)
+        return token_nll(self.generator, states, real.rows(batch["y_out"]), PAD)
+
+
+class TransformerRewriter(AttentiveRewriter):
+    """One encoder, and a decoder with attention to all of its states; subclasses say what the encoder reads."""
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(asdict(config.sizes))
+        self.decoder = Decoder(asdict(config.sizes))
+
+    def encode(self, ids: Tensor, places: Heads, bias: Tensor) -> Tensor:
+        """Return encoder states (M, d) of tokens (M,), the rows of ``places``, of which ``bias`` hides padding."""
+        return self.encoder(self.embedder, ids, bias, places)
+
+    def remembered(self, states: Tensor, places: Heads, bias: Tensor) -> tuple[Tensor, ...]:
+        """Return :meth:`memory` of encoder states (M, d)."""
+        return (bias, *self.decoder.project(0, states, places))
+
+
+class PlainTransformer(TransformerRewriter):
+    """The Transformer baseline: the encoder reads the words of the source, nothing else.
+
+    It differs from PGKPR without both of its losses in this input. With ``source.wrapped`` it reads them between <s>
+    and </s>, as the released code has it.
+    """
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        self.post_init()
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of the words of sources and targets."""
+        if "x_real" in batch:
+            return batch
+        ids, lengths = batch["x_ids"], batch["x_lengths"]
+        if self.config.source.wrapped:
+            ids, lengths = wrapped(ids, lengths)
+        tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
+        rows = tokens.rows(ids[:, :tokens.real.shape[1]])
+        return {**super().planned(batch), **tokens.named("x"), "x_rows": rows}
+
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the memory of the source's words; ``mask`` is not read."""
+        batch = self.planned(batch)
+        seen = self.seen(RealTokens.given(batch, "x"))
+        return self.remembered(self.encode(batch["x_rows"], *seen), *seen)
+
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return the sum of the generation loss."""
+        batch = self.planned(batch)
+        return {"generation": self.generation(batch, self.memory(batch, mask))}
 
 
 class ReconstructionHead(nn.Module):
-    """Scores of what stood in the place of each token of TS_s: dense, GELU, LayerNorm, linear.
-
-    Args:
-        width: d.
-        vocab_size: V.
-    """
+    """Scores of what stood in the place of each token of TS_s: dense, GELU, LayerNorm, linear."""
 
     def __init__(self, width: int, vocab_size: int) -> None:
         super().__init__()
@@ -51,7 +464,7 @@ class Pgkpr(TransformerRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
-        self.reconstruction = ReconstructionHead(config.sizes["width"], config.vocab_size)
+        self.reconstruction = ReconstructionHead(config.sizes.width, config.vocab_size)
         self.post_init()
 
     @property
@@ -60,21 +473,19 @@ class Pgkpr(TransformerRewriter):
         return True
 
     def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the rows of TS_s but for the choice of keywords, and of what it is contrasted with."""
+        """Return ``batch`` with the places of the tokens of TS_s, and the rows of what it is contrasted with."""
         if "mixed_real" in batch:
             return batch
         sides = [side for side in self._sides() if f"{side}_ids" in batch]
-        width = 2 * max(int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)) + 3
-        wide = width if self._together() else None  # as one batch, they are of one width
-        mixed, real = mixture(batch["x_ids"], batch["x_tags"], batch["x_lengths"], wide)
-        tokens, length = RealTokens(real), batch["x_ids"].shape[1]
-        texts = torch.arange(len(real), device=real.device).unsqueeze(1)
-        in_flat = mixed._replace(source=mixed.source + length * texts)  # among the words of all texts (B L,)
+        longest = [int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)]
+        # what is encoded in one pass is of one width
+        wide, width = (2 * max(longest) + 3 if self._together() else None), 2 * longest[0] + 3
+        lengths = batch["x_lengths"]
+        tokens = RealTokens(torch.arange(wide or width, device=lengths.device) < 2 * lengths.unsqueeze(1) + 3)
         found = {**super().planned(batch), **tokens.named("mixed")}
-        found |= {f"mixed_{name}": tokens.rows(part) for name, part in in_flat._asdict().items()}
         for side in sides:
             words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
-            ids, real = counterpart(words, tags, lengths, self.config.contrast["order"], wide)
+            ids, real = counterpart(words, tags, lengths, self.config.contrast.order, wide)
             tokens = RealTokens(real)
             found |= {**tokens.named(f"plain_{side}"), f"plain_{side}_rows": tokens.rows(ids)}
         return found
@@ -82,50 +493,46 @@ class Pgkpr(TransformerRewriter):
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memory of TS_s."""
         batch = self.planned(batch)
-        ids, _ = self._chosen(batch, mask)
-        seen = self.seen(RealTokens.given(batch, "mixed"))
+        tokens = RealTokens.given(batch, "mixed")
+        ids, _ = self._perturbed(batch, mask, tokens)
+        seen = self.seen(tokens)
         return self.remembered(self.encode(ids, *seen), *seen)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
-        parts, pooled = self._parts(batch, mask)
-        if pooled:
-            parts["contrast"] = self._contrast(pooled, batch["group"])
-        return parts
+        batch = self.planned(batch)
+        parts, vectors = self.apart(batch, mask)
+        return {**parts, "contrast": self.contrast(vectors, batch["group"])} if self.contrasts else parts
 
     @property
     def contrasts(self) -> bool:
         """Whether the contrast weighs anything."""
-        return self.config.contrast["weight"] > 0
+        return self.config.contrast.weight > 0
 
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
-        parts, pooled = self._parts(batch, mask)
+        batch = self.planned(batch)
+        tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
+        ids, targets = self._perturbed(batch, mask, tokens)
+        others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
+        rows = [batch[f"plain_{side}_rows"] for side in sides]
+        if self._together():  # an accelerator spends a pass on launching it
+            together = self.encode(torch.cat([ids, *rows]), *self.seen(RealTokens.stacked([tokens, *others])))
+            states, *contrasted = together.split([len(ids), *map(len, rows)])
+        else:  # one pass costs as much as several (measured)
+            states, contrasted = self.encode(ids, *self.seen(tokens)), []
+        parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
+        if self.config.reconstruction.weight > 0:
+            parts["reconstruction"] = self._reconstruction(states, targets, tokens)
+        # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
+        contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
+        pooled = [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
         return parts, torch.cat(pooled, dim=-1)
 
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
-        return self._contrast(list(vectors.split(self.config.sizes["width"], dim=-1)), groups)
-
-    def _parts(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """Return the sums without the contrast, and the encodings (B, d) that it is of; none without a contrast."""
-        batch = self.planned(batch)
-        ids, targets = self._chosen(batch, mask)
-        tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
-        others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
-        rows = [batch[f"plain_{side}_rows"] for side in sides]
-        if self._together():  # an accelerator spends a pass on launching it
-            states, *contrasted = self.encode_together([ids, *rows], [tokens, *others])
-        else:  # one pass costs as much as several (measured)
-            states, contrasted = self.encode(ids, *self.seen(tokens)), []
-        parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
-        if self.config.reconstruction["weight"] > 0:
-            parts["reconstruction"] = self._reconstruction(states, targets, tokens)
-        if not sides:
-            return parts, []
-        # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
-        contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
-        return parts, [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
+        anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
+        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
 
     def _together(self) -> bool:
         return self.device.type != "cpu"
@@ -134,32 +541,23 @@ class Pgkpr(TransformerRewriter):
         """Return whose unperturbed sequences are encoded: the targets', the sources' if these are negatives too."""
         if not self.contrasts:
             return []
-        return ["t", "x"] if self.config.contrast["neg"] == "all" else ["t"]
+        return ["t", "x"] if self.config.contrast.neg == "all" else ["t"]
 
-    def _chosen(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _perturbed(self, batch: Batch, mask: Tensor | None, tokens: RealTokens) -> tuple[Tensor, Tensor]:
         """Return ids and targets of TS_s (M,)."""
         if mask is None:
             raise ValueError("Pgkpr: give the keywords of the sources, mask (B, L)")
-        mixed = Mixture(*(batch[f"mixed_{name}"] for name in Mixture._fields))
-        return mixed.chosen(mask.bool().flatten().index_select(0, mixed.source))
-
-    def encode_together(self, ids: list[Tensor], tokens: list[RealTokens]) -> list[Tensor]:
-        """Return :meth:`encode` of each of several batches of one width, from one pass over all of them."""
-        states = self.encode(torch.cat(ids), *self.seen(RealTokens.stacked(tokens)))
-        return list(states.split([len(part) for part in ids]))
+        ids, targets, _ = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"], tokens.real.shape[1])
+        return tokens.rows(ids), tokens.rows(targets)
 
     def _reconstruction(self, states: Tensor, targets: Tensor, tokens: RealTokens) -> Tensor:
         """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""
         head = self.reconstruction
-        if self.config.reconstruction["reduction"] == "token_mean":
+        if self.config.reconstruction.reduction == "token_mean":
             return token_nll(head.output, head.read(states), targets, IGNORE)
         losses = token_nll(head.output, head.read(states), targets, IGNORE, "none")  # (M,)
         counts = tokens.real.sum(-1, keepdim=True).expand_as(tokens.real)  # (B, S)
         return (losses / tokens.rows(counts)).sum()
-
-    def _contrast(self, pooled: list[Tensor], groups: Tensor) -> Tensor:
-        anchor, positive, *others = pooled
-        return pair_contrast(anchor, positive, 0.1, self.config.contrast["sim"], groups, *others).sum()
 
 
 def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:
@@ -168,3 +566,38 @@ def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:
     weights = (tokens.real / tokens.real.sum(-1, keepdim=True)).to(states.dtype).unsqueeze(1)  # (B, 1, S)
     with torch.autocast(states.device.type, enabled=False):
         return (weights @ tokens.padded(states)).squeeze(1)
+
+
+# Modules that have a row for each token of the vocabulary.
+_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
+
+
+@torch.no_grad()
+def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
+    """Copy into ``model`` what ``other`` has of the same name, and return the names of what stays as it was.
+
+    Of a matrix with a row for each token, the rows of the tokens that both know are copied; the others stay as drawn.
+
+    Args:
+        model: fresh; changed in place.
+        other: a trained model.
+        places: the id that ``other`` has for each token of ``model`` (V,), -1 for a token that it lacks.
+
+    Raises:
+        ValueError: the other is of other sizes, or of a kind that shares nothing but rows of tokens.
+    """
+    own, theirs = dict(model.named_parameters()), dict(other.named_parameters())
+    shared = {name: name.startswith(_BY_TOKEN) for name in own if name in theirs}
+    unlike = [name for name, by_token in shared.items()  # of rows of tokens, but for how many there are
+              if own[name].shape[int(by_token):] != theirs[name].shape[int(by_token):]]
+    if unlike or all(shared.values()):
+        raise ValueError(f"a model of architecture {other.config.architecture} and width "
+                         f"{other.config.sizes.width} has nothing for one of {model.config.architecture} and width "
+                         f"{model.config.sizes.width}")
+    known = places >= 0
+    for name, by_token in shared.items():
+        if by_token:
+            own[name][known] = theirs[name][places[known]].to(own[name].dtype)
+        else:
+            own[name].copy_(theirs[name])
+    return [name for name in own if name not in shared]

@@ -14,7 +14,7 @@ from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
 from stages.tracks.pgkpr import track
-from stages.tracks.pgkpr.normalisation import as_words
+from stages.tracks.pgkpr.items import as_words
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised, in nats: generation per word of the target; reconstruction "

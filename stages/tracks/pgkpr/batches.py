@@ -1,7 +1,8 @@
-"""Pairs of the PGKPR track as padded tensors."""
+"""Pairs of the PGKPR track as padded tensors, and the coins of training that make keywords of probabilities."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,8 @@ from torch import Tensor
 
 from keycontrast.errors import InputError
 from models.common.special import BOS, EOS, UNK
-from stages.tracks.pgkpr.keywords import first_places
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.common.bernoulli import flipped
+from stages.tracks.pgkpr.items import COLUMNS, FLIPPED_RULES, USED, Rule, Vocabulary, first_places, fixed_masks
 
 _REMEDY = "Run the stage paraphrase_items again."
 _ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s",
@@ -26,16 +27,7 @@ _FUNCTION_WORDS = frozenset(("am", "are", "be", "been", "being", "did", "do", "d
 
 
 class Rows:
-    """Rows of numbers of unequal length, cut at a limit, from which batches are padded.
-
-    Args:
-        rows: a sequence of numbers per row.
-        limit: longest row that is kept.
-        kind: of the tensors.
-
-    Attributes:
-        lengths: of the rows as cut (n,), int64.
-    """
+    """Rows of numbers of unequal length, cut at a limit, from which batches are padded; ``lengths`` are as cut (n,)."""
 
     def __init__(self, rows: Sequence[Sequence[float] | np.ndarray], limit: int, kind: torch.dtype) -> None:
         cut = [row[:limit] for row in rows]
@@ -71,7 +63,7 @@ class PairBatches:
         vocabulary: of the data set.
         max_length: words kept of a text.
         passes: for each pass, the keyword probability of the source words of each row; see
-            ``stages.tracks.pgkpr.keywords.training_passes``, or masks.
+            ``stages.tracks.pgkpr.items.training_passes``, or masks.
         repeats: give ``repeat``, which ``mark_all`` reads.
         bag: give ``bow_ids``, with at most so many words.
 
@@ -133,11 +125,7 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
     Content words are those whose Penn tag is no function word's, forms of be, have and do and `not` aside; words
     outside the vocabulary are left out. They are distinct and in order of appearance, the target's first.
 
-    Args:
-        items: rows of table ``paraphrase_items`` (``example_id``, ``reference``, ``target_words``, ``target_tags``).
-        vocabulary: of the data set.
-        max_length: words read of a target.
-        most: words of a bag at most.
+    A bag has ``most`` words at most, of the first ``max_length`` of each target.
     """
     columns = ["example_id", "target_words", "target_tags"]
     found: dict[int, dict[int, None]] = {}
@@ -168,3 +156,66 @@ def _check(items: pd.DataFrame) -> None:
 
 def _lengths(items: pd.DataFrame, column: str) -> np.ndarray:
     return np.array([-1 if row is None else len(row) for row in items[column]], dtype=np.int64)
+
+
+def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
+                    seed: int) -> list[list[np.ndarray]]:
+    """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
+
+    By attribution, the first pass has the scores xy and, under ``train_scores: both``, a second one those of xx. Under
+    ``flip: offline`` the coins are flipped here, once per row and score from a seed of its own, so the probabilities
+    are 0 or 1. By PSI these are primary_xy in one pass, whatever ``train_scores`` says: IANet splits by PSI(s, t) in
+    training. A model without keywords has one pass, all 0.
+
+    The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
+    ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,
+    ``none`` and ``all`` repeat the pass.
+
+    Args:
+        items: rows of table ``paraphrase_items``.
+        rule: by what the model takes its keywords; None for one that reads none.
+        keywords: plain values of the block ``train_pgkpr.keywords``.
+        seed: of the coins that are flipped once.
+
+    Returns:
+        A list of float32 arrays per pass, each as long as the row's source.
+    """
+    if rule is None:
+        return [[np.zeros(len(words), dtype=np.float32) for words in items["source_words"]]]
+    if rule == "psi":
+        return [[np.asarray(row, dtype=np.float32) for row in items[COLUMNS["psi_xy"]]]]
+    passes = []
+    for which in ("xy", "xx") if keywords["train_scores"] == "both" else ("xy",):
+        if rule not in FLIPPED_RULES:
+            passes.append([mask.astype(np.float32) for mask in fixed_masks(items, USED[rule], seed)])
+            continue
+        rows = [np.asarray(row, dtype=np.float32) for row in items[COLUMNS[which]]]
+        if rule == "random":
+            rows = [np.full_like(row, row.mean()) for row in rows]
+        if keywords["flip"] == "offline":
+            names = zip(items["example_id"], items["reference"], strict=True)
+            rows = [flipped(row, seed, "offline", which, *name) for row, name in zip(rows, names, strict=True)]
+        passes.append(rows)
+    return passes
+
+
+def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> Tensor:
+    """Flip a coin for every word of a batch: it is a keyword iff U(0, 1) < p.
+
+    The coins come from the global generator of ``p``'s device, which the training loop seeds for every micro-batch.
+
+    Args:
+        p: probability of every word (B, L), padded.
+        lengths: words of each source (B,).
+        repeat: place of the first occurrence of the same word (B, L); then one keyword makes all occurrences of the
+            word keywords (``mark_all``).
+
+    Returns:
+        True for keywords, False for other words and padding (B, L).
+    """
+    real = torch.arange(p.shape[1], device=p.device)[None, :] < lengths[:, None]  # (B, L)
+    mask = (torch.rand_like(p) < p) & real
+    if repeat is None:
+        return mask
+    same = repeat[:, :, None] == repeat[:, None, :]  # (B, L, L)
+    return (same & mask[:, None, :]).any(-1) & real

@@ -37,10 +37,16 @@ from stages.tracks.common.evaluation.systems import (
     score_systems,
 )
 from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES
-from stages.tracks.pgkpr.keywords import fixed_masks
-from stages.tracks.pgkpr.normalisation import UNKNOWN, ReleasedForm, as_text, as_words
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
-from stages.tracks.pgkpr.vocabulary import Vocabulary
+from stages.tracks.pgkpr.items import (
+    PARAPHRASE_ITEMS,
+    UNKNOWN,
+    VOCABULARY,
+    ReleasedForm,
+    Vocabulary,
+    as_text,
+    as_words,
+    fixed_masks,
+)
 
 STAGE = "evaluate_pgkpr"
 LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]

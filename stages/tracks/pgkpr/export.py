@@ -1,14 +1,58 @@
-"""A trained rewriter for others to start from, in this project or another."""
+"""A saved rewriter of the PGKPR track: what it carries beside its weights, and its export for others to start from."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
+import torch
+from torch import nn
+
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import load_rewriter
+from stages.common.model_folder import TRAINED_ON_FILE, load_origin, save_notes, seal
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
-from stages.tracks.pgkpr.starts import write_start
+from stages.tracks.pgkpr.items import Rule, Vocabulary
+
+VOCABULARY_FILE = "vocabulary.json"
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """Where a model came from, as far as using it depends on that.
+
+    Attributes:
+        dataset: name of the data set.
+        keywords: how its keywords were chosen in training; None for a model that reads none.
+        mark_all: whether every occurrence of a keyword was one.
+        max_length: words of a text that are read and were taught.
+    """
+
+    dataset: str
+    keywords: Rule | None
+    mark_all: bool
+    max_length: int
+
+
+def notes_of(vocabulary: Vocabulary, on: TrainedOn) -> dict[str, Any]:
+    """Return the notes that go with a model's weights: its vocabulary and its origin."""
+    columns = {"token": vocabulary.tokens, "kind": vocabulary.kinds, "count": vocabulary.counts}
+    return {VOCABULARY_FILE: columns, TRAINED_ON_FILE: asdict(on)}
+
+
+def load_lookup(folder: Path) -> tuple[Vocabulary, TrainedOn]:
+    """Return what :func:`notes_of` was given.
+
+    Raises:
+        InputError: there is no model in ``folder``, or one of another version.
+    """
+    (columns,), on = load_origin(folder, TrainedOn, (VOCABULARY_FILE,), "PGKPR", RewriterConfig)
+    return Vocabulary.from_frame(pd.DataFrame(columns).rename_axis("token_id").reset_index()), on
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:  # noqa: ARG001 - as all tracks have it
-    """Write a start, and return what it is and how it is used.
+    """Write a model and its vocabulary in half precision, and return what that is and how it is used.
 
     Args:
         params: in force.
@@ -19,7 +63,12 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
     Raises:
         InputError: the model is not trained.
     """
-    write_start(paths.weights, folder)
+    vocabulary, on = load_lookup(paths.weights)
+    model = load_rewriter(paths.weights)
+    nn.Module.to(model, torch.float16)
+    model.save_pretrained(folder)
+    save_notes(folder, notes_of(vocabulary, on))
+    seal(folder)
     size = sum(file.stat().st_size for file in folder.iterdir())
     return (f"{paths.name} with its vocabulary, {size / 1e6:.1f} MB in half precision\n"
             f"Rows begin with it by models.pgkpr.NAME.init: {called}")

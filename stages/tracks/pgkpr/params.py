@@ -1,14 +1,23 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation."""
 
-from typing import Any, ClassVar, Literal
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, create_model, model_validator
 
+from models.pgkpr.config import (
+    Architecture,
+    IaNetSettings,
+    LatentBowSettings,
+    PairContrast,
+    Reconstruction,
+    ResidualLstmSettings,
+    Sizes,
+    Source,
+)
 from stages.common.params import SEEDS, Block, Name, Presets, Seeds, Switches
 from stages.common.settings import NOTHING
-from stages.tracks.common.params import BEGINNING, Sizes
-
-Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
+from stages.tracks.common.params import BEGINNING
 
 
 class Joined(Block):
@@ -43,62 +52,25 @@ class KeywordInput(Block):
     mark_all: bool = Field(False, description="every occurrence of a keyword is one, as in the released code")
 
 
-class Reconstruction(Block):
-    """Reconstruction of tags and keywords at the encoder (eq. 2)."""
+def _block(settings: type) -> type[Block]:
+    """Return the params block of a group of network settings, with its names, defaults, limits and help."""
+    found: dict[str, Any] = {}
+    for setting in fields(settings):
+        limits = dict(setting.metadata)
+        kind = Literal[limits.pop("choices")] if "choices" in limits else setting.type
+        found[setting.name] = (kind, Field(setting.default, description=limits.pop("help", None), **limits))
 
-    weight: float = Field(1.0, ge=0, description="lambda 1; 0 removes it")
-    reduction: Literal["token_mean", "sent_mean"] = "token_mean"
+    def agree(block: Block) -> Block:
+        settings(**block.model_dump())
+        return block
 
-
-class PairContrast(Block):
-    """Contrast of sentence encodings in the batch (eq. 3)."""
-
-    weight: float = Field(0.1, ge=0, description="lambda 2; 0 removes it")
-    neg: Literal["targets", "all"] = Field("targets", description="all: the other sources too, unperturbed")
-    sim: Literal["cosine", "dot"] = "cosine"
-    order: Literal["pos_sent", "sent_pos"] = Field("pos_sent", description="of the unperturbed counterparts")
-
-
-class RewriterSizes(Sizes):
-    """Sizes of the Transformers of this track."""
-
-    inner_dropout: bool = Field(False, description="dropout inside the feed-forward networks too, as in the released "
-                                                   "code")
+    checks: dict[str, Any] = {"_settings_agree": model_validator(mode="after")(agree)}
+    return create_model(settings.__name__, __base__=Block, __doc__=settings.__doc__, __validators__=checks, **found)
 
 
-class Source(Block):
-    """How the encoders of `transformer` and `ianet` read a source; what `pgkpr` reads is always wrapped."""
-
-    wrapped: bool = Field(False, description="between <s> and </s>, as in the released code")
-
-
-class ResidualLstm(Block):
-    """Residual-LSTM (Prakash et al. 2016)."""
-
-    width: int = Field(512, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
-
-
-class LatentBow(Block):
-    """Latent bag of words (Fu et al. 2019)."""
-
-    width: int = Field(500, ge=1)
-    memory: int = Field(11, ge=1, description="K: words of the memory, and most words of the bag to predict (Quora "
-                                              "11, MSCOCO 25 to 30)")
-    dropout: float = Field(0.6, ge=0, lt=1, description="of LSTM outputs")
-    gumbel: bool = Field(False, description="memory from softmaxes with Gumbel noise; false: from the plain bag (Topk)")
-
-
-class IaNet(Block):
-    """IANet's aggregation model (Su et al. 2021); width, heads and dropout are those of `sizes`."""
-
-    encoder_layers: int = Field(3, ge=1, description="of each of the two encoders")
-    decoder_layers: int = Field(4, ge=1)
-    embeddings: Literal["shared", "separate"] = Field("shared", description="separate: of each encoder, and of the "
-                                                                            "decoder, as in the released code")
-    norms: Literal["shared", "separate"] = Field("shared", description="separate: one before each attention to a "
-                                                                       "sequence and one before the feed-forward "
-                                                                       "network, as in the released code")
+if not TYPE_CHECKING:  # their fields are those of the dataclasses
+    Sizes, Source, Reconstruction, PairContrast, ResidualLstmSettings, LatentBowSettings, IaNetSettings = map(_block, (
+        Sizes, Source, Reconstruction, PairContrast, ResidualLstmSettings, LatentBowSettings, IaNetSettings))
 
 
 class PgkprTraining(Block):
@@ -145,11 +117,11 @@ class TrainPgkpr(Switches):
     keywords: KeywordInput = KeywordInput()
     reconstruction: Reconstruction = Reconstruction()
     contrast: PairContrast = PairContrast()
-    sizes: RewriterSizes = RewriterSizes()
+    sizes: Sizes = Sizes()
     source: Source = Source()
-    residual_lstm: ResidualLstm = ResidualLstm()
-    latent_bow: LatentBow = LatentBow()
-    ianet: IaNet = IaNet()
+    residual_lstm: ResidualLstmSettings = ResidualLstmSettings()
+    latent_bow: LatentBowSettings = LatentBowSettings()
+    ianet: IaNetSettings = IaNetSettings()
     training: PgkprTraining = PgkprTraining()
 
 

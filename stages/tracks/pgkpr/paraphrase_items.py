@@ -6,31 +6,357 @@ are looked up by id, and pairs joined piece by piece.
 """
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from keycontrast.errors import InputError
+from keycontrast.errors import Faults, InputError
+from keycontrast.ranking.blocks import pieces
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.methods import METHOD_TABLES
+from stages.common.columns.texts import TEXTS
+from stages.common.columns.tokens import TOKENS
+from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import SPLITS, TableSchema
 from stages.common.settings import NOTHING
 from stages.common.tables import Provenance, check_columns, read_batches, read_metadata, write_json, write_table
 from stages.common.writing import table_writer
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.pgkpr.inputs import READ, SCORES, Batches, Inputs, read_inputs
-from stages.tracks.pgkpr.item_counts import ItemCounts, count_vocabulary, sums_of
-from stages.tracks.pgkpr.pairs import Pairs, count_pairs, pair_pieces
-from stages.tracks.pgkpr.phrases import phrase_words
-from stages.tracks.pgkpr.schemas import PARAPHRASE_ITEMS, VOCABULARY
-from stages.tracks.pgkpr.vocabulary import Vocabulary
-from stages.tracks.pgkpr.words import TextWords
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, PENN_WORD_TAGS, VOCABULARY, Vocabulary
+from stages.tracks.pgkpr.words import (
+    STALE,
+    WORD_ROWS,
+    TextWords,
+    list_lengths,
+    phrase_words,
+    positions,
+    within,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from stages.tracks.pgkpr.params import ParaphraseItems
+
+# Gives the pieces of a table, by its key, anew each time it is called.
+Batches = Callable[[], Iterable[pa.Table]]
+TEXTRANK = METHOD_TABLES["textrank"]
+# What is read of each table.
+READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
+        TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
+        ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
+        S_TAGS: ["text_id", "primary"], TEXTRANK: ["text_id", "rank", "token_start", "token_end"]}
+
+
+# Columns of the items with a value for each word of the source: from which table, column of it and mode of its rows
+# (None for a table with one row per text).
+SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "score", "xy"),
+          "primary_xx": (PSI, "primary", "xx"), "primary_xy": (PSI, "primary", "xy"),
+          "primary_s": (S_TAGS, "primary", None)}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The texts of a data set and what is known of their words.
+
+    Attributes:
+        words: texts as words, rows as ``TextWords.as_rows`` makes them (T rows).
+        lengths: words of each text (T,).
+        texts: table ``texts``.
+        scores: by column of the items, the rows of its table and mode; those of mode ``xy`` by text and pair. Columns
+            whose table nobody reads are missing.
+        textrank: the ranking; None where nobody reads it.
+        english: a text is English.
+    """
+
+    words: Lookup
+    lengths: np.ndarray
+    texts: Lookup
+    scores: dict[str, Lookup]
+    textrank: Lookup | None
+    english: bool
+
+    def positions(self, text_ids: np.ndarray) -> np.ndarray:
+        """Return the row of ``words`` of each text; an InputError where there is none."""
+        return positions(self.words.ids, text_ids, "table tokens")
+
+
+def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
+    """Return what is needed of the tables of a data set, in memory.
+
+    Args:
+        tables: ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be missing.
+
+    Raises:
+        InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
+    """
+    untagged = Faults()
+    words = Lookup("tokens", _joined(WORD_ROWS, (words_of(piece, untagged).as_rows()
+                                                 for piece in pieces(tables["tokens"]()))))
+    untagged.check()
+    scores = {}
+    for name, (table, column, mode) in SCORES.items():
+        if table.name in tables:
+            second, batches = "pair" if mode == "xy" else None, tables[table.name]()
+            rows = batches if mode is None else (batch.filter(pc.equal(batch["mode"], mode)) for batch in batches)
+            scores[name] = _lookup(table, ["text_id", *([] if second is None else [second]), column], rows, second)
+            if mode is not None and not len(scores[name].ids):
+                raise InputError(f"table {table.name}: no row is of mode {mode}, from which column {column} of the "
+                                 f"pairs is taken. Add {mode} to {table.name}.modes in params.yaml.")
+    textrank = None
+    if "textrank" in tables:
+        textrank = _lookup(TEXTRANK, READ[TEXTRANK], tables["textrank"](), unique=False)
+        positions(np.unique(textrank.ids), words.ids, "table textrank")
+        positions(words.ids, np.unique(textrank.ids), "table tokens")
+    return Inputs(words, list_lengths(words.table["words"]).astype(np.int32),
+                  _lookup(TEXTS, ["text_id", "text"], tables["texts"]()), scores, textrank,
+                  any("en" in pc.unique(batch["language"]).to_pylist() for batch in tables["texts"]()))
+
+
+def _lookup(schema: TableSchema, columns: list[str], batches: Iterable[pa.Table], second: str | None = None,
+            unique: bool = True) -> Lookup:
+    kept = pa.schema([field.remove_metadata() for field in schema.arrow() if field.name in columns])
+    return Lookup(schema.name, _joined(kept, batches), second, unique)
+
+
+def _joined(schema: pa.Schema, batches: Iterable[pa.Table]) -> pa.Table:
+    """Return the columns of ``schema`` of all ``batches``."""
+    return pa.concat_tables([schema.empty_table(), *(batch.select(schema.names).cast(schema) for batch in batches)])
+
+
+# Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
+PIECE, _LEAST = 1 << 17, 32
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Examples with each of their references, one row per pair (R,).
+
+    Attributes:
+        example: number of the example's row in the piece of table ``examples``.
+        reference: 0 for the target, 1.. for further references.
+        split: name of the split.
+        source: text id.
+        target: text id of the reference.
+        words: of source and target together.
+    """
+
+    example: np.ndarray
+    reference: np.ndarray
+    split: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    words: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.example)
+
+    def take(self, rows: np.ndarray) -> "Pairs":
+        """Return some of the pairs."""
+        return Pairs(self.example[rows], self.reference[rows], self.split[rows], self.source[rows], self.target[rows],
+                     self.words[rows])
+
+    def second(self, mode: str | None) -> np.ndarray:
+        """Return the text beside which the source of each pair is scored in ``mode``."""
+        return self.target if mode == "xy" else self.source
+
+
+def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[Pairs, dict[str, int]]:
+    """Return each example with each of its references, but for texts without words, and how many are left out.
+
+    Raises:
+        InputError: a text has no row in the tokens.
+    """
+    source, reference = examples["source_id"].to_numpy(), pc.list_flatten(examples["reference_ids"]).to_numpy()
+    references = list_lengths(examples["reference_ids"])
+    example, number = np.repeat(np.arange(len(source)), references), within(references)
+    of_source, of_reference = (inputs.lengths[inputs.positions(ids)].astype(np.int64) for ids in (source, reference))
+    wordless = of_source == 0
+    wordless[example[(number == 0) & (of_reference == 0)]] = True      # the first reference is the target
+    taken = ~wordless[example] & (of_reference > 0)
+    split = np.array(examples["split"].to_pylist(), dtype=object)[example[taken]]
+    pairs = Pairs(example[taken], number[taken], split, source[example[taken]], reference[taken],
+                  of_source[example[taken]] + of_reference[taken])
+    return pairs, {"examples": int(wordless.sum()), "references": int(((of_reference == 0) & ~wordless[example]).sum())}
+
+
+def pair_pieces(examples: Iterable[pa.Table], inputs: Inputs) -> Iterator[tuple[pa.Table, Pairs]]:
+    """Yield all pairs in pieces of about PIECE words, each with the examples that its rows are numbers of.
+
+    Pieces are cut by what they hold and by nothing else.
+    """
+    for batch in examples:
+        pairs, _ = find_pairs(batch, inputs)
+        if len(pairs):
+            piece = np.cumsum(np.maximum(pairs.words, _LEAST)) // PIECE
+            for rows in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(piece)) + 1):
+                yield batch, pairs.take(rows)
+
+
+def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, int, dict[str, int]]:
+    """Count all pairs, and check that every table has what they need.
+
+    Returns:
+        How often each text is the source of a training example, once per example, or a reference of one (T,); how many
+        pairs there are; examples and further references without a pair, because a text has no words.
+
+    Raises:
+        InputError: a text has no row, the first reference of an example is not its target, no training pair has words,
+            or the scores of a pair are missing.
+    """
+    weights, count, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), 0, Counter(examples=0, references=0)
+    others, missing, trained = Faults(), {name: Faults() for name in inputs.scores}, False
+    for batch in examples:
+        _note_other_targets(batch, others)
+        pairs, without = find_pairs(batch, inputs)
+        count += len(pairs)
+        left_out.update(without)
+        train = pairs.split == "train"
+        trained = trained or bool(train.any())
+        for text_ids in (pairs.source[train & (pairs.reference == 0)], pairs.target[train]):
+            np.add.at(weights, inputs.positions(text_ids), 1)
+        for text_ids in (pairs.source, pairs.target):
+            positions(inputs.texts.ids, text_ids, "table texts")
+        for name, faults in missing.items():
+            _note_unscored(name, pairs, inputs, faults)
+    others.check()
+    if not trained:
+        raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
+                         "give ingest.validation and ingest.test smaller shares.")
+    for faults in missing.values():
+        faults.check()
+    return weights, count, dict(left_out)
+
+
+def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
+    """Note the examples whose first reference is not their target, or which have none."""
+    lengths = list_lengths(examples["reference_ids"])
+    some = np.flatnonzero(lengths)
+    first = pc.list_element(examples["reference_ids"].take(pa.array(some)), 0).to_numpy()
+    wrong = np.append(np.flatnonzero(lengths == 0), some[first != examples["target_id"].to_numpy()[some]])
+    faults.add(len(wrong), lambda more: (
+        f"table examples: the first of reference_ids is not the target of example "
+        f"{examples['example_id'][int(wrong[0])]} (and of {more} more). Run the stage ingest again."))
+
+
+def _note_unscored(name: str, pairs: Pairs, inputs: Inputs, faults: Faults) -> None:
+    """Note the pairs that have no row for column ``name`` of the items."""
+    table, _, mode = SCORES[name]
+    second = pairs.second(mode)
+    missing = np.flatnonzero(inputs.scores[name].places(pairs.source, second) < 0)
+    faults.add(len(missing), lambda more: (
+        f"table {table.name}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
+        f"{pairs.source[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
+        f", and {more} more are missing. {STALE}"))
+
+
+_MODES = ("xx", "xy")
+# Texts whose words are counted together.
+_ROWS = 8192
+
+
+def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
+    """Return the vocabulary: every tag of ``words``, and the ``size`` most frequent words of training pairs.
+
+    Text t counts ``weights[t]`` times (T,). ``penn``: all word tags of the Penn Treebank are in it, seen or not.
+    """
+    counted: Counter[str] = Counter()
+    tags: Counter[str] = Counter(dict.fromkeys(PENN_WORD_TAGS, 0) if penn else {})
+    for row in range(0, len(words.ids), _ROWS):
+        texts = TextWords.of_rows(words.table.slice(row, _ROWS))
+        weight = np.repeat(weights[row:row + _ROWS], texts.lengths)
+        counted.update({word: count for word, count in _counts(texts.words.flatten(), weight).items() if count})
+        tags.update(_counts(texts.tags.flatten(), weight))
+    return Vocabulary.counted(counted, tags, size)
+
+
+def _counts(values: pa.Array, weight: np.ndarray) -> dict[str, int]:
+    """Return the sum of weights of each distinct value."""
+    coded = values.dictionary_encode()
+    totals = np.bincount(coded.indices.to_numpy(), weights=weight, minlength=len(coded.dictionary)).astype(np.int64)
+    return dict(zip(coded.dictionary.to_pylist(), totals.tolist(), strict=True))
+
+
+class ItemCounts:
+    """Means and shares by split of pairs that come piece by piece; all but ``cut`` are of words that models read."""
+
+    def __init__(self, pairs: int, vocabulary: Vocabulary, max_length: int) -> None:
+        self._vocabulary, self._max_length = vocabulary, max_length
+        self._known = pa.array(list(vocabulary.word_numbers), pa.string())
+        # Of every pair, since the last digit of a mean hangs on how a sum is grouped.
+        self._split = np.full(pairs, -1, dtype=np.int8)
+        self._expected = {mode: np.zeros(pairs) for mode in _MODES}
+        self._held = 0
+        # By split and name.
+        self._totals: Counter[tuple[str, str]] = Counter()
+        self._kinds: list[str] = []
+
+    def add(self, pairs: Pairs, words: TextWords, columns: Mapping[str, Any]) -> None:
+        """Count the items of some pairs (R,): of their texts, and of scores and marks of sources, R lists each."""
+        sums = {name: sums_of(lists, self._max_length) for name, lists in columns.items() if not lists.null_count}
+        here = slice(self._held, self._held + len(pairs))
+        self._held += len(pairs)
+        for mode in _MODES:
+            self._expected[mode][here] = sums.pop(f"score_{mode}")
+        self._kinds = [name.removeprefix("primary_") for name in sums]
+        read = np.minimum(words.lengths, self._max_length)
+        known = pc.is_in(words.words.values, self._known).cast(pa.int8())
+        unknown = read - sums_of(pa.ListArray.from_arrays(words.words.offsets, known), self._max_length)
+        at = {"source": words.positions(pairs.source), "target": words.positions(pairs.target)}
+        for number, split in enumerate(SPLITS):
+            rows = pairs.split == split
+            self._split[here][rows] = number
+            totals = {"pairs": rows, "examples": pairs.reference[rows] == 0,
+                      **{name: values[rows] for name, values in sums.items()}}
+            for side, place in at.items():
+                used = place[rows]
+                totals |= {f"{side} words": words.lengths[used], f"{side} read": read[used],
+                           f"{side} unknown": unknown[used]}
+            self._totals.update({(split, name): int(values.sum()) for name, values in totals.items()})
+
+    def metrics(self, left_out: Mapping[str, int]) -> dict[str, Any]:
+        """Return all counts, and those of what has no pair."""
+        kinds = self._vocabulary.kinds
+        return {"max_length": self._max_length, "left_out": dict(left_out), "vocabulary": {
+            "words": kinds.count("word"), "tags": kinds.count("tag"), "size": self._vocabulary.size},
+            **{split: self._of_split(number, split) for number, split in enumerate(SPLITS)}}
+
+    def _of_split(self, number: int, split: str) -> dict[str, Any]:
+        def total(name: str) -> int:
+            return self._totals[split, name]
+
+        pairs, rows = total("pairs"), self._split == number
+        found: dict[str, Any] = {
+            "pairs": pairs, "examples": total("examples"), "expected_keywords": {
+                mode: round(float(sums[rows].mean()), 6) if pairs else None for mode, sums in self._expected.items()}}
+        if self._kinds:
+            found["primary_words"] = {kind: _ratio(total(f"primary_{kind}"), pairs) for kind in self._kinds}
+        for side in ("source", "target"):
+            whole, read = total(f"{side} words"), total(f"{side} read")
+            found[side] = {"words": _ratio(read, pairs), "outside_vocabulary": _ratio(total(f"{side} unknown"), read),
+                           "cut": _ratio(whole - read, whole)}
+        return found
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    """Return a mean or a share, None where there is nothing."""
+    return round(part / whole, 6) if whole else None
+
+
+def sums_of(lists: pa.ListArray, max_length: float = np.inf) -> np.ndarray:
+    """Return the sum of the first ``max_length`` values of each list."""
+    lengths = list_lengths(lists)
+    values = pc.list_flatten(lists).cast(pa.float64()).to_numpy()
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return np.bincount(row, weights=np.where(within(lengths) < max_length, values, 0.0), minlength=len(lengths))
+
 
 STAGE = "paraphrase_items"
 # Rows read at a time.
@@ -40,21 +366,15 @@ _TOKENS_BATCH = 1024     # few, since a text may be a whole document
 
 @dataclass(frozen=True)
 class Joined:
-    """What is known once all pairs are joined: the vocabulary, counts, and a sentence per fall-back."""
+    """What is known once all pairs are joined: vocabulary, counts, a sentence per fall-back; of :func:`run`, items."""
 
     vocabulary: Vocabulary
     metrics: dict[str, Any]
     fallbacks: list[str]
+    items: pa.Table | None = None
 
 
-@dataclass(frozen=True)
-class Paraphrases(Joined):
-    """What :func:`run` makes: table ``paraphrase_items`` besides."""
-
-    items: pa.Table
-
-
-def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrases:
+def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Joined:
     """Return the pairs of a data set as words with tags and keyword scores, and their vocabulary.
 
     An example whose source or target has no words is left out, and so is a further reference without words; both are
@@ -72,7 +392,7 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Paraphrase
                for schema, columns in READ.items() if schema.name in tables}
     items: list[pa.Table] = [PARAPHRASE_ITEMS.arrow().empty_table()]
     made = join_all({name: partial(_whole, table) for name, table in ordered.items()}, params, items.append)
-    return Paraphrases(made.vocabulary, made.metrics, made.fallbacks, pa.concat_tables(items))
+    return replace(made, items=pa.concat_tables(items))
 
 
 def _whole(table: pa.Table) -> list[pa.Table]:
@@ -81,38 +401,28 @@ def _whole(table: pa.Table) -> list[pa.Table]:
 
 def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
              write: Callable[[pa.Table], Any]) -> Joined:
-    """Join all pairs piece by piece, and hand each piece of table ``paraphrase_items`` to ``write``.
-
-    Args:
-        tables: as in :func:`run`, in pieces.
-        params: likewise.
-        write: takes pieces of the table.
+    """Join all pairs piece by piece, and hand each piece of table ``paraphrase_items`` to ``write``; see :func:`run`.
 
     Raises:
         InputError: scores of a mode or of a pair are missing, tables are of different texts, a score is not in
             [0, 1], or no training pair has words.
     """
     inputs = read_inputs(tables)
-    found = count_pairs(tables["examples"](), inputs)
-    vocabulary = count_vocabulary(inputs.words, found.weights, params.vocabulary, inputs.english)
-    counts = ItemCounts(found.pairs, vocabulary, params.max_length)
+    weights, count, left_out = count_pairs(tables["examples"](), inputs)
+    vocabulary = count_vocabulary(inputs.words, weights, params.vocabulary, inputs.english)
+    counts = ItemCounts(count, vocabulary, params.max_length)
     for examples, pairs in pair_pieces(tables["examples"](), inputs):
         words = TextWords.of_rows(inputs.words.of(np.unique(np.concatenate([pairs.source, pairs.target]))))
-        scores = scores_of_pairs(pairs, words, inputs)
+        scores = _scores(pairs, words, inputs)
         counts.add(pairs, words, scores)
-        write(pa.table({**texts_of_pairs(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
-    return Joined(vocabulary, counts.metrics(found.left_out), _fallbacks(found.left_out))
+        write(pa.table({**_texts(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
+    fallbacks = [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
+                 for kind, count in left_out.items() if count]
+    return Joined(vocabulary, counts.metrics(left_out), fallbacks)
 
 
-def texts_of_pairs(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, Any]:
-    """Return the columns of some pairs that say what they are, and their texts, words and tags.
-
-    Args:
-        examples: the piece of table ``examples`` that they are from.
-        pairs: the pairs (R,).
-        words: their texts.
-        inputs: all texts.
-    """
+def _texts(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, Any]:
+    """Return the columns of some pairs that say what they are, and their texts, words and tags."""
     columns: dict[str, Any] = {name: examples[name].take(pa.array(pairs.example)) for name in (
         "example_id", "split", "group")}
     columns["reference"] = pa.array(pairs.reference, pa.int32())
@@ -124,71 +434,32 @@ def texts_of_pairs(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: I
     return {name: columns[name] for name in PARAPHRASE_ITEMS.arrow().names if name in columns}
 
 
-def scores_of_pairs(pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
-    """Return, for each pair, the scores and marks of the words of its source; null in columns that nobody reads.
-
-    Args:
-        pairs: the pairs (R,).
-        words: their texts.
-        inputs: where scores are looked up.
-
-    Raises:
-        InputError: a list is not as long as its text, or a score is no probability.
-    """
+def _scores(pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
+    """Return the scores and marks of the words of the source of each pair; null in columns that nobody reads."""
     nothing = pa.nulls(len(pairs), pa.list_(pa.bool_()))
-    columns = {name: scores_of(inputs.scores[name], name, words, pairs) if name in inputs.scores else nothing
-               for name in SCORES}
-    columns["primary_textrank"] = (nothing if inputs.textrank is None else
-                                   _of_phrases(inputs.textrank.all_of(words.ids), words, pairs, columns["score_xx"]))
+    columns = dict.fromkeys([*SCORES, "primary_textrank"], nothing)
+    for name, rows in inputs.scores.items():
+        _, column, mode = SCORES[name]
+        used, row = np.unique(rows.places(pairs.source, pairs.second(mode)), return_inverse=True)
+        lists = words.beside(f"table {rows.name}", rows.ids[used], rows.table[column].take(pa.array(used)))
+        if pa.types.is_floating(lists.values.type):
+            _check_probabilities(lists, rows.ids[used], rows.name, column)
+        columns[name] = lists.take(pa.array(row))
+    if inputs.textrank is not None:
+        source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
+        expected[source] = sums_of(columns["score_xx"])     # the same in every pair of a source
+        marks = phrase_words(inputs.textrank.all_of(words.ids), words, expected)
+        columns["primary_textrank"] = words.beside("table textrank", words.ids, marks).take(pa.array(source))
     return columns
 
 
-def scores_of(rows: Lookup, name: str, words: TextWords, pairs: Pairs) -> pa.ListArray:
-    """Return, for each pair, the values of one column for the words of its source.
-
-    Args:
-        rows: the table that has them, with a row for each pair.
-        name: of the column of the items.
-        words: the texts.
-        pairs: the pairs.
-
-    Raises:
-        InputError: a list is not as long as its text, or a score is no probability.
-    """
-    file, column = f"table {rows.name}", SCORES[name].column
-    used, row = np.unique(rows.places(pairs.source, pairs.second(SCORES[name].mode)), return_inverse=True)
-    lists = words.beside(file, rows.ids[used], rows.table[column].take(pa.array(used)))
-    if pa.types.is_floating(lists.values.type):
-        _check_probabilities(lists, rows.ids[used], file, column)
-    return lists.take(pa.array(row))
-
-
-def _of_phrases(ranking: pa.Table, words: TextWords, pairs: Pairs, scores: pa.ListArray) -> pa.Array:
-    """Return which words of the source of each pair are keywords by TextRank.
-
-    Args:
-        ranking: rows of the table for all of ``words``.
-        words: the texts.
-        pairs: the pairs (R,).
-        scores: of the words of each source, from itself alone (R,).
-    """
-    source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
-    expected[source] = sums_of(scores)     # the same in every pair of a source
-    return words.beside("table textrank", words.ids, phrase_words(ranking, words, expected)).take(pa.array(source))
-
-
-def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, file: str, column: str) -> None:
+def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, table: str, column: str) -> None:
     values = lists.values.to_numpy()
     wrong = np.flatnonzero(~((values >= 0) & (values <= 1)))
     if len(wrong):
         row = int(np.searchsorted(lists.offsets.to_numpy(), wrong[0], side="right")) - 1
-        raise InputError(f"{file}: column {column} of text {text_ids[row]} holds {values[wrong[0]]}, which is no "
-                         f"probability. Run the stage {file.removeprefix('table ')} again.")
-
-
-def _fallbacks(left_out: Mapping[str, int]) -> list[str]:
-    return [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
-            for kind, count in left_out.items() if count]
+        raise InputError(f"table {table}: column {column} of text {text_ids[row]} holds {values[wrong[0]]}, which is "
+                         f"no probability. Run the stage {table} again.")
 
 
 def _work(process: StageProcess) -> None:

@@ -3,6 +3,7 @@
     words = read_words(tokens)
     words.words, words.tags  # a list per text
     words.beside("table attribution", ids, scores)  # lists aligned with tokens, made aligned with words
+    phrase_words(textrank, words, expected)  # words of the best phrases, as many as attribution expects
 """
 
 from dataclasses import dataclass
@@ -56,20 +57,11 @@ class TextWords:
         return pa.table([pa.array(self.ids), self.words, self.tags, kept], schema=WORD_ROWS)
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
-        """Return where each of ``text_ids`` stands among ``ids``.
-
-        Raises:
-            InputError: one of them is not there.
-        """
+        """Return where each of ``text_ids`` stands among ``ids``; an InputError where one of them does not."""
         return positions(self.ids, text_ids, "table tokens")
 
     def beside(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
-        """Return ``lists``, aligned with the tokens of the texts ``text_ids``, aligned with their words.
-
-        Args:
-            table: name of the file that they are from, for errors.
-            text_ids: text of each list (R,).
-            lists: R lists.
+        """Return R ``lists``, aligned with the tokens of the texts ``text_ids`` (R,), aligned with their words.
 
         Raises:
             InputError: a list is not as long as its text has tokens.
@@ -158,3 +150,42 @@ def _filtered(values: pa.Array | pa.ChunkedArray, lengths: np.ndarray, kept: np.
 
 def _one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> pa.ListArray:
+    """Return which tokens of each text are keywords by a ranking of phrases.
+
+    Phrases give their words best phrase first, and within a phrase the last word first, which is its head, until
+    round(expected) words of the text are marked. So a text has as many keywords as attribution gives it on average,
+    and two ways to choose are compared at one share of words; it has fewer where its phrases have fewer words. The
+    words of a phrase are those of its first occurrence.
+
+    Args:
+        ranking: table ``textrank`` (columns ``text_id``, ``rank``, ``token_start`` and ``token_end``), with rows of
+            every text.
+        words: T texts.
+        expected: keywords that attribution expects of each, the sum of its scores (T,).
+
+    Returns:
+        A list per text, as long as it has tokens.
+
+    Raises:
+        InputError: a text is in one of the tables alone, or a phrase ends behind its text.
+    """
+    positions(np.unique(ranking["text_id"].to_numpy()), words.ids, "table textrank")
+    rows = ranking.filter(pc.greater(ranking["rank"], 0)).sort_by([("text_id", "ascending"), ("rank", "ascending")])
+    text = words.positions(rows["text_id"].to_numpy())
+    start, end = (rows[name].to_numpy().astype(np.int64) for name in ("token_start", "token_end"))
+    late = np.flatnonzero(end > np.diff(words.offsets)[text])
+    if len(late):
+        raise InputError(f"table textrank: a phrase of text {words.ids[text[late[0]]]} ends after its last token. "
+                         f"{STALE}")
+    lengths = end - start
+    token = np.repeat(words.offsets[text] + end - 1, lengths) - within(lengths)
+    token = token[words.kept[token]]     # white space is no word
+    token = token[np.sort(np.unique(token, return_index=True)[1])]   # of overlapping phrases the better one has it
+    owner = np.searchsorted(words.offsets, token, side="right") - 1
+    taken = within(np.bincount(owner, minlength=len(words.ids))) < np.rint(expected)[owner]
+    mask = np.zeros(len(words.kept), dtype=bool)
+    mask[token[taken]] = True
+    return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))

@@ -1,0 +1,542 @@
+"""What PGKPR is compared with: Residual-LSTM, latent bag of words and IANet; and every architecture by name.
+
+Symbols: B items, W hypotheses of each, L words of a source, T of a target, d width, V vocabulary.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from transformers import initialization as init
+
+from models.common.decoding import Decodable, project_in_full
+from models.common.losses import at_least_float32, bag_of_words
+from models.common.precision import recurrent
+from models.common.rows import HostTensor, RealTokens
+from models.common.special import BOS, MASK, PAD
+from models.common.transformer import Attention, Decoder, DecoderLayer, DecoderStep, Embedder, Encoder, token_nll
+from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig, wrapped
+
+State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
+Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
+
+
+class LstmStack(nn.Module):
+    """LSTM layers of one width, left to right, whose input is added back every few layers.
+
+    Symbols: x^(l) is the input of layer l and h^(l) its output, after dropout; x^(l+1) = h^(l), and behind every n-th
+    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
+    n have no addition.
+
+    Dropout is of the outputs of every layer, in training; states go on to the next word whole.
+    """
+
+    def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
+        super().__init__()
+        self.residual_every = residual_every
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(layers))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, inputs: Tensor, start: State | None = None,
+                packed: PackedSequence | None = None) -> tuple[Tensor, State]:
+        """Transform inputs; return outputs of the same shape, and the states after each last word.
+
+        Args:
+            inputs: embedded words (N, L, d), L real ones each; or (M, d), the words of ``packed``.
+            start: states before the first word; None is zero.
+            packed: texts of several lengths. What follows a text would change its last states.
+        """
+        block, states = inputs, []
+        for number, layer in enumerate(self.layers):
+            words = inputs if packed is None else PackedSequence(inputs, *packed[1:])
+            outputs, state = recurrent(layer, words, None if start is None else start[number])
+            inputs = self.dropout(outputs if packed is None else outputs.data)
+            if (number + 1) % self.residual_every == 0:
+                inputs = block = inputs + block
+            states.append(state)
+        return inputs, tuple(states)
+
+
+def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
+    """Return the mean of memory (B, S, d) that each query (B, Q, d) draws by its dot products: contexts (B, Q, d).
+
+    Args:
+        queries: of hypotheses, or of words.
+        memory: what is attended to, keys and values in one.
+        mask: True for real slots (B, S); None if all are.
+        scale: of the products; None is d ** -0.5.
+    """
+    allowed = None if mask is None else mask.unsqueeze(1)  # (B, 1, S)
+    return F.scaled_dot_product_attention(queries, memory, memory, attn_mask=allowed, scale=scale)
+
+
+class RecurrentRewriter(Rewriter):
+    """A rewriter whose encoder and decoder are stacks of LSTM layers, with one embedding of width d for both."""
+
+    encoder: LstmStack
+    decoder: LstmStack
+
+    def __init__(self, config: RewriterConfig, width: int) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, width, padding_idx=PAD)
+        self.words = nn.Linear(width, config.vocab_size)
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> tuple[State, Sources]:
+        """Read sources; return the states that decoding starts from and what it attends to."""
+
+    @abstractmethod
+    def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+        """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
+
+    def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; return what takes decoding steps, and the first token of each output (B,)."""
+        state, sources = self.encode(batch)
+        start = batch["x_ids"].new_full((len(batch["x_ids"]),), BOS)
+        return RecurrentSteps(self, state, sources), start
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with its items sorted by the length of sources, and the places of words."""
+        if "x_host" in batch:
+            return batch
+        order = batch["x_lengths"].argsort(descending=True, stable=True)
+        ordered = {name: part.index_select(0, order) for name, part in batch.items()}
+        return {**ordered, "x_host": HostTensor.of(ordered["x_lengths"].cpu()),
+                **RealTokens(ordered["y_out"] != PAD).named("y")}
+
+    def read(self, batch: Batch) -> tuple[Tensor, State, Tensor]:
+        """Return the encoder's outputs (B, L, d), the states after each last word, and which places hold words (B, L).
+
+        Outputs at padding are 0.
+        """
+        planned, width = "x_host" in batch, batch["x_ids"].shape[1]
+        lengths = batch["x_host"].as_subclass(Tensor) if planned else batch["x_lengths"].cpu()
+        words = pack_padded_sequence(batch["x_ids"], lengths, batch_first=True, enforce_sorted=planned)
+        outputs, state = self.encoder(self.embedding(words.data), packed=words)
+        padded, _ = pad_packed_sequence(PackedSequence(outputs, *words[1:]), batch_first=True, total_length=width)
+        return padded, state, torch.arange(width, device=padded.device) < batch["x_lengths"].unsqueeze(1)
+
+    def generation(self, states: Tensor, batch: Batch) -> Tensor:
+        """Return the sum of -log p of the targets of a planned batch, predicted from states (B, T, d)."""
+        tokens = RealTokens.given(batch, "y")
+        return token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
+
+
+class RecurrentSteps:
+    """Decoding with an LSTM: each of the W hypotheses of an item has states of its own, sources are never copied."""
+
+    def __init__(self, model: RecurrentRewriter, state: State, sources: Sources) -> None:
+        self.model, self.state, self.sources = model, state, sources
+        self.width = 1  # W; hypothesis w of item b is row b W + w of the states
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append tokens (B, W); return the states (B, W, d)."""
+        states, self.state = self.model.advance(tokens, self.state, self.sources)
+        return states
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return scores (..., V), in the precision of the weights under autocast too."""
+        return project_in_full(states, self.model.words.weight, self.model.words.bias)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis w continue what was ``parents[b, w]``."""
+        first = self.width * torch.arange(len(parents), device=parents.device).unsqueeze(1)  # (B, 1)
+        self._take((first + parents).flatten())
+        self.width = parents.shape[1]
+
+    def keep(self, items: Tensor) -> None:
+        """Keep the items at these rows."""
+        own = torch.arange(self.width, device=items.device)
+        self._take((self.width * items.unsqueeze(1) + own).flatten())
+        self.sources = tuple(part.index_select(0, items) for part in self.sources)
+
+    def _take(self, rows: Tensor) -> None:
+        self.state = tuple(
+            (hidden.index_select(1, rows), cell.index_select(1, rows)) for hidden, cell in self.state
+        )
+
+
+class ResidualLstm(RecurrentRewriter):
+    """Stacked LSTMs with residual additions that read the source, and write the output from their last states.
+
+    Most settings are ours (docs/pgkpr.md), since the paper's are not all known. A decoder's output h becomes
+    tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by dot products with h (Luong
+    et al. 2015, eq. 5, 8). Weights begin uniform in -0.1 .. 0.1, as there.
+    """
+
+    def __init__(self, config: RewriterConfig) -> None:
+        width, dropout = config.residual_lstm.width, config.residual_lstm.dropout
+        super().__init__(config, width)
+        self.encoder, self.decoder = (LstmStack(width, layers=4, residual_every=2, dropout=dropout) for _ in range(2))
+        self.combine = nn.Linear(2 * width, width, bias=False)
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw all weights from one uniform distribution."""
+        for parameter in module.parameters(recurse=False):
+            init.uniform_(parameter, -0.1, 0.1)
+        if isinstance(module, nn.Embedding):
+            init.zeros_(module.weight[PAD])
+
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return ``generation``, the sum of -log p(y | x) over the tokens of ``y_out``."""
+        batch = self.planned(batch)
+        state, sources = self.encode(batch)
+        outputs, _ = self.decoder(self.embedding(batch["y_in"]), state)  # (B, T, d)
+        return {"generation": self.generation(self._attending(outputs, sources), batch)}
+
+    def encode(self, batch: Batch) -> tuple[State, Sources]:
+        """Return the last states of every layer, and outputs (B, L, d) and which are real (B, L)."""
+        outputs, state, real = self.read(batch)
+        return state, (outputs, real)
+
+    def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+        """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
+        outputs, state = self.decoder(self.embedding(tokens.view(-1, 1)), state)  # (B W, 1, d)
+        return self._attending(outputs.view(*tokens.shape, -1), sources), state
+
+    def _attending(self, outputs: Tensor, sources: Sources) -> Tensor:
+        """Let outputs (B, Q, d) attend to those of the encoder."""
+        memory, real = sources
+        context = attend(outputs, memory, real, scale=1.0)  # (B, Q, d)
+        return torch.tanh(self.combine(torch.cat([context, outputs], dim=-1)))
+
+
+_BAGS = 3  # softmaxes over the vocabulary at each position
+_TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
+_SPREAD = 0.05
+
+
+@dataclass(frozen=True)
+class Bags:
+    """Bags of words that are predicted of a source, (B, V) each, not normalised.
+
+    Attributes:
+        plain: b, the sum of all softmaxes of all real words; the loss is taken of it.
+        memory: the bag that the memory's words are weighted by: b itself, or that of sharpened softmaxes.
+        choice: what the K words of the memory are the largest of; without a graph.
+    """
+
+    plain: Tensor
+    memory: Tensor
+    choice: Tensor
+
+
+class LatentBow(RecurrentRewriter):
+    """Predicts the words of the paraphrase first, each source word some of them, then decodes from the likeliest.
+
+    Symbols: h_t is the encoder's output at source word t; every word has a few softmaxes over the vocabulary,
+    softmax(W_k2 W_k1 h_t); b is their sum over words and k. The memory M holds the K words v with the largest b_v as
+    embedding(v) b_v: gradients reach b through these factors, not through the choice.
+
+    Every layer of the decoder starts from the cell of the encoder's first layer, and from its hidden state plus the
+    mean of M. At each step the query q, the hidden state of the decoder's top layer, attends to M and to the h_t; the
+    two contexts are joined and projected, and the cell reads word + q + context. As in the released code: M is looked
+    up by W q and the h_t by W W q; each layer's input is added to its output, dropout between; weights begin as
+    N(0, 0.05), biases at 0, those of forget gates at 1.
+
+    ``gumbel``: the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature in training. In
+    evaluation mode, decoding included, the temperature is 1e-5 and we draw no noise, where the released code does, so
+    that an output depends on its source alone: each softmax then names its likeliest word, and the bag counts the
+    names. Words that are named equally often are taken in the order of the plain b.
+    """
+
+    def __init__(self, config: RewriterConfig) -> None:
+        values = config.latent_bow
+        width = values.width
+        super().__init__(config, width)
+        self.encoder, self.decoder = (LstmStack(width, 2, 1, values.dropout) for _ in range(2))
+        self.turn = nn.ModuleList(nn.Linear(width, width) for _ in range(_BAGS))  # W_k1
+        self.predict = nn.ModuleList(nn.Linear(width, config.vocab_size) for _ in range(_BAGS))  # W_k2
+        self.query = nn.Linear(width, width)
+        self.context = nn.Linear(2 * width, width)
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw matrices from N(0, 0.05); biases are 0, of forget gates 1."""
+        for name, parameter in module.named_parameters(recurse=False):
+            if "bias" not in name:
+                init.normal_(parameter, std=_SPREAD)
+            elif isinstance(module, nn.LSTM) and name.startswith("bias_ih"):
+                forget = torch.arange(len(parameter)) // module.hidden_size == 1  # gates: input, forget, cell, output
+                init.copy_(parameter, forget.to(parameter))
+            else:
+                init.zeros_(parameter)
+        if isinstance(module, nn.Embedding):
+            init.zeros_(module.weight[PAD])
+
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return ``generation``, summed over tokens of ``y_out``, and ``bow``, summed over items.
+
+        Args:
+            batch: with ``bow_ids`` (B, K), distinct words to predict, padded with 0.
+            mask: not read.
+        """
+        batch = self.planned(batch)
+        state, sources, bags = self._encoded(batch)
+        predicting = []
+        for word in self.embedding(batch["y_in"]).split(1, dim=1):  # (B, 1, d); its input depends on the states before
+            top, state = self._advance(word, state, sources)
+            predicting.append(top)
+        words = batch["bow_ids"]
+        return {"generation": self.generation(torch.cat(predicting, dim=1), batch),
+                "bow": bag_of_words(bags.plain, words, words != PAD).sum()}
+
+    def encode(self, batch: Batch) -> tuple[State, Sources]:
+        """Return the decoder's first states; memory (B, K, d), encoder's outputs (B, L, d), which are real (B, L)."""
+        state, sources, _ = self._encoded(batch)
+        return state, sources
+
+    def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+        """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
+        return self._advance(self.embedding(tokens), state, sources)
+
+    def bags(self, outputs: Tensor, real: Tensor) -> Bags:
+        """Predict the bags of sources from the encoder's outputs (B, L, d), of which ``real`` (B, L) count."""
+        weights = real.unsqueeze(-1).to(torch.float32)  # (B, L, 1)
+        plain = memory = torch.zeros((), device=outputs.device)
+        for turn, predict in zip(self.turn, self.predict, strict=True):
+            (logits,) = at_least_float32(predict(turn(outputs)))  # (B, L, V)
+            plain = plain + (logits.softmax(-1) * weights).sum(1)
+            if self.config.latent_bow.gumbel:
+                memory = memory + (self._sharpened(logits) * weights).sum(1)
+        if not self.config.latent_bow.gumbel:
+            return Bags(plain, plain, plain.detach())
+        if self.training:
+            return Bags(plain, memory, memory.detach())
+        # counts, so equal ones are common; less than 1 is added
+        return Bags(plain, memory, (memory + plain / (1 + plain.sum(-1, keepdim=True))).detach())
+
+    def remember(self, bags: Bags) -> tuple[Tensor, Tensor]:
+        """Return the words (B, K) of the memory, likeliest first, and the memory (B, K, d)."""
+        size = min(self.config.latent_bow.memory, self.config.vocab_size)
+        words = bags.choice.topk(size, dim=-1).indices
+        return words, self.embedding(words) * bags.memory.gather(-1, words).unsqueeze(-1)
+
+    def _sharpened(self, logits: Tensor) -> Tensor:
+        if not self.training:
+            return (logits / _DECODING_TEMPERATURE).softmax(-1)
+        noise = -torch.empty_like(logits).exponential_().log()  # minus the log of Exp(1) is Gumbel(0, 1)
+        return ((logits + noise) / _TEMPERATURE).softmax(-1)
+
+    def _encoded(self, batch: Batch) -> tuple[State, Sources, Bags]:
+        """Return the decoder's first states, what it attends to, and the bags of a batch of sources."""
+        outputs, states, real = self.read(batch)
+        bags = self.bags(outputs, real)
+        _, memory = self.remember(bags)
+        hidden, cell = states[0]
+        start = (hidden + memory.mean(1), cell)
+        return tuple(start for _ in self.decoder.layers), (memory, outputs, real), bags
+
+    def _advance(self, embedded: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+        """Append embedded words (B, W, d), one to each hypothesis."""
+        memory, outputs, real = sources
+        query = state[-1][0].view(embedded.shape)  # (B, W, d)
+        remembering = self.query(query)
+        contexts = attend(remembering, memory), attend(self.query(remembering), outputs, real)
+        inputs = embedded + query + self.context(torch.cat(contexts, dim=-1))
+        found, state = self.decoder(inputs.flatten(0, 1).unsqueeze(1), state)  # (B W, 1, d)
+        return found.view(embedded.shape), state
+
+
+Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
+_SEQUENCES = ("primary", "secondary")
+
+
+def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tokens, Tokens]:
+    """Return the primary and the secondary sequence of each text, in which one [MASK] stands for a run of the others.
+
+    Read in order, one taking the other's next run at every [MASK], the two restore the text.
+
+    >>> ids, mask = torch.tensor([[11, 12, 13, 14]]), torch.tensor([[True, False, False, True]])
+    >>> (primary, _), (secondary, _) = primary_secondary(ids, mask, torch.tensor([4]))
+    >>> primary, secondary
+    (tensor([[11,  6, 14]]), tensor([[ 6, 12, 13,  6]]))
+
+    Args:
+        x_ids: words (B, L).
+        mask: True for primary words (B, L).
+        lengths: words of each text (B,), each at least 1.
+
+    Returns:
+        Ids and which of them are real, of either sequence; (B, S) each, S as the longest of the batch needs. A text
+        without primary words, or without secondary ones, has [MASK] alone in that sequence.
+    """
+    real = torch.arange(x_ids.shape[1], device=x_ids.device) < lengths.unsqueeze(1)
+    primary, secondary = real & mask.bool(), real & ~mask.bool()
+    return _collapsed(x_ids, primary, secondary), _collapsed(x_ids, secondary, primary)
+
+
+def _collapsed(ids: Tensor, kept: Tensor, others: Tensor) -> Tokens:
+    """Return the words under ``kept`` (B, L) with one [MASK] for each run of ``others`` (B, L)."""
+    starts = others & ~F.pad(others, (1, -1))  # first words of runs
+    taken = kept | starts
+    counts = taken.sum(-1, keepdim=True)  # (B, 1)
+    # what is taken moves to the left in its order
+    order = taken.byte().argsort(dim=-1, descending=True, stable=True)[:, : int(counts.max())]
+    real = torch.arange(order.shape[1], device=ids.device) < counts
+    return ids.masked_fill(starts, MASK).gather(1, order).masked_fill(~real, PAD), real
+
+
+class AggregationLayer(DecoderLayer):
+    """A decoder layer that attends to two memories from one state.
+
+    Self-attention, normalised before; then, all from the state x that it leaves, x1 = x + attention(primary),
+    x2 = x + attention(secondary), x = LayerNorm(x1 + x2); then a feed-forward network. Which norms stand before the
+    other parts is ours: one before the attentions to the memories, and none before the feed-forward network, which
+    reads what was just normalised.
+    """
+
+    memories = 2
+    additions = 4
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
+        nn.Module.__init__(self)
+        self.self_attention = Attention(width, heads, dropout)
+        self.to_primary = Attention(width, heads, dropout)
+        self.to_secondary = Attention(width, heads, dropout)
+        self.widen, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
+        self.self_norm, self.cross_norm, self.joint_norm = (nn.LayerNorm(width) for _ in range(3))
+        self.activation = activation
+
+    def to_memories(self) -> list[Attention]:
+        """Return the attentions to the primary memory and to the secondary one."""
+        return [self.to_primary, self.to_secondary]
+
+    def forward(self, hidden: Tensor, step: DecoderStep, number: int) -> Tensor:
+        """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
+        first = self.additions * number
+        hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
+        one, two = (step.added(hidden, step.drawn(number, memory, attention, queries), first + 1 + memory)
+                    for memory, (attention, queries) in enumerate(zip(self.to_memories(), self.asking(hidden),
+                                                                      strict=True)))
+        hidden = self.joint_norm(one + two)
+        return step.added(hidden, self.narrow(self.activation(self.widen(self.fed(hidden)))), first + 3)
+
+    def asking(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each attention to a memory reads of hidden."""
+        queries = self.cross_norm(hidden)
+        return queries, queries
+
+    def fed(self, hidden: Tensor) -> Tensor:
+        """Return what the feed-forward network reads of hidden."""
+        return hidden
+
+
+class SeparateNormsLayer(AggregationLayer):
+    """An :class:`AggregationLayer` with the norms of the released code: one before each part, the feed-forward network
+    among them, beside the one of the sum."""
+
+    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
+                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
+        super().__init__(width, heads, feed_forward, dropout, activation)
+        self.secondary_norm, self.forward_norm = (nn.LayerNorm(width) for _ in range(2))
+
+    def asking(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what each attention to a memory reads of hidden."""
+        return self.cross_norm(hidden), self.secondary_norm(hidden)
+
+    def fed(self, hidden: Tensor) -> Tensor:
+        """Return what the feed-forward network reads of hidden."""
+        return self.forward_norm(hidden)
+
+
+class IaNet(AttentiveRewriter):
+    """IANet's aggregation model: one encoder for what is to be kept, one for what is to be rewritten.
+
+    The mask of a source says which of its words are primary, by paired semantic importance. The primary and the
+    secondary sequence are read by encoders of their own, embeddings are shared; the decoder attends to both in every
+    layer. The same model serves IANet+X and IANet+S, which differ in the masks of test sources. In the released code
+    each encoder has embeddings of its own (``ianet.embeddings: separate``), its layers other norms (``ianet.norms:
+    separate``), and sequences stand between <s> and </s> (``source.wrapped``).
+    """
+
+    def __init__(self, config: RewriterConfig) -> None:
+        super().__init__(config)
+        layers = config.ianet
+        self.encoders = nn.ModuleList(Encoder(asdict(config.sizes), layers.encoder_layers) for _ in range(2))
+        kind = SeparateNormsLayer if layers.norms == "separate" else AggregationLayer
+        self.decoder = Decoder(asdict(config.sizes), kind, layers.decoder_layers)
+        if layers.embeddings == "separate":
+            sizes = config.sizes
+            self.source_embedders = nn.ModuleList(Embedder(config.vocab_size, sizes.width, sizes.dropout)
+                                                  for _ in range(2))
+        self.post_init()
+
+    @property
+    def uses_keywords(self) -> bool:
+        """Whether ``mask`` is read: always, but for a batch that was planned."""
+        return True
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of words, of sources if ``p`` leaves no doubt which of them are primary."""
+        batch = super().planned(batch)
+        primary = batch["p"] > 0 if "p" in batch else None
+        if "primary_real" in batch or primary is None or not torch.equal(primary.to(batch["p"]), batch["p"]):
+            return batch
+        return {**batch, **self._sequences(batch, primary)}
+
+    def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the memories of the primary and of the secondary sequence."""
+        if mask is None:
+            raise ValueError("IaNet: give the primary words of the sources, mask (B, L)")
+        if "primary_real" not in batch:
+            batch = {**batch, **self._sequences(batch, mask)}
+        biases, projected = [], []
+        for number, name in enumerate(_SEQUENCES):
+            places, bias = self.seen(RealTokens.given(batch, name))
+            states = self.encoders[number](self._embedder(number), batch[f"{name}_rows"], bias, places)
+            biases.append(bias)
+            projected += self.decoder.project(number, states, places)
+        return (*biases, *projected)
+
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return the sum of the generation loss."""
+        return {"generation": self.generation(batch, self.memory(batch, mask))}
+
+    def _embedder(self, number: int) -> Embedder:
+        """Return the embeddings of what encoder ``number`` reads."""
+        if self.config.ianet.embeddings == "shared":
+            return self.embedder
+        return cast(Embedder, self.source_embedders[number])
+
+    def _sequences(self, batch: Batch, primary: Tensor) -> dict[str, Tensor]:
+        """Return both sequences as rows, and their places."""
+        found: dict[str, Tensor] = {}
+        for name, (ids, real) in zip(_SEQUENCES, primary_secondary(batch["x_ids"], primary, batch["x_lengths"]),
+                                     strict=True):
+            if self.config.source.wrapped:
+                ids, lengths = wrapped(ids, real.sum(-1))
+                real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
+            tokens = RealTokens(real)
+            found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
+        return found
+
+
+ARCHITECTURES: dict[str, type[Rewriter]] = {"pgkpr": Pgkpr, "transformer": PlainTransformer,
+                                            "residual_lstm": ResidualLstm, "latent_bow": LatentBow, "ianet": IaNet}
+
+
+def rewriter_of(config: RewriterConfig) -> Rewriter:
+    """Return a new model of ``config.architecture``, its weights drawn from torch's generator."""
+    return ARCHITECTURES[config.architecture](config)
+
+
+def load_rewriter(folder: str | Path) -> Rewriter:
+    """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode.
+
+    Raises:
+        OSError: there is none.
+        ValueError: the architecture or a setting is unknown.
+    """
+    config = RewriterConfig.from_pretrained(folder)
+    return ARCHITECTURES[config.architecture].from_pretrained(folder, config=config)

@@ -1,6 +1,0 @@
-"""Latent bag of words, which predicts the words of the target before it writes them."""
-
-from models.pgkpr.latent_bow import LatentBow
-from stages.tracks.pgkpr.architecture import RewriterArchitecture
-
-ARCHITECTURE = RewriterArchitecture("latent_bow", "Latent bag of words (Fu et al. 2019)", 8e-4, LatentBow, bag=True)

@@ -1,6 +1,0 @@
-"""Residual-LSTM (Prakash et al. 2016)."""
-
-from models.pgkpr.residual_lstm import ResidualLstm
-from stages.tracks.pgkpr.architecture import RewriterArchitecture
-
-ARCHITECTURE = RewriterArchitecture("residual_lstm", "Residual-LSTM (Prakash et al. 2016)", 1e-3, ResidualLstm)
