@@ -21,9 +21,9 @@ from stages.graph.params import Graph
 from stages.graph.relations import relate
 from stages.graph.triples import Searched, node_triples
 from stages.results.tracks.hcl import HCL, row
-from stages.tracks.hcl.architectures.hcl import keyword_graph
-from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.sight import GraphTables, leaks, sight_of
+from stages.tracks.hcl.train import keyword_graph
 
 KEYWORDS = ["dog", "cat", "school", "food", "language", "weight", "<nokw>", "way", "fast", "play"]
 VALUES = {"pooling": "mean", "batch_size": 8, "max_length": 32}

@@ -7,7 +7,7 @@ from piece_cases import SIZES, Case
 
 from models.common.training import Step
 from models.hcl.baselines.auto import model_class
-from stages.tracks.hcl.piece_baselines import PieceTask
+from stages.tracks.hcl.baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))
 
@@ -84,7 +84,7 @@ def test_the_objective_reaches_every_parameter(case):
 
 
 def task_of(case):
-    return PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+    return PieceTask(case.model, case.batches, case.batches,
                      {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
 
 

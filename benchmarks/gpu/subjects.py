@@ -26,8 +26,8 @@ from models.pgkpr.auto import rewriter_of
 from models.pgkpr.base import Rewriter
 from models.pgkpr.config import RewriterConfig
 from stages.common.seeds import derived_seed
-from stages.tracks.hcl.batches import TripleBatches
-from stages.tracks.hcl.task import HclTask, ValidationNoise
+from stages.tracks.hcl.data import TripleBatches
+from stages.tracks.hcl.train import HclTask, ValidationNoise
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.task import RewriteTask
 from stages.tracks.pgkpr.vocabulary import Vocabulary

@@ -25,7 +25,8 @@ from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.hcl.decoding import Paraphraser
+from stages.tracks.hcl.data import node_ids
+from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.probing.figure import NAME, latent_plot, tsne
 from stages.tracks.hcl.probing.measures import separation
 from stages.tracks.hcl.probing.points import KINDS, has_impostor, latent_points, node_columns
@@ -128,10 +129,10 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
     """Return table ``keyword_swap`` of the first items drawn, and the measures over all of them."""
     if not params.swaps:
         return pd.DataFrame({name: [] for name, _, _ in KEYWORD_SWAP.fields}, dtype=object), {}
-    known = paraphraser.nodes.ids(items["keyword"]) >= 0
+    known = node_ids(paraphraser.keywords, items["keyword"]) >= 0
     sample = draw(items, known, max(params.items, params.swaps), seed, "swap")
     drawn = sample.first(len(sample.items))
-    choices = keyword_choices(drawn, training, paraphraser.nodes.keywords, paraphraser.model.graph, params.given, seed)
+    choices = keyword_choices(drawn, training, paraphraser.keywords, paraphraser.model.graph, params.given, seed)
     rows = swapped(paraphraser, drawn, choices, decode, seed)
     shown = rows[rows["example_id"].isin(sample.items["example_id"].head(params.swaps))]
     metrics: dict[str, Any] = {**_counts(sample), **swap_measures(rows)}

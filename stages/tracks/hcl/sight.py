@@ -20,7 +20,7 @@ from models.hcl import KeywordGraph
 from models.hcl.neighbourhood import neighbours
 from models.hcl.views import Views
 from stages.common.schemas import NO_KEYWORD
-from stages.tracks.hcl.items import NodeIndex
+from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
 
 _ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
@@ -76,7 +76,7 @@ def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
     """Return what the training items see.
 
     Args:
-        items: from :func:`stages.tracks.hcl.items.joined_items`, all splits.
+        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
         graph: made from ``tables``.
         tables: of the data set.
         made: plain values of the block ``graph``.
@@ -154,13 +154,13 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
 
 
 def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Members:
-    index = _index(tables.nodes)
+    names = _names(tables.nodes)
     rows = tables.clusters
     place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
     if (place < 0).any():
         raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
-    cluster, output, negative = (_real(index, rows[name]) for name in ("keyword", "output_keyword",
+    cluster, output, negative = (_real(names, rows[name]) for name in ("keyword", "output_keyword",
                                                                        "negative_keyword"))
     of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
     own = rows["keyword"].to_numpy() == train["source_id"].map(of_text).to_numpy()[place]
@@ -169,23 +169,24 @@ def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Mem
 
 def _standing(train: pd.DataFrame, group: np.ndarray, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
     """Return the training texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
-    index, of_text = _index(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
+    names, of_text = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
     parts = []
     for rank, name in enumerate(_ROLES):
         real = train[name].notna().to_numpy()
         ids = train.loc[real, name].astype("int64")
-        parts.append((index.ids(ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
+        parts.append((node_ids(names, ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
     node, ranks, ids, of_item = (np.concatenate(found) for found in zip(*parts, strict=True))
     return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item)
 
 
-def _index(nodes: pd.DataFrame) -> NodeIndex:
-    return NodeIndex(tuple(nodes.sort_values("node_id")["keyword"]))
+def _names(nodes: pd.DataFrame) -> list[str]:
+    """Return the keyword of each node, by id."""
+    return nodes.sort_values("node_id")["keyword"].tolist()
 
 
-def _real(index: NodeIndex, keywords: pd.Series) -> np.ndarray:
+def _real(names: Sequence[str], keywords: pd.Series) -> np.ndarray:
     """Return node ids (n,); -1 for missing keywords and for the mark for none, which form no edges."""
-    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, index.ids(keywords))
+    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, node_ids(names, keywords))
 
 
 def _embedded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:

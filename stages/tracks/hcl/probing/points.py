@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from models.hcl import HclModel, HclOutput
-from stages.tracks.hcl.batches import TripleBatches
-from stages.tracks.hcl.decoding import Paraphraser
-from stages.tracks.hcl.lookup import UnseenKeywords
+from stages.tracks.hcl.data import TripleBatches, UnseenKeywords, node_ids
+from stages.tracks.hcl.generate import Paraphraser
 
 KINDS = ("input", "positive", "negative", "output_keyword", "impostor_keyword")
 _CHUNK = 32
@@ -39,7 +38,7 @@ class LatentPoints:
 
 def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the node ids (n,) of each item's keywords by the names that training gives them; -1 for no node."""
-    return {f"{role}_node": paraphraser.nodes.ids(items[column]) for role, column in (
+    return {f"{role}_node": node_ids(paraphraser.keywords, items[column]) for role, column in (
         ("input", "keyword"), ("output", "target_keyword"), ("negative", "negative_keyword"))}
 
 
@@ -144,7 +143,7 @@ def _pairs(chunk: pd.DataFrame, output: HclOutput, missing: set[str]) -> pd.Data
 
 def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
     """Return the text of each item's point by kind; an impostor's are the keywords that it is made of."""
-    keywords, model = paraphraser.nodes.keywords, paraphraser.model
+    keywords, model = paraphraser.keywords, paraphraser.model
     nodes = (torch.tensor(chunk[column].tolist(), device=model.device) for column in ("output_node", "negative_node"))
     sample, candidates, _ = model.impostors(*nodes)
     of_item: list[list[str]] = [[] for _ in range(len(chunk))]

@@ -14,7 +14,7 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import generator
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
-from stages.tracks.hcl.decoding import Paraphraser
+from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.probing.measures import mean_interval
 
 CHOICES = ("textrank", "random", "given")
