@@ -26,9 +26,7 @@ from transformers import (
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.training import Step
-from models.hcl.baselines.claps import Claps, step_of
-from models.hcl.baselines.simctg import token_contrast
-from models.hcl.baselines.t5 import T5, t5_config
+from models.hcl.baselines.pretrained import T5, Claps, step_of, t5_config, token_contrast
 from stages.common.model_folder import save_notes
 from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl.baselines import build, start_of

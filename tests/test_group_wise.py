@@ -10,7 +10,7 @@ from tiny_training import Killed
 from torch.nn import functional as F
 
 from models.common.training import Settings, Step, fit
-from models.hcl.baselines.group_wise import contrast_share, pair_loss
+from models.hcl.baselines.pieces import contrast_share, pair_loss
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.baselines import PieceTask, candidates
 

@@ -26,9 +26,9 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder
 from models.common.training import BatchedTask, CheckpointStore, History, Parameters, Step, fit
-from models.hcl.baselines.auto import load_pieces, model_class
-from models.hcl.baselines.base import Batch, PieceConfig
-from models.hcl.baselines.t5 import t5_config
+from models.hcl.baselines import MODELS, load_pieces
+from models.hcl.baselines.pieces import Batch, PieceConfig
+from models.hcl.baselines.pretrained import t5_config
 from stages.common.encoders import resolve_encoder
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
@@ -159,7 +159,7 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
         InputError: more layers to freeze than there are, texts that do not fit, or a start that lacks weights.
     """
     architecture, training = values["architecture"], values["training"]
-    sizes, marks, kind = values[architecture], start.marks, model_class(architecture)
+    sizes, marks, kind = values[architecture], start.marks, MODELS[architecture]
     if architecture in _FAMILIES:
         config = (_t5_config if architecture in ("t5", "t5_claps") else _gpt2_config)(values, start)
         config.mean_target_length = mean_target_length
@@ -218,7 +218,7 @@ def _t5_config(values: Mapping[str, Any], start: Start) -> T5Config:
 
 
 class CandidateBatches(TripleBatches):
-    """Triples with candidates beside them; see :class:`models.hcl.baselines.group_wise.GroupWise` for their tensors.
+    """Triples with candidates beside them; see :class:`models.hcl.baselines.pieces.GroupWise` for their tensors.
 
     An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
     of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand beside
@@ -457,5 +457,5 @@ def _folder(row: HclRow, start: Start, trained: TrainedPieces) -> ModelFolder:
          f"Best epoch {trained.history.best_epoch} of {training['epochs']}: {best_values(trained.history)}",
          f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
          "`config.json` holds the settings, `trained_on.json` where the model came from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.auto.load_pieces(FOLDER, ARCHITECTURE)`')
+        '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.load_pieces(FOLDER, ARCHITECTURE)`')
     return ModelFolder(card, on.notes(), [items_table(row.items)], metrics, start.tokenizer)

@@ -17,7 +17,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from models.hcl import HclConfig, HclModel
-from models.hcl.baselines.auto import load_pieces
+from models.hcl.baselines import load_pieces
 from models.hcl.warm_start import untrained_modules
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths

@@ -20,8 +20,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from keycontrast.errors import InputError, nearest
 from models.common.decoding import Rules, contrastive_search
 from models.hcl import HclConfig, HclModel
-from models.hcl.baselines.auto import load_pieces
-from models.hcl.baselines.base import PieceModel
+from models.hcl.baselines import load_pieces
+from models.hcl.baselines.pieces import PieceModel
 from stages.common.paths import ModelPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed, generator
