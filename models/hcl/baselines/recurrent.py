@@ -15,7 +15,7 @@ from models.common.decoding import Decodable, project_in_full
 from models.common.encoders import encode, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
 from models.common.precision import recurrent
-from models.common.rows import HostTensor, RealTokens, gathered
+from models.common.rows import RealTokens
 from models.common.training import Step
 from models.hcl.baselines.pieces import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
 
@@ -29,30 +29,18 @@ _ANNEALING = 10_000  # steps
 _LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 
 
-def lengths_of(mask: Tensor, name: str) -> dict[str, Tensor]:
-    """Return what :func:`read` needs of texts ``name`` with ``mask`` (B, L), to be computed where batches are loaded.
-
-    Their lengths (B,), the longest first, on the CPU, where recurrent layers want them; which text stands where in that
-    order (B,), and where each text stands.
-    """
-    lengths, order = mask.sum(-1).cpu().sort(descending=True, stable=True)
-    return {f"{name}_lengths": HostTensor.of(lengths), f"{name}_order": order.to(mask.device),
-            f"{name}_back": order.argsort().to(mask.device)}
-
-
-def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Any], name: str) -> tuple[Tensor, State]:
-    """Read texts ``name`` of a planned batch, embedded (B, L, d).
+def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
+    """Read texts, embedded (B, L, d), whose real tokens (B, L) stand at the left.
 
     Returns:
         Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
         hidden ones and cells.
     """
-    order, back = batch[f"{name}_order"], batch[f"{name}_back"]
-    packed = pack_padded_sequence(gathered(embedded, order, back), batch[f"{name}_lengths"].plain, batch_first=True)
+    packed = pack_padded_sequence(embedded, mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
     last = state if isinstance(state, tuple) else (state,)
-    return gathered(padded, back, order), tuple(gathered(part.transpose(0, 1).flatten(1), back, order) for part in last)
+    return padded, tuple(part.transpose(0, 1).flatten(1) for part in last)
 
 
 class AdditiveAttention(nn.Module):
@@ -258,16 +246,10 @@ class PointerSeq2Seq(Pointing):
         """Embeddings of the words that are read and written."""
         return self.embedding
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of target words, and the order in which sources are read."""
-        found = {**super().planned(batch)}
-        return found if "x_lengths" in found else {**found, **lengths_of(batch["x_mask"], "x")}
-
     def encode(self, batch: Batch) -> tuple[State, Given]:
         """Return the decoder's first states, and what is decoded from."""
-        batch = self.planned(batch)
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = read(self.encoder, embedded, batch, "x")
+        memory, last = read(self.encoder, embedded, batch["x_mask"])
         state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
@@ -402,17 +384,9 @@ class Cvae(OwnPieceModel):
         """Return the step from which the KL counts in full."""
         return annealing_steps(self.config.sizes, total)
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of target words, and the order in which its texts are read."""
-        found = {**super().planned(batch)}
-        for name in ("x", "y"):
-            if f"{name}_mask" in batch and f"{name}_lengths" not in batch:
-                found |= lengths_of(batch[f"{name}_mask"], name)
-        return found
-
     def vector(self, batch: Batch, name: str) -> Tensor:
-        """Return the last states of texts ``name`` of a planned batch, both ways (B, d)."""
-        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
+        """Return the last states of texts ``name``, both ways (B, d)."""
+        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch[f"{name}_mask"])[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
@@ -449,7 +423,7 @@ class Cvae(OwnPieceModel):
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources, z at the prior's mean; see :meth:`PieceModel.begin`."""
-        c, mu, _ = self.condition(self.planned(batch))
+        c, mu, _ = self.condition(batch)
         state = self.bridge(torch.cat([c, mu], dim=-1)).unsqueeze(1)
         return RecurrentSteps(self._advanced, self._scored, [state], []), self.first(batch)
 
