@@ -35,7 +35,6 @@ from stages.tracks.hcl.train import (
     HclTask,
     ValidationNoise,
     _model,
-    annealing_steps,
     keyword_graph,
     main,
     run,
@@ -159,11 +158,6 @@ def test_the_lookup_travels_with_the_model(encoder, tmp_path):
     origin.write_text(origin.read_text(encoding="utf-8").replace('"keep"', '"kept"'), encoding="utf-8")
     with pytest.raises(InputError, match="of another version of Keycontrast, which differs in keep, kept"):
         load_lookup(tmp_path)
-
-
-def test_beta_rises_over_the_smaller_span():
-    assert annealing_steps({"annealing_steps": 10_000, "annealing_share": 0.2}, 500) == 100
-    assert annealing_steps({"annealing_steps": 50, "annealing_share": 0.2}, 500) == 50
 
 
 def test_an_empty_split_and_foreign_vectors_are_named(encoder, tmp_path):

@@ -24,7 +24,7 @@ from models.common.encoders import freeze_lower_layers, load_encoder, special_id
 from models.common.training import CheckpointStore, History, Parameters, Step, batches_in_order, fit
 from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, kl_weight, objective
 from models.hcl.alarms import find_alarms, leak_of_graph
-from models.hcl.plan import KEY, Planner, joined_texts
+from models.hcl.plan import KEY, joined_texts
 from models.hcl.validation import Validation, training_monitors
 from models.hcl.warm_start import InitReport, init_from
 from stages.common.columns.clusters import CLUSTERS
@@ -59,7 +59,7 @@ from stages.tracks.hcl.data import (
     of_split,
 )
 from stages.tracks.hcl.export import read_start
-from stages.tracks.hcl.sight import GraphTables, Sight, leaks, sight_of
+from stages.tracks.hcl.item_views import GraphTables, ItemViews, leaks, views_of_items
 
 _GRAPH = (EDGES, NODE_VECTORS, CLUSTERS, TEXT_VECTORS)
 _OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
@@ -77,14 +77,14 @@ class TrainedHcl:
         items: rows of :func:`joined_items`, all splits.
         history: of the training.
         start: what the model took over from the one that it was initialised with; None for a fresh start.
-        sight: what the training items saw of the graph; None for the whole.
+        item_views: what the training items saw of the graph; None for the whole.
     """
 
     model: HclModel
     items: pd.DataFrame
     history: History
     start: InitReport | None = None
-    sight: Sight | None = None
+    item_views: ItemViews | None = None
 
 
 def prepared(row: HclRow) -> Training[TrainedHcl]:
@@ -102,14 +102,15 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(tables(schema.name), schema) for schema in (EDGES, NODE_VECTORS)))
     fitted = partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start,
-                     sight=_sight(row, graph))
+                     item_views=_item_views(row, graph))
     return Training("hcl", training, [tables(schema.name) for schema in (*TABLES, *_GRAPH)], fitted,
                     partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
 
 
 def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], encoder: ResolvedEncoder,
         unseen: UnseenKeywords, seed: int, store: CheckpointStore, device: str = "cpu",
-        open_bar: OpenBar | None = None, start: HclModel | None = None, sight: Sight | None = None) -> TrainedHcl:
+        open_bar: OpenBar | None = None, start: HclModel | None = None,
+        item_views: ItemViews | None = None) -> TrainedHcl:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
     Args:
@@ -123,7 +124,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
         device: ``cpu`` or ``cuda``.
         open_bar: given steps in all and done, returns a progress bar.
         start: trained model whose weights this one takes over where both have them.
-        sight: what the training items see of the graph; None for the whole.
+        item_views: what the training items see of the graph; None for the whole.
 
     Raises:
         InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
@@ -144,18 +145,18 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     nn.Module.to(model, device)
     settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
-    annealing = annealing_steps(latent, total)
+    annealing = min(latent["annealing_steps"], round(latent["annealing_share"] * total))
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
-                   report.copied if report is not None else (), sight)
+                   report.copied if report is not None else (), item_views)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
     settings = replace(settings, patience_from=annealing)
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
-    return TrainedHcl(model, items, history, report, sight)
+    return TrainedHcl(model, items, history, report, item_views)
 
 
-def _sight(row: HclRow, graph: KeywordGraph) -> Sight | None:
+def _item_views(row: HclRow, graph: KeywordGraph) -> ItemViews | None:
     """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
     settings = row.values["graph"]
     if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
@@ -164,12 +165,7 @@ def _sight(row: HclRow, graph: KeywordGraph) -> Sight | None:
                                     for schema in (EXAMPLES, KEYWORDS, CLUSTERS))
     tables = GraphTables(examples, keywords, row.nodes, clusters,
                          read_table(row.paths.table(TEXT_VECTORS.name), TEXT_VECTORS))
-    return sight_of(row.items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
-
-
-def annealing_steps(latent: Mapping[str, Any], total_steps: int) -> int:
-    """Return the steps over which beta rises to 1: the smaller of a count and a share of all."""
-    return min(latent["annealing_steps"], round(latent["annealing_share"] * total_steps))
+    return views_of_items(row.items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
 
 
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
@@ -239,20 +235,21 @@ class HclTask:
         settings: plain values of ``train_hcl.training``.
         annealing_steps: optimiser steps over which beta rises to 1.
         taken: parameters that come from another trained model, and may go on at a rate of their own.
-        sight: what the training triples see of the graph; None for the whole.
+        item_views: what the training triples see of the graph; None for the whole.
     """
 
     def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
                  settings: Mapping[str, Any], annealing_steps: int,
-                 taken: Collection[str] = (), sight: Sight | None = None) -> None:
+                 taken: Collection[str] = (), item_views: ItemViews | None = None) -> None:
         self.module: nn.Module = model
         self.model, self.train, self.validation, self.noise = model, train, validation, noise
         self.settings, self.annealing_steps = settings, annealing_steps
         self.n_train, self.taken = len(train), frozenset(taken)
-        self.sight = sight if model.config.uses_keyword else None
-        self.planner = model.planner(sight.views if sight is not None else None)
-        self.has_impostor = _has_impostor(self.planner, train)
-        self.tokens = _tokens(train, model)
+        self.item_views = item_views if model.config.uses_keyword else None
+        self.planner = model.planner(item_views.views if item_views is not None else None)
+        # A matter of the graph, which training does not change.
+        chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
+        self.has_impostor = torch.cat([self.planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])
 
     def parameter_groups(self) -> Sequence[Parameters]:
         """Return the encoder's parameters, those taken from another model, and all others, each with its rate."""
@@ -266,22 +263,24 @@ class HclTask:
                 Parameters("rest", groups["rest"], rate)]
 
     def lengths(self) -> list[int]:
-        """Return the tokens of each training triple's texts, all together, as far as the model reads them."""
-        lengths: list[int] = np.sum(list(self.tokens.values()), axis=0).tolist()
-        return lengths
+        """Return the tokens of each training triple's texts, [CLS] and [SEP] included, as far as they are read."""
+        texts = [self.train.sources, self.train.targets]
+        if self.model.config.latent["enabled"]:  # the deterministic backbone reads no negatives
+            texts.append(self.train.negatives)
+        return [sum(len(row) + 2 for row in rows) for rows in zip(*texts, strict=True)]
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
         batch, config = self.train.batch(items), self.model.config
         names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
-        seen = self.sight.of(items) if self.sight is not None else {}
+        seen = self.item_views.of(items) if self.item_views is not None else {}
         planned = self._planned({**batch, **seen, **joined_texts(batch, names, config.special_ids["pad"])})
         return {name: part for name, part in planned.items() if name not in _OF_PLAN}
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
         """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
-        if self.sight is not None and "draw" in batch:
-            batch = {**batch, "dropped": self.sight.dropped(batch["draw"], step.epoch)}
+        if self.item_views is not None and "draw" in batch:
+            batch = {**batch, "dropped": self.item_views.dropped(batch["draw"], step.epoch)}
         output = self.model(batch)
         totals = self._totals(step.batch)
         beta = kl_weight(step.number, self.annealing_steps)
@@ -329,37 +328,20 @@ class HclTask:
                            int(self.has_impostor[chosen].sum()))
 
 
-def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
-    """Return the tokens of ``x``, ``y`` and the negatives ``neg`` (n,), [CLS] and [SEP] included.
-
-    The deterministic backbone reads no negatives.
-    """
-    texts = {"x": train.sources, "y": train.targets}
-    if model.config.latent["enabled"]:
-        texts["neg"] = train.negatives
-    return {name: np.array([len(row) + 2 for row in pieces], dtype=np.int64) for name, pieces in texts.items()}
-
-
-def _has_impostor(planner: Planner, train: TripleBatches) -> Tensor:
-    """Return which items have an impostor keyword (n,): a matter of the graph, which training does not change."""
-    chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
-    return torch.cat([planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])
-
-
 def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
     """Return what ``metrics.json`` says of a model: alarms, and how many keywords the graph knows.
 
     ``keywords`` holds, for the validation and test splits, the share of inputs whose keyword is a node of the
     training graph; the prior reads the frozen embedding of the others. ``graph`` holds, by split, what the graph tells
-    of the target (:func:`stages.tracks.hcl.sight.leaks`), and the share of training items that lost their keyword.
+    of the target (:func:`stages.tracks.hcl.item_views.leaks`), and the share of training items that lost their keyword.
     """
     history = trained.history
     known = trained.items["input_node"] >= 0
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
               if (trained.items["split"] == split).any()}
     alarms, config = find_alarms(history.rows, trained.model.config), trained.model.config
-    dropout = trained.sight.dropout if trained.sight is not None else 0.0
-    told = leaks(trained.items, trained.model.graph.structure(), trained.sight)
+    dropout = trained.item_views.dropout if trained.item_views is not None else 0.0
+    told = leaks(trained.items, trained.model.graph.structure(), trained.item_views)
     leak = leak_of_graph(told["train"]["target_is_neighbour"], told["validation"]["target_is_neighbour"], config)
     if leak is not None and all(alarm.name != leak.name for alarm in alarms):
         alarms.append(leak)
@@ -375,6 +357,8 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
         f"{len(trained.start.left)} left as drawn"]
     alarms = "\n".join(f"- **{alarm['name']}** (since epoch {alarm['epoch']}): {alarm['message']}. What to try: "
                        f"{alarm['advice']}." for alarm in metrics["alarms"]) or "- none"
+    by = ", ".join(f"{kind.replace('_', ' ')} {about['name']} (sha256 {about['sha256']})"
+                   for kind, about in on.keywords.items() if "sha256" in about)
     known = ", ".join(f"{share:.1%} of {split}" for split, share in metrics["keywords"].items())
     return model_card(
         f"HCL model {name}", "text-generation",
@@ -386,19 +370,11 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
          f"Best epoch {trained.history.best_epoch} of {values['training']['epochs']}: {best_values(trained.history)}",
          f"Graph: {graph.num_nodes} keywords, {graph.num_edges} edges, self loops included; inputs whose keyword it "
          f"knows: {known}",
-         *_found_by(on),
+         *([f"Keywords were found by {by}; prediction finds those of new texts by the same"] if by else []),
          "`config.json` holds the settings, `keywords.json` the keyword of each node, `trained_on.json` where it came "
          "from"],
         '`keycontrast predict RUN "a sentence"`, or `models.hcl.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
         f"Alarms of the training:\n{alarms}")
-
-
-def _found_by(on: TrainedOn) -> list[str]:
-    """Return what a new text's keyword is found by, of which there may be nothing to say."""
-    named = [f"{kind.replace('_', ' ')} {about['name']} (sha256 {about['sha256']})"
-             for kind, about in on.keywords.items() if "sha256" in about]
-    by = ", ".join(named)
-    return [f"Keywords were found by {by}; prediction finds those of new texts by the same"] if by else []
 
 
 def _folder(row: HclRow, on: TrainedOn, encoder: ResolvedEncoder, trained: TrainedHcl) -> ModelFolder:

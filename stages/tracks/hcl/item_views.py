@@ -39,7 +39,7 @@ class GraphTables:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ItemViews:
     """What each of n training items sees of the graph.
 
     Attributes:
@@ -71,8 +71,8 @@ class Sight:
         return (draw + epoch * _GOLDEN % 1.0) % 1.0 < self.dropout
 
 
-def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
-             settings: Mapping[str, Any], seed: int) -> Sight:
+def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+             settings: Mapping[str, Any], seed: int) -> ItemViews:
     """Return what the training items see.
 
     Args:
@@ -87,18 +87,23 @@ def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
         InputError: the tables are of different runs.
     """
     train = tables.examples[tables.examples["split"] == "train"].sort_values("example_id")
-    text_ids, vectors = _embedded(tables.text_vectors)
+    text_ids = tables.text_vectors["text_id"].to_numpy()
+    vectors = tables.text_vectors["vector"].combine_chunks().flatten().to_numpy().reshape(len(text_ids), -1)
     views, view = None, torch.zeros(len(train), dtype=torch.int64)
     if settings["own_edges"] != "leaking":
         group = train["group"].to_numpy() if settings["own_edges"] == "component" else np.arange(len(train))
         group = np.unique(group, return_inverse=True)[1]
         views, view = _views(train, group, graph, tables, made, text_ids, vectors), torch.from_numpy(group) + 1
-    own = torch.from_numpy(vectors[_rows(text_ids, train["source_id"].to_numpy())])
+    rows = pd.Index(text_ids).get_indexer(train["source_id"])
+    if (rows < 0).any():
+        raise InputError(f"table text_vectors: no vector for input text {train['source_id'].to_numpy()[rows < 0][0]}. "
+                         f"Run the stage node_vectors again.")
+    own = torch.from_numpy(vectors[rows])
     draws = torch.rand(len(train), generator=torch.Generator().manual_seed(seed))
-    return Sight(views, view, own, draws, _dropout(settings, items, graph, views, view))
+    return ItemViews(views, view, own, draws, _dropout(settings, items, graph, views, view))
 
 
-def leaks(items: pd.DataFrame, graph: KeywordGraph, sight: Sight | None) -> dict[str, dict[str, float]]:
+def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
     """Return, by split, what the graph tells of the target keyword where it is not the input's.
 
     ``target_is_neighbour`` and ``target_is_only_neighbour`` share of the items whose input and target have different
@@ -109,8 +114,8 @@ def leaks(items: pd.DataFrame, graph: KeywordGraph, sight: Sight | None) -> dict
     for split, rows in items.groupby("split"):
         kx, ky = (torch.from_numpy(rows[name].to_numpy(dtype=np.int64, copy=True))
                   for name in ("input_node", "output_node"))
-        views = sight.views if sight is not None and split == "train" else None
-        view = sight.view if sight is not None and views is not None else torch.zeros_like(kx)
+        views = item_views.views if item_views is not None and split == "train" else None
+        view = item_views.view if item_views is not None and views is not None else torch.zeros_like(kx)
         views = whole(graph) if views is None else views
         seen = kx >= 0
         seen[seen.clone()] = _rows_of(views, graph, view[seen], kx[seen]) != -1
@@ -187,20 +192,6 @@ def _names(nodes: pd.DataFrame) -> list[str]:
 def _real(names: Sequence[str], keywords: pd.Series) -> np.ndarray:
     """Return node ids (n,); -1 for missing keywords and for the mark for none, which form no edges."""
     return np.where((keywords == NO_KEYWORD).to_numpy(), -1, node_ids(names, keywords))
-
-
-def _embedded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return text ids (T,) and vectors (T, d) of table ``text_vectors``."""
-    vectors = table["vector"].combine_chunks().flatten().to_numpy()
-    return table["text_id"].to_numpy(), vectors.reshape(table.num_rows, -1)
-
-
-def _rows(text_ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    rows = pd.Index(text_ids).get_indexer(wanted)
-    if (rows < 0).any():
-        raise InputError(f"table text_vectors: no vector for input text {wanted[rows < 0][0]}. Run the stage "
-                         f"node_vectors again.")
-    return rows
 
 
 def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:
