@@ -202,17 +202,20 @@ def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequ
     Raises:
         InputError: ``given`` is no node.
     """
-    own = sample["keyword"].tolist()
-    others = [_another(word, keywords, generator(seed, "probe_hcl", "random", example))
-              for word, example in zip(own, sample["example_id"].tolist(), strict=True)]
+    own, nodes, others = sample["keyword"].tolist(), set(keywords) - {NO_KEYWORD}, []
+    for word, example in zip(own, sample["example_id"].tolist(), strict=True):
+        source, drawn = generator(seed, STAGE, "random", example), None
+        while nodes - {word} and drawn in (None, word, NO_KEYWORD):
+            drawn = keywords[int(source.integers(len(keywords)))]
+        others.append(drawn)
     if given is not None:
         word = normal_form(given)
-        if word not in set(keywords):
+        if word not in keywords:
             raise InputError(f"probe_hcl.given: {given!r} is no keyword of the training graph; "
                              f"{nearest(word, keywords)}")
         return pd.DataFrame({"textrank": own, "random": others, "given": word}, dtype=object)
     negatives = frequent_negatives(own, training, keywords, graph)
-    chosen = [negatives.get(word) or _own_negative(word, negative, keywords)
+    chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
               for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
     return pd.DataFrame({"textrank": own, "random": others, "given": chosen}, dtype=object)
 
@@ -225,7 +228,11 @@ def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: 
     occurs is counted anew from the items, since a model's graph keeps signs alone. Ties go to the smaller id.
     """
     words = sorted(set(wanted))
-    counts = _negative_counts(words, training)
+    targets = training[training["target_keyword"].isin(words)].groupby(["keyword", "target_keyword"]).size()
+    negatives = training.dropna(subset=["negative_keyword"]).groupby(["keyword", "negative_keyword"]).size()
+    pairs = targets.rename("one").reset_index().merge(negatives.rename("other").reset_index(), on="keyword")
+    products = (pairs["one"] * pairs["other"]).groupby([pairs["target_keyword"], pairs["negative_keyword"]])
+    counts = products.sum().to_dict()
     node = {word: number for number, word in enumerate(keywords)}
     found = {}
     for word in words:
@@ -233,30 +240,6 @@ def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: 
         if sources:
             found[word] = keywords[min(sources, key=lambda source: (-counts.get((word, keywords[source]), 0), source))]
     return found
-
-
-def _negative_counts(words: Sequence[str], training: pd.DataFrame) -> Mapping[tuple[str, str], int]:
-    """Return how often each pair of an output keyword and a negative one meets, over clusters and their members."""
-    targets = training[training["target_keyword"].isin(words)].groupby(["keyword", "target_keyword"]).size()
-    negatives = training.dropna(subset=["negative_keyword"]).groupby(["keyword", "negative_keyword"]).size()
-    pairs = targets.rename("one").reset_index().merge(negatives.rename("other").reset_index(), on="keyword")
-    sums = (pairs["one"] * pairs["other"]).groupby([pairs["target_keyword"], pairs["negative_keyword"]]).sum()
-    return sums.to_dict()
-
-
-def _another(word: str, keywords: Sequence[str], source: np.random.Generator) -> str | None:
-    """Return a node drawn at random, neither ``word`` nor the one that stands for none; None if there is no other."""
-    barred = {word, NO_KEYWORD}
-    if len(keywords) <= len(barred) and set(keywords) <= barred:
-        return None
-    while True:
-        drawn = keywords[int(source.integers(len(keywords)))]
-        if drawn not in barred:
-            return drawn
-
-
-def _own_negative(word: str, negative: str | None, keywords: Sequence[str]) -> str | None:
-    return negative if negative in keywords and negative not in (word, NO_KEYWORD) else None
 
 
 def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFrame, decode: Mapping[str, Any],
@@ -279,7 +262,9 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
         if there.any():
             items = sample[there].assign(keyword=choices[choice][there].to_numpy())
             made = pd.concat(list(paraphraser.rewrite(items, decode, seed)), ignore_index=True)
-            frames.append(_rows(made[made["sample"] == 0], choice, items))
+            target = items.set_index("example_id")["target"]
+            frames.append(made[["example_id", "keyword", "keyword_known", "source", "prediction"]].assign(
+                choice=choice, reference=target.loc[made["example_id"]].to_numpy())[made["sample"] == 0])
     table = pd.concat(frames, ignore_index=True)
     if not uses:
         table["keyword"] = None
@@ -287,14 +272,6 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
     table["same_as_textrank"] = table["prediction"].to_numpy() == own.loc[table["example_id"]].to_numpy()
     table["shows_keyword"] = keyword_retention(table["prediction"].tolist(), _words(table))
     return table.sort_values(["example_id", "choice"], ignore_index=True)
-
-
-def _rows(made: pd.DataFrame, choice: str, items: pd.DataFrame) -> pd.DataFrame:
-    target = items.set_index("example_id")["target"]
-    return pd.DataFrame({
-        "example_id": made["example_id"].to_numpy(), "choice": choice, "keyword": made["keyword"].to_numpy(),
-        "keyword_known": made["keyword_known"].to_numpy(), "source": made["source"].to_numpy(),
-        "prediction": made["prediction"].to_numpy(), "reference": target.loc[made["example_id"]].to_numpy()})
 
 
 def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
@@ -313,8 +290,9 @@ def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
         values = {"share_changed": (~rows["same_as_textrank"].astype(bool)).to_numpy(),
                   "edit_distance": np.array([edit_distance(*pair) for pair in zip(before, rows["prediction"],
                                                                                   strict=True)]),
-                  "share_shows_keyword": _there(rows["shows_keyword"].tolist()),
-                  "share_shows_unasked": _there(keyword_retention(before, keywords))}
+                  "share_shows_keyword": rows["shows_keyword"].dropna().to_numpy(dtype=bool),
+                  "share_shows_unasked": pd.Series(keyword_retention(before, keywords),
+                                                   dtype=object).dropna().to_numpy(dtype=bool)}
         found[choice] = {"items": len(rows),
                          **{name: float(value.mean()) if len(value) else None for name, value in values.items()},
                          "intervals": {name: mean_interval(value) for name, value in values.items()}}
@@ -334,10 +312,6 @@ def edit_distance(one: str, other: str) -> float:
 
 def _words(rows: pd.DataFrame) -> list[str | None]:
     return [word if isinstance(word, str) else None for word in rows["keyword"]]
-
-
-def _there(shown: list[bool | None]) -> np.ndarray:
-    return np.array([bool(one) for one in shown if one is not None], dtype=bool)
 
 
 def _rounded(content: Any) -> Any:
