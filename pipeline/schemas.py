@@ -40,7 +40,7 @@ from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.schemas.predictions import PREDICTIONS
 from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES, SCORES
 from stages.tracks.common.track import Track
-from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
+from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, VOCABULARY
 
 # In the order in which a text passes through them.

@@ -6,9 +6,8 @@ import torch
 
 from models.common.decoding import Rules
 from stages.common.paths import DatasetPaths
-from stages.tracks.hcl.architecture import HclRow
-from stages.tracks.hcl.architectures import ARCHITECTURES
-from stages.tracks.hcl.piece_baselines import Making
+from stages.tracks.hcl.baselines import batches_of, build, start_of
+from stages.tracks.hcl.data import HclRow
 
 _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 _SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0}
@@ -45,10 +44,11 @@ def items():
                          "keyword": KEYWORDS, "target_keyword": KEYWORDS, **nodes})
 
 
-def row(encoder, structure="pairs"):
+def row(encoder, name, sizes, structure="pairs"):
     """A row of the table that is trained on ``items``, with word pieces of the encoder in a folder."""
     paths = DatasetPaths("tiny")
-    return HclRow("row", paths, 13, {}, items(), pd.DataFrame(), "en", f"path:{encoder}", {}, {}, structure)
+    values = {"architecture": name, name: sizes, "training": TRAINING}
+    return HclRow("row", paths, 13, values, items(), pd.DataFrame(), "en", f"path:{encoder}", {}, {}, structure)
 
 
 class Case:
@@ -56,14 +56,13 @@ class Case:
 
     def __init__(self, name, folder, seed=0, wide=0.0):
         self.name, (self.architecture, sizes) = name, SIZES[name]
-        self.baseline, self.items = ARCHITECTURES[self.architecture].prepared.args[0], items()
         tiny_bert.save_encoder(folder)
-        start = self.baseline.start(row(folder), sizes)
+        begun = row(folder, self.architecture, sizes)
+        start = start_of(begun)
         self.tokenizer, self.marks = start.tokenizer, start.marks
-        self.batches = self.baseline.batches(self.items, start, TRAINING, sizes)
-        making = Making(self.architecture, sizes, start, self.batches.mean_target_length, self.items, TRAINING)
+        self.batches = batches_of(begun.items, begun.values, start)
         torch.manual_seed(seed)
-        self.model = self.baseline.built(making).eval()
+        self.model = build(begun.values, start, self.batches.mean_target_length).eval()
         if wide:  # small weights make every output alike
             generator = torch.Generator().manual_seed(seed)
             with torch.no_grad():

@@ -26,15 +26,12 @@ from transformers import (
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.task import Step
-from models.hcl.baselines.claps import Claps, step_of
-from models.hcl.baselines.simctg import token_contrast
-from models.hcl.baselines.t5 import T5, t5_config
+from models.hcl.baselines.pretrained import T5, Claps, step_of, t5_config, token_contrast
 from stages.common.model_folder import save_notes
 from stages.results.tracks.hcl import HCL
-from stages.tracks.hcl.architectures import ARCHITECTURES
-from stages.tracks.hcl.piece_baselines import Making
-from stages.tracks.hcl.piece_rewriter import PieceRewriter
-from stages.tracks.hcl.pieces import PieceOrigin
+from stages.tracks.hcl.baselines import build, start_of
+from stages.tracks.hcl.data import PieceOrigin
+from stages.tracks.hcl.generate import PieceRewriter
 
 STEP = Step(0, 10, 0, range(5))
 
@@ -306,9 +303,9 @@ def pretrained(name, folder, end="</s>", kind=None):
 
 def made(name, folder, encoder, **changes):
     """The model that a row with weights from ``folder`` begins with, and what it begins with."""
-    baseline, sizes = ARCHITECTURES[name].prepared.args[0], small(name, source=f"path:{folder}", **changes)
-    start = baseline.start(piece_cases.row(encoder), sizes)
-    return baseline.built(Making(name, sizes, start, MEAN, piece_cases.items(), piece_cases.TRAINING)).eval(), start
+    row = piece_cases.row(encoder, name, small(name, source=f"path:{folder}", **changes))
+    start = start_of(row)
+    return build(row.values, start, MEAN).eval(), start
 
 
 @pytest.mark.parametrize(("name", "library"), [("dialogpt", "gpt2"), ("simctg", "gpt2"), ("t5", "t5"), ("t5", "mt5"),
@@ -332,7 +329,7 @@ def test_weights_and_tokenizer_come_from_a_folder(name, library, encoder, tmp_pa
 def test_the_end_token_stands_between_turns_whatever_the_tokenizer(encoder, tmp_path):
     pretrained("gpt2", tmp_path, end="<|endoftext|>")
     _, own = made("dialogpt", tmp_path, encoder)
-    drawn = ARCHITECTURES["dialogpt"].prepared.args[0].start(piece_cases.row(encoder), small("dialogpt"))
+    drawn = start_of(piece_cases.row(encoder, "dialogpt", small("dialogpt")))
     for start, text in ((own, "a b [SEP] a"), (drawn, "dog cat [SEP] dog")):
         (ids,) = start.tokenizer(start.marks.read([text]), add_special_tokens=False)["input_ids"]
         assert len(ids) == 4 and ids[2] == start.marks.end and ids[0] == ids[3] != start.marks.pad
@@ -342,9 +339,7 @@ def test_the_end_token_stands_between_turns_whatever_the_tokenizer(encoder, tmp_
                                                  ("stories", "continue: ")])
 def test_t5_is_told_its_task_by_what_the_data_set_is(structure, said, encoder, tmp_path):
     pretrained("t5", tmp_path)
-    baseline, sizes = ARCHITECTURES["t5"].prepared.args[0], small("t5", source=f"path:{tmp_path}")
-    row = piece_cases.row(encoder, structure)
-    start = baseline.start(row, sizes)
+    start = start_of(piece_cases.row(encoder, "t5", small("t5", source=f"path:{tmp_path}"), structure))
     assert start.marks.before == start.tokenizer(said, add_special_tokens=False)["input_ids"]
     assert start.marks.start == tiny_pretrained.PAD != start.marks.pad  # the decoder starts as its configuration says
 
@@ -397,9 +392,10 @@ def test_weights_come_from_the_cache_of_a_hub(encoder, tmp_path, monkeypatch):
     theirs = pretrained("gpt2", folder / "snapshots" / "a1b2c3")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    baseline, sizes = ARCHITECTURES["simctg"].prepared.args[0], small("simctg", source="hub:somebody/tiny")
-    start = baseline.start(piece_cases.row(encoder), sizes)
-    found = baseline.built(Making("simctg", sizes, start, MEAN, piece_cases.items(), piece_cases.TRAINING))
+    sizes = small("simctg", source="hub:somebody/tiny")
+    row = piece_cases.row(encoder, "simctg", sizes)
+    start = start_of(row)
+    found = build(row.values, start, MEAN)
     assert torch.equal(found.transformer.wpe.weight, theirs.transformer.wpe.weight)
     assert start.said.startswith("hub:somebody/tiny (version a1b2c3, sha256 ")
     settings = {"architecture": "simctg", "simctg": sizes}
@@ -427,7 +423,7 @@ def test_a_gpt2_over_berts_word_pieces_ends_with_sep(encoder, tmp_path):
 def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="train_hcl.t5.source: hub:nobody/nothing could not be had"):
-        ARCHITECTURES["t5"].prepared.args[0].start(piece_cases.row(encoder), small("t5", source="hub:nobody/nothing"))
+        start_of(piece_cases.row(encoder, "t5", small("t5", source="hub:nobody/nothing")))
 
 
 def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path):

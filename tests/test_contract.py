@@ -13,7 +13,7 @@ from models.clld import ClldModel
 from models.common.special import PAD
 from models.common.task import Step
 from models.hcl import HclModel, objective
-from models.hcl.baselines.auto import load_pieces
+from models.hcl.baselines import load_pieces
 from models.pgkpr.rewriters import load_rewriter
 
 

@@ -5,7 +5,7 @@ import torch
 from piece_cases import Case
 
 from models.common.task import Step
-from models.hcl.baselines.cvae import annealing_steps, kl_weight
+from models.hcl.baselines.recurrent import annealing_steps, kl_weight
 
 
 @pytest.fixture

@@ -21,13 +21,10 @@ from stages.common.precision import computed_in
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params import Params
-from stages.tracks.hcl.architectures.hcl import _model
-from stages.tracks.hcl.decoding import Paraphraser
-from stages.tracks.hcl.generate import main, run
-from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.keywords import unseen_remark, with_keywords
-from stages.tracks.hcl.lookup import notes_of
+from stages.tracks.hcl.data import joined_items, notes_of
+from stages.tracks.hcl.generate import Paraphraser, main, run, unseen_remark, with_keywords
 from stages.tracks.hcl.params import GenerateHcl
+from stages.tracks.hcl.train import _model
 
 
 def save_model(folder, encoder, **groups):
@@ -133,8 +130,8 @@ def test_a_given_keyword_is_everyones(paraphraser, items):
     assert rows["keyword"].tolist() == ["dog", "dog"] and rows["keyword_known"].all()
     own = run(items, paraphraser, decode(), seed=1)
     assert rows["prediction"][0] == own["prediction"][0]  # its own keyword
-    assert unseen_remark("given:dog", paraphraser.nodes.keywords) is None
-    assert unseen_remark("own", paraphraser.nodes.keywords) is None
+    assert unseen_remark("given:dog", paraphraser.keywords) is None
+    assert unseen_remark("own", paraphraser.keywords) is None
     with pytest.raises(InputError, match="no keyword stands behind 'given:'"):
         run(items, paraphraser, decode(keyword="given: "), seed=1)
 
@@ -148,8 +145,8 @@ def test_a_given_keyword_outside_the_graph_is_embedded_alone(paraphraser, items,
     assert rows["keyword"].tolist() == ["hot dogs"] * 2 and not rows["keyword_known"].any()
     assert seen == ["hot dogs"] * 2
     assert "'hot dogs' is no node of the training graph: its vector is the frozen embedding of the keyword alone" in \
-        unseen_remark("given:Hot Dogs", paraphraser.nodes.keywords)
-    assert "did you mean 'dog'?" in unseen_remark("given:dogg", paraphraser.nodes.keywords)
+        unseen_remark("given:Hot Dogs", paraphraser.keywords)
+    assert "did you mean 'dog'?" in unseen_remark("given:dogg", paraphraser.keywords)
     seen.clear()
     run(items, paraphraser, decode(), seed=1)  # "unheard of", the own keyword of the last text
     assert seen[-1] == tiny_items.SOURCES[9]

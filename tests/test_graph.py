@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 
 import networkx as nx
-import pandas as pd
 import pytest
 from keyword_graphs import WORDS, named, oracle, random_triples, tables, write_no_phrases
 
@@ -15,7 +14,6 @@ from stages.common.tables import Provenance, as_table, read_metadata, read_table
 from stages.graph import graph, graph_tables
 from stages.graph.params import Graph
 from stages.graph.triples import node_triples
-from stages.tracks.hcl.items import keyword_triples
 
 
 def build(triples, splits=None, **params):
@@ -182,19 +180,3 @@ def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     written = [(paths.table(kind) / "part-00000.parquet").read_bytes() for kind in ("nodes", "edges")]
     assert graph.main(["d"]) == 0
     assert [(paths.table(kind) / "part-00000.parquet").read_bytes() for kind in ("nodes", "edges")] == written
-
-
-def test_triples_of_all_splits_keep_the_order_of_examples():
-    examples, keywords = tables([("a", "b", None), ("c", "d", "e")], splits=["train", "test"])
-    triples = keyword_triples(examples.iloc[::-1], keywords, split=None)
-    assert triples["example_id"].tolist() == [0, 1]
-    assert triples["input_keyword"].tolist() == ["a", "c"]
-    assert triples["output_keyword"].tolist() == ["b", "d"]
-    assert pd.isna(triples["negative_keyword"][0])
-    assert triples["negative_keyword"][1] == "e"
-
-
-def test_a_missing_keyword_row_is_named():
-    examples, keywords = tables([("a", "b", "c")])
-    with pytest.raises(ValueError, match="example 0 refers to a text without keyword row"):
-        keyword_triples(examples, keywords.iloc[:2])

@@ -11,10 +11,9 @@ from torch.nn import functional as F
 
 from models.common.task import Settings, Step
 from models.common.training import fit
-from models.hcl.baselines.group_wise import contrast_share, pair_loss
+from models.hcl.baselines.pieces import contrast_share, pair_loss
 from stages.common.seeds import derived_seed
-from stages.tracks.hcl.group_candidates import candidates
-from stages.tracks.hcl.piece_baselines import PieceTask
+from stages.tracks.hcl.baselines import PieceTask, candidates
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_candidates_are_the_most_and_the_least_similar_inputs():
 def test_a_killed_training_goes_on_with_its_reference(tmp_path):
     def begun(store):
         case = Case("group_wise", tmp_path)
-        task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+        task = PieceTask(case.model, case.batches, case.batches,
                          {"learning_rate": 0.01, "encoder_rate": 0.01, "micro_batch": 4}, 3)
         settings = Settings(epochs=8, batch_size=4, micro_batch=2)
         return fit(task, settings, store, partial(derived_seed, 3, "train")), task

@@ -5,8 +5,7 @@ import pytest
 import tiny_bert
 import tiny_items
 
-from stages.tracks.hcl.batches import TripleBatches, padded, word_pieces
-from stages.tracks.hcl.items import joined_items
+from stages.tracks.hcl.data import TripleBatches, joined_items, padded, word_pieces
 
 
 @pytest.fixture
@@ -16,7 +15,6 @@ def items():
 
 def test_items_join_texts_and_keywords(items):
     assert items["source"].tolist() == tiny_items.SOURCES
-    assert items["negative"].isna().tolist() == [text is None for text in tiny_items.NEGATIVES]
     assert [tiny_items.NODES[i] for i in items["input_node"][:7]] == tiny_items.KEYWORDS[:7]
     assert items.loc[0, "references"] == [tiny_items.TARGETS[0]]
 
@@ -64,7 +62,14 @@ def test_padding_covers_empty_rows():
 
 def test_dialogues_keep_the_end_of_what_is_too_long(tmp_path):
     tokenizer = tiny_bert.tokenizer(tmp_path)
-    whole = word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 99).ids
+    whole = word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 99)
     assert len(whole[0]) > 3
-    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3).ids == [row[:3] for row in whole]
-    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3, "last").ids == [row[-3:] for row in whole]
+    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3) == [row[:3] for row in whole]
+    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3, "last") == [row[-3:] for row in whole]
+
+
+def test_a_text_without_a_keyword_row_is_named():
+    tables = tiny_items.tables()
+    tables["keywords"] = tables["keywords"].iloc[1:]
+    with pytest.raises(ValueError, match="example 0 refers to a text without keyword row"):
+        joined_items(**tables)

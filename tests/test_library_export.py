@@ -9,10 +9,10 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
-from models.hcl.baselines.library import generated
+from models.hcl.baselines.pretrained import generated
 from stages.common.model_folder import save_notes
-from stages.tracks.hcl.library_export import AUTO, export_library_model
-from stages.tracks.hcl.pieces import PieceOrigin
+from stages.tracks.hcl.data import PieceOrigin
+from stages.tracks.hcl.export import AUTO, export_library_model
 
 
 @pytest.fixture(params=sorted(AUTO))
@@ -48,7 +48,7 @@ def test_an_auto_class_loads_it_and_it_writes_the_same(trained, tmp_path):
 
 def test_other_weights_are_told(trained, tmp_path, monkeypatch):
     name, _, folder = trained
-    monkeypatch.setattr("stages.tracks.hcl.library_export.load_pieces",
+    monkeypatch.setattr("stages.tracks.hcl.export.load_pieces",
                         lambda *given: piece_cases.Case(name, tmp_path / "other", seed=1).model)
     with pytest.raises(InputError, match="has other weights, so nothing was written"):
         export_library_model(folder, tmp_path / "out", "out")

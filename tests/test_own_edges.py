@@ -21,9 +21,9 @@ from stages.graph.params import Graph
 from stages.graph.relations import relate
 from stages.graph.triples import Searched, node_triples
 from stages.results.tracks.hcl import HCL, row
-from stages.tracks.hcl.architectures.hcl import keyword_graph
-from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.sight import GraphTables, leaks, sight_of
+from stages.tracks.hcl.data import joined_items
+from stages.tracks.hcl.item_views import GraphTables, leaks, views_of_items
+from stages.tracks.hcl.train import keyword_graph
 
 KEYWORDS = ["dog", "cat", "school", "food", "language", "weight", "<nokw>", "way", "fast", "play"]
 VALUES = {"pooling": "mean", "batch_size": 8, "max_length": 32}
@@ -115,10 +115,10 @@ def rebuilt(encoder, link_inputs, hidden, **params):
                  {"link_inputs": link_inputs, **CAPS_OFF, **params})
 
 
-def sight(built, own_edges, link_inputs, **params):
+def item_views(built, own_edges, link_inputs, **params):
     settings = {"own_edges": own_edges, "kw_dropout": 0.0}
     made = {"link_inputs": link_inputs, "max_cluster_outputs": None, **params}
-    return sight_of(built.items, built.graph, built.tables, made, settings, seed=5)
+    return views_of_items(built.items, built.graph, built.tables, made, settings, seed=5)
 
 
 def hidden_from(own_edges):
@@ -129,17 +129,17 @@ def hidden_from(own_edges):
     return [tuple(train.loc[train["group"] == group, "example_id"]) for group in train["group"]]
 
 
-def keywords_of(built, model, sight=None, chosen=None):
+def keywords_of(built, model, item_views=None, chosen=None):
     """Keyword vectors of training items, and their priors given the same h_x."""
     items = built.items[built.items["split"] == "train"]
     batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
              for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
     batch["y_in_mask"] = torch.ones(len(items), 2, dtype=torch.bool)
-    if sight is not None:
-        batch |= sight.of(range(len(items)))
+    if item_views is not None:
+        batch |= item_views.of(range(len(items)))
     if chosen is not None:
         batch = {name: part[chosen] for name, part in batch.items()}
-    plan = model.planner(sight.views if sight is not None else None).plan(batch).unpacked()
+    plan = model.planner(item_views.views if item_views is not None else None).plan(batch).unpacked()
     found = model.keywords(batch, plan.keywords)
     h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2)).expand(len(batch["kx"]), -1)
     return found, model.prior(h_x, found.u_in)
@@ -175,7 +175,7 @@ def test_so_it_is_where_an_item_is_in_several_clusters(encoder, own_edges, itera
 def as_rebuilt(encoder, own_edges, link_inputs, iterations, **params):
     built = whole(encoder, link_inputs, **params)
     model, keyword_of = built.model(iterations=iterations), tables()[2].set_index("text_id")["keyword"]
-    found, prior = keywords_of(built, model, sight(built, own_edges, link_inputs))
+    found, prior = keywords_of(built, model, item_views(built, own_edges, link_inputs))
     sources = tables()[0].query("split == 'train'")["source_id"].tolist()
     gone = 0
     for item, (hidden, source) in enumerate(zip(hidden_from(own_edges)[:8], sources, strict=False)):
@@ -192,7 +192,7 @@ def as_rebuilt(encoder, own_edges, link_inputs, iterations, **params):
 
 def test_the_items_above_meet_every_kind_of_difference(encoder):
     built = whole(encoder, True)
-    views = sight(built, "component", True).views
+    views = item_views(built, "component", True).views
     assert {-1, 0} <= set(views.signs.tolist())
     assert -1 in views.rows.tolist()
     origin = built.vectors["origin"].to_pylist()
@@ -209,7 +209,7 @@ def test_the_items_above_meet_every_kind_of_difference(encoder):
 def test_hiding_changes_the_input_keywords_alone(encoder, iterations):
     built = whole(encoder, True)
     model = built.model(iterations=iterations)
-    hidden, _ = keywords_of(built, model, sight(built, "component", True))
+    hidden, _ = keywords_of(built, model, item_views(built, "component", True))
     seen, _ = keywords_of(built, model)
     torch.testing.assert_close(hidden.u_out, seen.u_out, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(hidden.u_imp, seen.u_imp, atol=1e-6, rtol=1e-6)
@@ -219,7 +219,7 @@ def test_hiding_changes_the_input_keywords_alone(encoder, iterations):
 
 def test_a_view_is_the_same_whatever_else_is_in_the_batch(encoder):
     built = whole(encoder, True, max_nbr=3)
-    model, view = built.model(), sight(built, "component", True)
+    model, view = built.model(), item_views(built, "component", True)
     together, _ = keywords_of(built, model, view)
     for chosen in ([0], [5, 5, 2], list(range(15, -1, -1))):
         part, _ = keywords_of(built, model, view, chosen)
@@ -241,7 +241,7 @@ def test_what_the_graph_tells_is_counted_as_on_rebuilt_graphs(encoder):
         differ.append(kx != ky)
         gone.append(kx not in ids)
     found, seen = (leaks(built.items, built.graph, view)["train"]
-                   for view in (sight(built, "component", True), None))
+                   for view in (item_views(built, "component", True), None))
     assert found == {"keywords_differ": np.mean(differ), "target_is_neighbour": pytest.approx(
         np.mean(np.array(told)[differ]), abs=1e-6), "target_is_only_neighbour": pytest.approx(
         np.mean(np.array(only)[differ]), abs=1e-6), "without_neighbour": np.mean(silent), "unseen": np.mean(gone)}
@@ -256,7 +256,7 @@ def test_keywords_are_dropped_to_the_share_of_validation(encoder):
     made = {"link_inputs": True, "max_cluster_outputs": None}
 
     def found(rows, **changes):
-        return sight_of(rows, built.graph, built.tables, made, {**settings, **changes}, seed=5)
+        return views_of_items(rows, built.graph, built.tables, made, {**settings, **changes}, seed=5)
 
     assert found(items).dropout == 1.0 and found(built.items).dropout == 0.0
     assert found(items, kw_dropout=0.25).dropout == 0.25
@@ -270,7 +270,7 @@ def test_keywords_are_dropped_to_the_share_of_validation(encoder):
 
 def test_a_dropped_keyword_is_a_new_node(encoder):
     built = whole(encoder, True)
-    model, view = built.model(), sight(built, "leaking", True)
+    model, view = built.model(), item_views(built, "leaking", True)
     items = built.items[built.items["split"] == "train"]
     batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
              for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}

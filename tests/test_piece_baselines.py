@@ -6,8 +6,7 @@ import torch
 from piece_cases import SIZES, Case
 
 from models.common.task import Step
-from models.hcl.baselines.auto import model_class
-from stages.tracks.hcl.piece_baselines import PieceTask
+from stages.tracks.hcl.baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))
 
@@ -84,7 +83,7 @@ def test_the_objective_reaches_every_parameter(case):
 
 
 def task_of(case):
-    return PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+    return PieceTask(case.model, case.batches, case.batches,
                      {"learning_rate": 0.02, "encoder_rate": 0.01, "micro_batch": 8}, 3)
 
 
@@ -96,8 +95,3 @@ def test_every_parameter_that_draws_a_gradient_is_trained(case):
     assert trained == {id(parameter) for parameter in task.module.parameters() if parameter.requires_grad}
     encoder = {id(parameter) for parameter in case.model.encoder.parameters()} if case.name == "seq2seq_du" else set()
     assert {id(parameter) for parameter in groups[0].parameters} == encoder
-
-
-def test_an_unknown_name_is_an_error():
-    with pytest.raises(ValueError, match="no baseline of word pieces is called 'nothing'"):
-        model_class("nothing")

@@ -19,16 +19,19 @@ from stages.common.model_folder import save_notes
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics.retention import shows_keyword
-from stages.tracks.hcl.decoding import Paraphraser
-from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.lookup import TrainedOn, notes_of
+from stages.tracks.hcl.data import TrainedOn, joined_items, notes_of
+from stages.tracks.hcl.generate import Paraphraser
+from stages.tracks.hcl.latent_space import KINDS, latent_points, separation, tsne
 from stages.tracks.hcl.params import GenerateHcl, ProbeHcl, TrainHcl
-from stages.tracks.hcl.probe import _write, run
-from stages.tracks.hcl.probing.figure import tsne
-from stages.tracks.hcl.probing.measures import separation
-from stages.tracks.hcl.probing.points import KINDS, latent_points
-from stages.tracks.hcl.probing.sample import draw
-from stages.tracks.hcl.probing.swap import edit_distance, frequent_negatives, keyword_choices, swap_measures
+from stages.tracks.hcl.probe import (
+    _write,
+    draw,
+    edit_distance,
+    frequent_negatives,
+    keyword_choices,
+    run,
+    swap_measures,
+)
 
 LATENT = 6
 

@@ -64,9 +64,9 @@ def test_the_schema_is_wired_and_its_padding_is_not(case):
 
 
 def test_the_encoder_learns_at_its_own_rate(case):
-    from stages.tracks.hcl.piece_baselines import PieceTask
+    from stages.tracks.hcl.baselines import PieceTask
 
-    task = PieceTask(case.model, (case.items, case.items), (case.batches, case.batches), case.tokenizer,
+    task = PieceTask(case.model, case.batches, case.batches,
                      {"learning_rate": 0.02, "encoder_rate": 0.003, "micro_batch": 8}, 3)
     groups = {group.name: (len(list(group.parameters)), group.rate) for group in task.parameter_groups()}
     count = len(list(case.model.encoder.parameters()))

@@ -15,7 +15,7 @@ import tiny_training
 import torch
 from tiny_training import DyingStore, Killed
 
-import stages.tracks.hcl.trained
+import stages.tracks.hcl.train
 from keycontrast.errors import InputError
 from models.common.task import Step
 from models.hcl import HclModel
@@ -29,14 +29,17 @@ from stages.common.settings import laid_over
 from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import RECORDS
-from stages.tracks.hcl.architectures.hcl import _model, annealing_steps, keyword_graph, run
-from stages.tracks.hcl.batches import TripleBatches
-from stages.tracks.hcl.items import joined_items
-from stages.tracks.hcl.lookup import TrainedOn, UnseenKeywords, load_lookup, notes_of
+from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joined_items, load_lookup, notes_of
 from stages.tracks.hcl.params import TrainHcl
-from stages.tracks.hcl.task import HclTask, ValidationNoise
-from stages.tracks.hcl.train import main
-from stages.tracks.hcl.trained import training_metrics
+from stages.tracks.hcl.train import (
+    HclTask,
+    ValidationNoise,
+    _model,
+    keyword_graph,
+    main,
+    run,
+    training_metrics,
+)
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +160,6 @@ def test_the_lookup_travels_with_the_model(encoder, tmp_path):
         load_lookup(tmp_path)
 
 
-def test_beta_rises_over_the_smaller_span():
-    assert annealing_steps({"annealing_steps": 10_000, "annealing_share": 0.2}, 500) == 100
-    assert annealing_steps({"annealing_steps": 50, "annealing_share": 0.2}, 500) == 50
-
-
 def test_an_empty_split_and_foreign_vectors_are_named(encoder, tmp_path):
     items = joined_items(**tiny_items.tables())
     with pytest.raises(InputError, match="the validation split is empty"):
@@ -263,7 +261,7 @@ def test_alarms_are_in_metrics_log_and_card(project, trained):
 def test_a_leak_of_the_graph_is_an_alarm(encoder, tmp_path, monkeypatch, share, names):
     trained = train(encoder, FolderCheckpoints(tmp_path, "a"))
     told = {"train": {"target_is_neighbour": share}, "validation": {"target_is_neighbour": 0.1}}
-    monkeypatch.setattr(stages.tracks.hcl.trained, "leaks", lambda *_: told)
+    monkeypatch.setattr(stages.tracks.hcl.train, "leaks", lambda *_: told)
     assert [alarm["name"] for alarm in training_metrics(trained)["alarms"] if alarm["name"] == "leak"] == names
 
 

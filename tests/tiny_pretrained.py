@@ -4,10 +4,7 @@ import torch
 from transformers import GPT2Config, MT5Config, MT5ForConditionalGeneration, T5Config
 
 from models.common.decoding import Rules
-from models.hcl.baselines.claps import T5Claps
-from models.hcl.baselines.dialogpt import DialoGpt
-from models.hcl.baselines.simctg import SimCtg
-from models.hcl.baselines.t5 import T5
+from models.hcl.baselines.pretrained import T5, DialoGpt, SimCtg, T5Claps
 
 VOCABULARY, PAD, END, MEAN = 30, 0, 3, 5.0
 CLASSES = {"dialogpt": DialoGpt, "simctg": SimCtg, "t5": T5, "t5_claps": T5Claps}

@@ -25,8 +25,8 @@ from models.hcl import HclConfig, HclModel, KeywordGraph
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
-from stages.tracks.hcl.batches import TripleBatches
-from stages.tracks.hcl.task import HclTask, ValidationNoise
+from stages.tracks.hcl.data import TripleBatches
+from stages.tracks.hcl.train import HclTask, ValidationNoise
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.train import RewriteTask

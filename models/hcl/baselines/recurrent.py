@@ -1,46 +1,46 @@
-"""What recurrent baselines share: reading texts, additive attention, copying from the source, steps of decoding."""
+"""Recurrent baselines of word pieces: Seq2Seq with a pointer, Seq2Seq-DU and the CVAE of GRUs."""
 
+import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
+from transformers import initialization as init
 
-from models.common.decoding import project_in_full
-from models.common.losses import at_least_float32
+from models.common.decoding import Decodable, project_in_full
+from models.common.encoders import encode, mean_pool
+from models.common.losses import at_least_float32, bow_loss, gaussian_kl
 from models.common.precision import recurrent
-from models.common.rows import HostTensor, gathered
+from models.common.rows import RealTokens
+from models.common.task import Step
+from models.hcl.baselines.pieces import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
 
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, ...) each
 Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
+Advance = Callable[[Tensor, State, Given], tuple[Tensor, State]]
 _LEAST = 1e-12  # added to probabilities before their logarithm
+_PHRASES = 5  # keywords of a source at most
+_BOUND = 0.08  # of the CVAE's weights at the start
+_ANNEALING = 10_000  # steps
+_LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 
 
-def lengths_of(mask: Tensor, name: str) -> dict[str, Tensor]:
-    """Return what :func:`read` needs of texts ``name`` with ``mask`` (B, L), to be computed where batches are loaded.
-
-    Their lengths (B,), the longest first, on the CPU, where recurrent layers want them; which text stands where in that
-    order (B,), and where each text stands.
-    """
-    lengths, order = mask.sum(-1).cpu().sort(descending=True, stable=True)
-    return {f"{name}_lengths": HostTensor.of(lengths), f"{name}_order": order.to(mask.device),
-            f"{name}_back": order.argsort().to(mask.device)}
-
-
-def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Any], name: str) -> tuple[Tensor, State]:
-    """Read texts ``name`` of a planned batch, embedded (B, L, d).
+def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
+    """Read texts, embedded (B, L, d), whose real tokens (B, L) stand at the left.
 
     Returns:
         Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
         hidden ones and cells.
     """
-    order, back = batch[f"{name}_order"], batch[f"{name}_back"]
-    packed = pack_padded_sequence(gathered(embedded, order, back), batch[f"{name}_lengths"].plain, batch_first=True)
+    packed = pack_padded_sequence(embedded, mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
     last = state if isinstance(state, tuple) else (state,)
-    return gathered(padded, back, order), tuple(gathered(part.transpose(0, 1).flatten(1), back, order) for part in last)
+    return padded, tuple(part.transpose(0, 1).flatten(1) for part in last)
 
 
 class AdditiveAttention(nn.Module):
@@ -131,9 +131,6 @@ class PointerGenerator(nn.Module):
         return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)
 
 
-Advance = Callable[[Tensor, State, Given], tuple[Tensor, State]]
-
-
 class RecurrentSteps:
     """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own.
 
@@ -167,3 +164,294 @@ class RecurrentSteps:
         """Keep the items at these rows."""
         self.state = tuple(part.index_select(0, items) for part in self.state)
         self.given = tuple(part.index_select(0, items) for part in self.given)
+
+
+class Pointing(OwnPieceModel):
+    """An LSTM that writes words of the vocabulary or of the source; subclasses say what it attends to.
+
+    ``decoder``, ``words`` and ``dropout`` are set by subclasses, which end with ``post_init()``. Symbols: s decoder
+    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it, so that a
+    target is read in one go.
+    """
+
+    decoder: nn.LSTM
+    words: PointerGenerator
+    dropout: nn.Dropout
+
+    @property
+    @abstractmethod
+    def table(self) -> nn.Embedding:
+        """Embeddings of the words that are read and written."""
+
+    @abstractmethod
+    def encode(self, batch: Batch) -> tuple[State, Given]:
+        """Return the first hidden state and cell (B, 1, d), and what is decoded from, the source's tokens last."""
+
+    @abstractmethod
+    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+        """Return [s; contexts; x] (B, T, ...) of states s behind words x, and the attention to the source (B, T, S)."""
+
+    def nll(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,)."""
+        batch = self.planned(batch)
+        tokens, (state, given) = RealTokens.given(batch, "y"), self.encode(batch)
+        embedded = self.dropout(self.table(batch["y_in"]))
+        states, _ = recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
+        features, weights = self.features(embedded, states, given)
+        same = batch["x_ids"].unsqueeze(1) == batch["y_out"].unsqueeze(-1)  # (B, T, S)
+        matching = (weights * same).sum(-1)
+        return item_sums(self.words.nll(tokens.rows(features), tokens.rows(matching), tokens.rows(batch["y_out"]),
+                                        self.table.weight), tokens)
+
+    def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; see :meth:`PieceModel.begin`."""
+        return RecurrentSteps(self._advanced, self._scored, *self.encode(batch)), self.first(batch)
+
+    def _advanced(self, tokens: Tensor, state: State, given: Given) -> tuple[Tensor, State]:
+        embedded = self.table(tokens)  # (B, W, e)
+        rows = embedded.flatten(0, 1).unsqueeze(1)
+        states, last = recurrent(self.decoder, rows, tuple(part.flatten(0, 1).unsqueeze(0) for part in state))
+        found, weights = self.features(embedded, states.view(*tokens.shape, -1), given)
+        return torch.cat([found, weights.to(found.dtype)], dim=-1), tuple(
+            part.view(*tokens.shape, -1) for part in last)
+
+    def _scored(self, states: Tensor, given: Given) -> Tensor:
+        x_ids = given[-1]
+        features, weights = states[..., :-x_ids.shape[1]], states[..., -x_ids.shape[1]:]
+        return self.words.scores(features, weights.float(), x_ids, self.table.weight)
+
+
+class PointerSeq2Seq(Pointing):
+    """A bidirectional LSTM reads the source; an LSTM writes, attends, and copies.
+
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder attends to the encoder's outputs
+    (B, S, 2 d), and starts from tanh(W [last forward; last backward state]) (our choice).
+    """
+
+    def __init__(self, config: PieceConfig) -> None:
+        super().__init__(config)
+        sizes = config.sizes
+        width, embedding = sizes["width"], sizes["embedding"]
+        self.embedding = nn.Embedding(config.vocab_size, embedding)
+        self.dropout = nn.Dropout(sizes["dropout"])
+        self.encoder = nn.LSTM(embedding, width, batch_first=True, bidirectional=True)
+        self.bridge = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(2))  # to hidden and cell
+        self.decoder = nn.LSTM(embedding, width, batch_first=True)
+        self.attention = AdditiveAttention(2 * width, width, width)
+        self.words = PointerGenerator(3 * width, embedding, config.vocab_size)
+        self.post_init()
+
+    @property
+    def table(self) -> nn.Embedding:
+        """Embeddings of the words that are read and written."""
+        return self.embedding
+
+    def encode(self, batch: Batch) -> tuple[State, Given]:
+        """Return the decoder's first states, and what is decoded from."""
+        embedded = self.dropout(self.embedding(batch["x_ids"]))
+        memory, last = read(self.encoder, embedded, batch["x_mask"])
+        state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
+        return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
+
+    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+        """Return [s; c; x], and the attention."""
+        contexts, weights = self.attention(states, *given[:3])
+        return torch.cat([states, contexts, embedded], dim=-1), weights
+
+
+class Seq2SeqDu(Pointing):
+    """Symbols: D = BERT(x), a vector per token (B, m, d); S, the mean of BERT's states of each phrase (B, k, d).
+
+    D'_i = sum_j softmax_j(v tanh(W1 d_i + W2 s_j)) s_j, and S'_j likewise of D. [D; D'] and [S; S'] are projected to d;
+    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source.
+    Our choice: it starts from the mean of the fused D by tanh and a linear layer; one BERT reads tokens and phrases.
+    ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
+    ``config.lexicon`` those of training texts, of which a text may hold more.
+
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2SeqDu`.
+    """
+
+    encoder_prefix = "encoder."
+
+    def __init__(self, config: PieceConfig) -> None:
+        super().__init__(config)
+        self.encoder = BertModel(BertConfig(**config.encoder), add_pooling_layer=False)
+        width = self.encoder.config.hidden_size
+        self.to_schema, self.to_source = (AdditiveAttention(width, width, width) for _ in range(2))
+        self.fuse_source, self.fuse_schema = (nn.Linear(2 * width, width) for _ in range(2))
+        self.dropout = nn.Dropout(config.sizes["dropout"])
+        self.bridge = nn.ModuleList(nn.Linear(width, width) for _ in range(2))  # to hidden and cell
+        self.decoder = nn.LSTM(width, width, batch_first=True)
+        self.read_source, self.read_schema = (AdditiveAttention(width, width, width) for _ in range(2))
+        self.words = PointerGenerator(3 * width, width, config.vocab_size)
+        self._found: dict[str, list[str]] = {}
+        self.post_init()
+
+    @property
+    def table(self) -> nn.Embedding:
+        """Embeddings of the words that are read and written: BERT's."""
+        found: nn.Embedding = self.encoder.embeddings.word_embeddings
+        return found
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw BERT's part as BERT's own is, the rest as every baseline's."""
+        if any(module is part for part in self.encoder.modules()):
+            self.encoder._init_weights(module)
+        else:
+            super()._init_weights(module)
+
+    def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+        """Return the phrases of texts, ``s_ids`` (B, k, L) with [CLS] and [SEP], ``s_mask`` (B, k, L).
+
+        ``s_real`` (B, k) is True for phrases; a text without any has one of [CLS] [SEP] alone.
+        """
+        rows = [self.phrases(source) or [""] for source in sources]
+        count = max(map(len, rows))
+        made = tokenizer([phrase for row in rows for phrase in row + [""] * (count - len(row))], padding=True,
+                         return_tensors="pt")
+        real = torch.arange(count) < torch.tensor([len(row) for row in rows]).unsqueeze(1)
+        return {"s_ids": made["input_ids"].unflatten(0, (-1, count)), "s_real": real,
+                "s_mask": made["attention_mask"].bool().unflatten(0, (-1, count))}
+
+    def phrases(self, source: str) -> list[str]:
+        """Return the keyword of a text, if the data set has it, and known ones that it holds, the longest first."""
+        if source not in self._found:
+            own = self.config.keywords.get(source)
+            words = " " + re.sub(r"[\W_]+", " ", source.lower()) + " "
+            held = [one for one in self.config.lexicon if one != own and (
+                f" {one} " in words or (not one.isascii() and one in words))]
+            held = [*([own] if own else []), *sorted(held, key=lambda one: (-len(one), one))]
+            self._found[source] = held[:_PHRASES]
+        return self._found[source]
+
+    def encode(self, batch: Batch) -> tuple[State, Given]:
+        """Return the decoder's first states, and what is decoded from: both memories, and the source."""
+        mask, real = batch["x_mask"].bool(), batch["s_real"]
+        tokens = encode(self.encoder, batch["x_ids"], mask)
+        flat = batch["s_mask"].flatten(0, 1)
+        schema = mean_pool(encode(self.encoder, batch["s_ids"].flatten(0, 1), flat), flat).unflatten(0, real.shape)
+        of_schema, _ = self.to_schema(tokens, schema, self.to_schema.keys(schema), real)
+        of_source, _ = self.to_source(schema, tokens, self.to_source.keys(tokens), mask)
+        source = self.dropout(self.fuse_source(torch.cat([tokens, of_schema], dim=-1)))
+        fused = self.dropout(self.fuse_schema(torch.cat([schema, of_source], dim=-1)))
+        start = mean_pool(source, mask)
+        state = tuple(torch.tanh(layer(start)).unsqueeze(1) for layer in self.bridge)
+        return state, (source, self.read_source.keys(source), mask, fused, self.read_schema.keys(fused), real,
+                       batch["x_ids"])
+
+    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+        """Return [s; contexts of both; x], and the attention to the source."""
+        contexts, weights = self.read_source(states, *given[:3])
+        schema, _ = self.read_schema(states, *given[3:6])
+        return torch.cat([states, contexts, schema, embedded], dim=-1), weights
+
+
+class Cvae(OwnPieceModel):
+    """A conditional variational autoencoder of GRUs, without attention, whose sizes are those of the released code.
+
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Cvae`. One GRU, both ways, makes a vector of a text, its
+    two last states; another reads that of the source as a context of one utterance, whose state is c (B, dc). The prior
+    p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c; the posterior q(z | x, y) one linear layer
+    on [c; vector of y]. The decoder starts from a linear layer on [c; z], and the bag of words is predicted by tanh and
+    a linear layer from the same. Texts are written from the prior's mean (our choice), as HCL's are.
+    """
+
+    def __init__(self, config: PieceConfig) -> None:
+        super().__init__(config)
+        sizes, words = config.sizes, config.vocab_size
+        embedding, context, latent = sizes["embedding"], sizes["context"], sizes["latent"]
+        vector, width, hidden = 2 * sizes["encoder"], sizes["width"], max(2 * latent, 100)
+        self.noise_size = latent
+        self.embedding = nn.Embedding(words, embedding)
+        self.encoder = nn.GRU(embedding, sizes["encoder"], batch_first=True, bidirectional=True)
+        self.context = nn.GRU(vector, context, batch_first=True)
+        self.prior = nn.Sequential(nn.Linear(context, hidden), nn.Tanh(), nn.Linear(hidden, 2 * latent))
+        self.posterior = nn.Linear(context + vector, 2 * latent)
+        self.bridge = nn.Linear(context + latent, width)
+        self.decoder = nn.GRU(embedding, width, batch_first=True)
+        self.words = nn.Linear(width, words)
+        self.bag = nn.Sequential(nn.Linear(context + latent, sizes["bag"]), nn.Tanh(), nn.Linear(sizes["bag"], words))
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw everything uniformly, as the released code does."""
+        for parameter in module.parameters(recurse=False):
+            init.uniform_(parameter, -_BOUND, _BOUND)
+
+    def settled(self, total: int) -> int:
+        """Return the step from which the KL counts in full."""
+        return annealing_steps(self.config.sizes, total)
+
+    def vector(self, batch: Batch, name: str) -> Tensor:
+        """Return the last states of texts ``name``, both ways (B, d)."""
+        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch[f"{name}_mask"])[1][0]
+
+    def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
+        c = recurrent(self.context, self.vector(batch, "x").unsqueeze(1))[0][:, 0]
+        return c, *_gaussian(self.prior(c))
+
+    def parts(self, batch: Batch) -> dict[str, Tensor]:
+        """Return ``reconstruction`` with z from the posterior, ``kl`` of it from the prior, and ``bow``, (B,) each."""
+        batch = self.planned(batch)
+        c, mu_p, logvar_p = self.condition(batch)
+        mu, logvar = _gaussian(self.posterior(torch.cat([c, self.vector(batch, "y")], dim=-1)))
+        noise = batch["eps"] if "eps" in batch else torch.randn_like(mu)
+        given = torch.cat([c, mu + torch.exp(0.5 * logvar) * noise], dim=-1)
+        states, _ = recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
+        tokens = RealTokens.given(batch, "y")
+        cost = piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"]))
+        return {"reconstruction": item_sums(cost, tokens), "kl": gaussian_kl(mu, logvar, mu_p, logvar_p),
+                "bow": bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())}
+
+    def nll(self, batch: Batch) -> Tensor:
+        """Return a bound above -log p(y | x) of each item (B,): reconstruction plus the whole KL."""
+        return self.validation(batch)["loss"]
+
+    def validation(self, batch: Batch) -> dict[str, Tensor]:
+        """Return the bound, and its parts."""
+        found = self.parts(batch)
+        return {"loss": found["reconstruction"] + found["kl"], **found}
+
+    def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Return reconstruction + w KL + bag of words, w rising from 0 to 1 with the steps, and the parts."""
+        found = self.parts(batch)
+        weight = kl_weight(step.number, annealing_steps(self.config.sizes, step.total))
+        return {"loss": found["reconstruction"] + weight * found["kl"] + found["bow"], **found}
+
+    def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources, z at the prior's mean; see :meth:`PieceModel.begin`."""
+        c, mu, _ = self.condition(batch)
+        state = self.bridge(torch.cat([c, mu], dim=-1)).unsqueeze(1)
+        return RecurrentSteps(self._advanced, self._scored, [state], []), self.first(batch)
+
+    def _advanced(self, tokens: Tensor, state: State, given: Given) -> tuple[Tensor, State]:
+        rows = self.embedding(tokens).flatten(0, 1).unsqueeze(1)
+        states, _ = recurrent(self.decoder, rows, state[0].flatten(0, 1).unsqueeze(0))
+        states = states.view(*tokens.shape, -1)
+        return states, (states,)
+
+    def _scored(self, states: Tensor, given: Given) -> Tensor:
+        return project_in_full(states, self.words.weight, self.words.bias)
+
+
+def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and log variance (B, dz) of values (B, 2 dz), in float32 at least."""
+    mu, logvar = at_least_float32(*values.chunk(2, dim=-1))
+    return mu, logvar.clamp(*_LOGVAR)
+
+
+def kl_weight(step: int, steps: int) -> float:
+    """Return the weight w of the KL at a 0-based optimiser step: it rises linearly from 0 to 1 within ``steps``.
+
+    >>> kl_weight(5_000, 10_000)
+    0.5
+    """
+    return 1.0 if step >= steps else step / steps
+
+
+def annealing_steps(sizes: Mapping[str, Any], total: int) -> int:
+    """Return within how many of ``total`` steps w rises: a share of all, but no more than in the released code."""
+    return min(_ANNEALING, round(sizes["annealing_share"] * total))

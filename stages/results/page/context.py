@@ -21,7 +21,7 @@ from stages.results.page.summary import Alarm, SummaryBlock, alarms_of, summary_
 from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
-from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP
+from stages.tracks.hcl.track import KEYWORD_SWAP
 
 # Bytes shared by all data sets, and by all blocks of classifiers; the page of a recipe of ordinary size stays below
 # 5 MB.

@@ -1,12 +1,34 @@
-"""A trained HCL model for others to start from, or a baseline as a model of transformers."""
+"""Models for use elsewhere: what an HCL model has trained, as a start of others, or a baseline of transformers.
 
+A start holds what a model has trained beside its encoder, in half precision.
+"""
+
+import json
 from pathlib import Path
+from typing import Any
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
+from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
+from models.common.encoders import load_encoder
+from models.hcl import HclConfig, HclModel
+from models.hcl.baselines import load_pieces
+from models.hcl.warm_start import untrained_modules
+from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
-from stages.tracks.hcl.library_export import AUTO, export_library_model
-from stages.tracks.hcl.starts import write_start
+from stages.common.tables import write_json
+from stages.tracks.common.starts import GivenStart
+from stages.tracks.hcl.data import PieceOrigin, load_lookup
+
+_CAUSAL, _TWO = ("AutoModelForCausalLM", AutoModelForCausalLM), ("AutoModelForSeq2SeqLM", AutoModelForSeq2SeqLM)
+AUTO: dict[str, tuple[str, Any]] = {"dialogpt": _CAUSAL, "simctg": _CAUSAL, "t5": _TWO, "t5_claps": _TWO}
+_FACTS, _WEIGHTS = "start.json", "start.safetensors"
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
@@ -33,3 +55,102 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
     size = sum(file.stat().st_size for file in folder.iterdir())
     return (f"what {paths.name} has trained beside its encoder, {size / 1e6:.1f} MB in half precision\n"
             f"Rows begin with it by models.hcl.NAME.init: {called}")
+
+
+def export_library_model(weights: Path, folder: Path, called: Path) -> str:
+    """Write a model with its tokenizer as the library has it, and return what it is and how it is used.
+
+    Args:
+        weights: folder of a trained model of one of the architectures in ``AUTO``.
+        folder: to write into.
+        called: what that will be called.
+
+    Raises:
+        InputError: the model is not trained, or what was written has other weights.
+    """
+    on = PieceOrigin.load(weights)
+    name, auto = AUTO[on.architecture]
+    tokenizer = AutoTokenizer.from_pretrained(weights)
+    model, told = auto.from_pretrained(weights, output_loading_info=True)
+    if hasattr(model.config, "mean_target_length"):  # which only training reads
+        del model.config.mean_target_length
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    own, other = (found.state_dict() for found in (load_pieces(weights, on.architecture), auto.from_pretrained(folder)))
+    if told["missing_keys"] or told["unexpected_keys"] or not (
+            own.keys() == other.keys() and all(torch.equal(value, other[key]) for key, value in own.items())):
+        raise InputError(f"{weights}: what {name} loads has other weights, so nothing was written.")
+    marks = on.own_marks()
+    before, after = (tokenizer.decode(list(ids)) for ids in (marks.before, marks.after))
+    return (f"{type(model).__name__}, every weight as in the trained model\n"
+            f"It reads {on.max_source} tokens of a text, {before!r} before it and {after!r} after it, and ends with "
+            f"{tokenizer.decode([marks.end])!r}:\n"
+            f'  {name}.from_pretrained("{called}")')
+
+
+def write_start(weights: Path, folder: Path) -> None:
+    """Write what the model in ``weights`` has trained, its encoder aside, into ``folder``.
+
+    Args:
+        weights: folder of a trained model of architecture ``hcl`` whose encoder was frozen whole.
+        folder: to be filled.
+
+    Raises:
+        InputError: there is no such model, or its encoder was trained and would be missing.
+    """
+    _, on = load_lookup(weights)
+    model = HclModel.from_pretrained(weights)
+    idle = untrained_modules(model.config)
+    pretrained, _ = load_encoder(resolve_encoder(on.encoder_source).location)
+    changed = [name for name, value in pretrained.state_dict().items()
+               if not torch.equal(value, model.encoder.state_dict()[name])]
+    if changed:
+        raise InputError(f"{weights}: its encoder was trained too ({changed[0]}), and a start does not bring one "
+                         f"along. Freeze it whole: train_hcl.training.freeze_layers, as many as it has.")
+    tensors = {name: value.to(torch.float16) for name, value in _beside_encoder(model).items()
+               if not any(name == module or name.startswith(f"{module}.") for module in idle)}
+    facts = {"encoder": on.encoder, "config": {**model.config.to_dict(), "num_nodes": 0, "num_edges": 0}}
+    save_file(tensors, folder / _WEIGHTS)
+    write_json(folder / _FACTS, facts)
+
+
+def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, dict[str, Any]]:
+    """Return the model of a start over its encoder, without a graph, and the description of it.
+
+    Args:
+        start: where it lies.
+        encoder: that the model to be trained begins with; it has to be the one that the start was trained over.
+
+    Raises:
+        InputError: no start is there, it is damaged, or it was trained over another encoder.
+    """
+    weights, remedy = start.folder / _WEIGHTS, "Bring the folder back, or change init."
+    try:
+        facts = json.loads((start.folder / _FACTS).read_text(encoding="utf-8"))
+        tensors = load_file(weights)
+        config, expected = HclConfig.from_dict(facts["config"]), facts["encoder"]
+    except FileNotFoundError as error:
+        raise InputError(f"models.hcl: init is {start.name}, and {error.filename or weights} is not there. "
+                         f"{remedy}") from error
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{start.name}: the start is damaged ({error}). {remedy}") from error
+    if expected["sha256"] != encoder.description["sha256"]:
+        raise InputError(f"{start.name}: this start was trained over the encoder {expected['name']}, and "
+                         f"encoder.source is {encoder.description['name']}. Take the same, or another init.")
+    pretrained, _ = load_encoder(encoder.location)
+    model = HclModel.from_parts(config, pretrained)
+    known, idle = _beside_encoder(model), untrained_modules(config)
+    trained = {name for name in known if not any(name == module or name.startswith(f"{module}.") for module in idle)}
+    odd = sorted(trained ^ tensors.keys()) or [name for name in trained if tensors[name].shape != known[name].shape]
+    if odd:
+        raise InputError(f"{start.name}: the start is damaged ({odd[0]} is missing, too much or of another shape). "
+                         f"{remedy}")
+    for name, value in tensors.items():
+        known[name].copy_(value)
+    return model, {"init_from": {"name": start.name, "sha256": sha256_of(weights)}}
+
+
+def _beside_encoder(model: HclModel) -> dict[str, torch.Tensor]:
+    """Return the tensors of a model that neither its encoder nor its keyword graph has; changing them changes it."""
+    found = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: value.detach() for name, value in found.items() if not name.startswith(("encoder.", "graph."))}

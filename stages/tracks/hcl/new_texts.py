@@ -8,8 +8,7 @@ from stages.common.schemas import NO_KEYWORD
 from stages.run.log import logger
 from stages.tracks.common.readable import readable_text
 from stages.tracks.common.track import Asked, Finding
-from stages.tracks.hcl.keywords import given_keyword, unseen_remark, with_keywords
-from stages.tracks.hcl.rewriting import load_item_rewriter
+from stages.tracks.hcl.generate import given_keyword, load_rewriter, unseen_remark, with_keywords
 from stages.tracks.hcl.track import HCL
 
 
@@ -29,7 +28,7 @@ class NewTexts:
         decode = asked.params.decoding(asked.run).plain()
         self._decode = {**decode, "samples": decode["samples"] if asked.samples is None else asked.samples}
         self._setting = decode["keyword"] if asked.keyword is None else f"given:{asked.keyword}"
-        self._rewriter = load_item_rewriter(HCL.weights(asked), device)
+        self._rewriter = load_rewriter(HCL.weights(asked), device)
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
         self._keywords = finding.keywords(self._rewriter.dataset, device) if own else None

@@ -6,32 +6,44 @@ do.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 
-from keycontrast.errors import InputError
+from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_folder, sha256_of
+from keycontrast.text.normal_form import normal_form
+from models.hcl import KeywordGraph
 from stages.common.figures import Plot
 from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths
 from stages.common.precision import computed_in, computing
-from stages.common.seeds import derived_seed, seed_everything
+from stages.common.schemas import NO_KEYWORD
+from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.metrics.retention import keyword_retention
+from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.hcl.decoding import Paraphraser
-from stages.tracks.hcl.probing.figure import NAME, latent_plot, tsne
-from stages.tracks.hcl.probing.measures import separation
-from stages.tracks.hcl.probing.points import KINDS, has_impostor, latent_points, node_columns
-from stages.tracks.hcl.probing.sample import Sample, draw
-from stages.tracks.hcl.probing.schemas import KEYWORD_SWAP, LATENT
-from stages.tracks.hcl.probing.swap import keyword_choices, swap_measures, swapped
+from stages.tracks.hcl.data import node_ids
+from stages.tracks.hcl.generate import Paraphraser
+from stages.tracks.hcl.latent_space import (
+    KINDS,
+    NAME,
+    has_impostor,
+    latent_plot,
+    latent_points,
+    mean_interval,
+    node_columns,
+    separation,
+    tsne,
+)
+from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 
 if TYPE_CHECKING:
     from stages.tracks.hcl.params import ProbeHcl
@@ -40,8 +52,7 @@ STAGE = "probe_hcl"
 # Beam search with the defaults of `generate_hcl`.
 DECODING = {"search": "beam", "num_beams": 4, "min_length": 5, "max_length": 20, "length_penalty": 1.0, "top_k": 5,
             "alpha": 0.6, "z": "mean", "samples": 0, "batch_size": 32}
-_DECIMALS = 6
-_NO_KEYWORD = "the model has no keyword, so that a swap changes nothing: one output per item"
+CHOICES = ("textrank", "random", "given")
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "Probe
 def _latent(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "ProbeHcl",
             seed: int) -> tuple[pd.DataFrame, dict[str, Any], Plot]:
     """Return table ``latent``, its measures and the picture."""
-    sample = draw(items, _whole(paraphraser, items), params.items, seed, "latent")
+    sample = draw(items, _complete(paraphraser, items), params.items, seed, "latent")
     found = latent_points(paraphraser, sample.first(params.items))
     rank = {kind: place for place, kind in enumerate(KINDS)}
     points = found.points.sort_values(["example_id", "kind"], key=lambda column: column.map(
@@ -91,12 +102,12 @@ def _latent(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "P
     places, perplexity = tsne(vectors, params.perplexity, derived_seed(seed, STAGE, "tsne"))
     table = points.assign(x=places[:, 0], y=places[:, 1])
     measures = separation(points, found.pairs)
-    metrics = {**_counts(sample), "points": {kind: int((points["kind"] == kind).sum()) for kind in KINDS},
+    metrics = {**sample.counts, "points": {kind: int((points["kind"] == kind).sum()) for kind in KINDS},
                "left_out": found.left_out, "perplexity": perplexity, **measures}
     return table, metrics, latent_plot(name, table, params.split, _remark(found.left_out, measures))
 
 
-def _whole(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
+def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     """Return which items have every kind of point: a negative, and, for a model with keywords, nodes and impostor."""
     whole = np.array([len(texts) > 0 for texts in items["negatives"]])
     if not paraphraser.uses_keyword:
@@ -104,10 +115,6 @@ def _whole(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     nodes = node_columns(paraphraser, items)
     return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & has_impostor(
         paraphraser.model, nodes["output_node"], nodes["negative_node"])
-
-
-def _counts(sample: Sample) -> dict[str, int]:
-    return {"items": len(sample.items), "fitting_items": sample.fitting, "filled_with_others": sample.filled}
 
 
 def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
@@ -123,19 +130,188 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A seeded sample.
+
+    Attributes:
+        items: in the order in which they were drawn; fitting ones come first.
+        fitting: how many fitting items there are to draw from.
+        filled: how many of the sample do not fit, for want of others.
+    """
+
+    items: pd.DataFrame
+    fitting: int
+    filled: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Items drawn, fitting ones, and others among those drawn."""
+        return {"items": len(self.items), "fitting_items": self.fitting, "filled_with_others": self.filled}
+
+    def first(self, size: int) -> pd.DataFrame:
+        """Return the first ``size`` items drawn, by example id."""
+        return self.items.head(size).sort_values("example_id", ignore_index=True)
+
+
+def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> Sample:
+    """Return ``size`` of ``items``, or all there are, those that fit before the others.
+
+    Args:
+        items: with a column ``example_id``; their order does not matter.
+        fits: whether each item is one that the probe wants (n,).
+        size: of the sample.
+        seed: of the project.
+        name: of the sample; samples of other names are drawn by themselves.
+    """
+    order = np.argsort(items["example_id"].to_numpy(), kind="stable")
+    shuffled = order[generator(seed, "probe_hcl", name).permutation(len(order))]
+    chosen = np.concatenate([shuffled[fits[shuffled]], shuffled[~fits[shuffled]]])[:size]
+    return Sample(items.iloc[chosen].reset_index(drop=True), int(fits.sum()), int((~fits[chosen]).sum()))
+
+
 def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame, params: "ProbeHcl",
           decode: Mapping[str, Any], seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return table ``keyword_swap`` of the first items drawn, and the measures over all of them."""
     if not params.swaps:
         return pd.DataFrame({name: [] for name, _, _ in KEYWORD_SWAP.fields}, dtype=object), {}
-    known = paraphraser.nodes.ids(items["keyword"]) >= 0
+    known = node_ids(paraphraser.keywords, items["keyword"]) >= 0
     sample = draw(items, known, max(params.items, params.swaps), seed, "swap")
     drawn = sample.first(len(sample.items))
-    choices = keyword_choices(drawn, training, paraphraser.nodes.keywords, paraphraser.model.graph, params.given, seed)
+    choices = keyword_choices(drawn, training, paraphraser.keywords, paraphraser.model.graph, params.given, seed)
     rows = swapped(paraphraser, drawn, choices, decode, seed)
     shown = rows[rows["example_id"].isin(sample.items["example_id"].head(params.swaps))]
-    metrics: dict[str, Any] = {**_counts(sample), **swap_measures(rows)}
-    return shown, metrics | ({} if paraphraser.uses_keyword else {"remark": _NO_KEYWORD})
+    metrics: dict[str, Any] = {**sample.counts, **swap_measures(rows)}
+    if not paraphraser.uses_keyword:
+        metrics["remark"] = "the model has no keyword, so that a swap changes nothing: one output per item"
+    return shown, metrics
+
+
+def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequence[str], graph: KeywordGraph,
+                    given: str | None, seed: int) -> pd.DataFrame:
+    """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none.
+
+    Args:
+        sample: rows of table ``items``.
+        training: the training items, whose co-occurrences count.
+        keywords: of the nodes, by id.
+        graph: of the model.
+        given: for every item; None takes each item's own, see :func:`frequent_negatives`.
+        seed: of the project; the random node depends on it and on the example alone.
+
+    Raises:
+        InputError: ``given`` is no node.
+    """
+    own, nodes, others = sample["keyword"].tolist(), set(keywords) - {NO_KEYWORD}, []
+    for word, example in zip(own, sample["example_id"].tolist(), strict=True):
+        source, drawn = generator(seed, STAGE, "random", example), None
+        while nodes - {word} and drawn in (None, word, NO_KEYWORD):
+            drawn = keywords[int(source.integers(len(keywords)))]
+        others.append(drawn)
+    if given is not None:
+        word = normal_form(given)
+        if word not in keywords:
+            raise InputError(f"probe_hcl.given: {given!r} is no keyword of the training graph; "
+                             f"{nearest(word, keywords)}")
+        return pd.DataFrame({"textrank": own, "random": others, "given": word}, dtype=object)
+    negatives = frequent_negatives(own, training, keywords, graph)
+    chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
+              for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
+    return pd.DataFrame({"textrank": own, "random": others, "given": chosen}, dtype=object)
+
+
+def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: Sequence[str],
+                       graph: KeywordGraph) -> dict[str, str]:
+    """Return the most frequent negative neighbour of each of ``wanted`` that has one in ``graph``.
+
+    A negative edge k_y,i -> k-_y,j joins two members of a cluster, the items of one input keyword; how often it
+    occurs is counted anew from the items, since a model's graph keeps signs alone. Ties go to the smaller id.
+    """
+    words = sorted(set(wanted))
+    targets = training[training["target_keyword"].isin(words)].groupby(["keyword", "target_keyword"]).size()
+    negatives = training.dropna(subset=["negative_keyword"]).groupby(["keyword", "negative_keyword"]).size()
+    pairs = targets.rename("one").reset_index().merge(negatives.rename("other").reset_index(), on="keyword")
+    products = (pairs["one"] * pairs["other"]).groupby([pairs["target_keyword"], pairs["negative_keyword"]])
+    counts = products.sum().to_dict()
+    node = {word: number for number, word in enumerate(keywords)}
+    found = {}
+    for word in words:
+        sources = graph.negative_neighbours(torch.tensor([node.get(word, -1)], device=graph.h0.device))[1].tolist()
+        if sources:
+            found[word] = keywords[min(sources, key=lambda source: (-counts.get((word, keywords[source]), 0), source))]
+    return found
+
+
+def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFrame, decode: Mapping[str, Any],
+            seed: int) -> pd.DataFrame:
+    """Return rows of table ``keyword_swap``: the output of each item under each of its keywords, z the prior's mean.
+
+    A model without keyword has one output per item, under choice ``textrank``, and no keyword beside it.
+
+    Args:
+        paraphraser: the model.
+        sample: rows of table ``items``, by example id.
+        choices: from :func:`keyword_choices`, row by row.
+        decode: plain values of the block ``generate_hcl``.
+        seed: not drawn from, as long as z is the mean.
+    """
+    uses = paraphraser.uses_keyword
+    frames = []
+    for choice in CHOICES if uses else CHOICES[:1]:
+        there = choices[choice].notna().to_numpy()
+        if there.any():
+            items = sample[there].assign(keyword=choices[choice][there].to_numpy())
+            made = pd.concat(list(paraphraser.rewrite(items, decode, seed)), ignore_index=True)
+            target = items.set_index("example_id")["target"]
+            frames.append(made[["example_id", "keyword", "keyword_known", "source", "prediction"]].assign(
+                choice=choice, reference=target.loc[made["example_id"]].to_numpy())[made["sample"] == 0])
+    table = pd.concat(frames, ignore_index=True)
+    if not uses:
+        table["keyword"] = None
+    own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
+    table["same_as_textrank"] = table["prediction"].to_numpy() == own.loc[table["example_id"]].to_numpy()
+    table["shows_keyword"] = keyword_retention(table["prediction"].tolist(), _words(table))
+    return table.sort_values(["example_id", "choice"], ignore_index=True)
+
+
+def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return for each choice how many items have it, and means over their outputs with intervals over items.
+
+    - ``share_changed``: differ from the output under the input's own keyword.
+    - ``edit_distance``: from that output, see :func:`edit_distance`.
+    - ``share_shows_keyword``: show the keyword that conditioned them, by word stems, of those that have one; beside it
+      ``share_shows_unasked``: of the outputs under the input's own keyword, how many show this one.
+    """
+    own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
+    found: dict[str, dict[str, Any]] = {}
+    for choice in CHOICES:
+        rows = table[table["choice"] == choice]
+        before, keywords = own.loc[rows["example_id"]].tolist(), _words(rows)
+        values = {"share_changed": (~rows["same_as_textrank"].astype(bool)).to_numpy(),
+                  "edit_distance": np.array([edit_distance(*pair) for pair in zip(before, rows["prediction"],
+                                                                                  strict=True)]),
+                  "share_shows_keyword": rows["shows_keyword"].dropna().to_numpy(dtype=bool),
+                  "share_shows_unasked": pd.Series(keyword_retention(before, keywords),
+                                                   dtype=object).dropna().to_numpy(dtype=bool)}
+        found[choice] = {"items": len(rows),
+                         **{name: float(value.mean()) if len(value) else None for name, value in values.items()},
+                         "intervals": {name: mean_interval(value) for name, value in values.items()}}
+    return found
+
+
+def edit_distance(one: str, other: str) -> float:
+    """Return the Levenshtein distance of two texts in basic tokens, over the length of the longer one."""
+    first, second = basic_tokens(one), basic_tokens(other)
+    row = list(range(len(second) + 1))
+    for number, token in enumerate(first, start=1):
+        corner, row[0] = row[0], number
+        for place, match in enumerate(second, start=1):
+            corner, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, corner + (token != match))
+    return row[-1] / max(len(first), len(second), 1)
+
+
+def _words(rows: pd.DataFrame) -> list[str | None]:
+    return [word if isinstance(word, str) else None for word in rows["keyword"]]
 
 
 def _rounded(content: Any) -> Any:
@@ -143,7 +319,7 @@ def _rounded(content: Any) -> Any:
         return [_rounded(value) for value in content]
     if isinstance(content, dict):
         return {name: _rounded(value) for name, value in content.items()}
-    return round(content, _DECIMALS) if isinstance(content, float) else content
+    return round(content, 6) if isinstance(content, float) else content
 
 
 def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
@@ -151,13 +327,9 @@ def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
     write_table(paths.table("latent"), LATENT, probed.latent, provenance)
     write_table(paths.table("keyword_swap"), KEYWORD_SWAP, probed.swap, provenance)
     with atomic_folder(paths.figures) as folder:
-        _write_picture(folder, probed.plot)
+        (folder / f"{NAME}.svg").write_text(probed.plot.svg, encoding="utf-8")
+        (folder / f"{NAME}.png").write_bytes(probed.plot.png)
     write_json(paths.metrics, _rounded(probed.metrics))
-
-
-def _write_picture(folder: Path, plot: Plot) -> None:
-    (folder / f"{NAME}.svg").write_text(plot.svg, encoding="utf-8")
-    (folder / f"{NAME}.png").write_bytes(plot.png)
 
 
 def _work(process: StageProcess) -> None:

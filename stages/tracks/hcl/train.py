@@ -1,4 +1,4 @@
-"""Train a model of the HCL track: HCL, one of its ablations, or a baseline on the same items.
+"""Train a model of the HCL table: HCL, one of its ablations, or a baseline on the same items.
 
 Reads the examples, texts, keywords and keyword graph of the model's data set, and the model that it starts from, if
 any; writes the model in Hugging Face layout, its training history and metrics, and the items that it was trained and
@@ -6,26 +6,394 @@ will be evaluated on. With runtime.processes above 1, or under torchrun, several
 """
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, cast
 
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
+from models.common.batches import batches_in_order
+from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
+from models.common.task import CheckpointStore, History, Parameters, Step, Task
+from models.common.training import fit
+from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, kl_weight, objective
+from models.hcl.alarms import find_alarms, leak_of_graph
+from models.hcl.plan import KEY, joined_texts
+from models.hcl.validation import Validation, training_monitors
+from models.hcl.warm_start import InitReport, init_from
+from stages.common.columns.clusters import CLUSTERS
+from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.encoders import resolve_encoder
 from stages.common.layouts import structure_of
 from stages.common.paths import DatasetPaths
+from stages.common.seeds import derived_seed
 from stages.common.settings import GIVEN, Params
-from stages.common.tables import read_frame
-from stages.common.training import processes
+from stages.common.tables import read_frame, read_metadata, read_table
+from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.common.starts import start_of
-from stages.tracks.common.training import Training, train
-from stages.tracks.hcl.architecture import TABLES, HclRow
-from stages.tracks.hcl.architectures import ARCHITECTURES
-from stages.tracks.hcl.items import joined_items
+from stages.tracks.common.starts import GivenStart, Start, start_of
+from stages.tracks.common.trained import ModelFolder, best_values, model_card
+from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.hcl import baselines
+from stages.tracks.hcl.data import (
+    STAGE,
+    TABLES,
+    HclRow,
+    TrainedOn,
+    TripleBatches,
+    UnseenKeywords,
+    fixed_noise,
+    items_table,
+    joined_items,
+    load_lookup,
+    notes_of,
+    of_split,
+)
+from stages.tracks.hcl.export import read_start
+from stages.tracks.hcl.item_views import GraphTables, ItemViews, leaks, views_of_items
 
-STAGE = "train_hcl"
+_GRAPH = (EDGES, NODE_VECTORS, CLUSTERS, TEXT_VECTORS)
+_OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
+_CALIBRATING = 1024  # training items from which evaluation mode learns its statistics
+_SEEN = 256  # training items whose KL is held against that of validation items
+_CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 
-def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
+@dataclass(frozen=True)
+class TrainedHcl:
+    """What a training makes.
+
+    Attributes:
+        model: with the weights of the best epoch.
+        items: rows of :func:`joined_items`, all splits.
+        history: of the training.
+        start: what the model took over from the one that it was initialised with; None for a fresh start.
+        item_views: what the training items saw of the graph; None for the whole.
+    """
+
+    model: HclModel
+    items: pd.DataFrame
+    history: History
+    start: InitReport | None = None
+    item_views: ItemViews | None = None
+
+
+def prepared(row: HclRow) -> Training[TrainedHcl]:
+    """Return the training of an HCL model.
+
+    Raises:
+        InputError: encoder, graph or the model that it starts from is not available.
+    """
+    encoder, training, tables = resolve_encoder(row.encoder), row.values["training"], row.paths.table
+    start, described = _start(row.init_from, encoder)
+    on = TrainedOn(dataset=row.paths.name, language=row.language, encoder_source=row.encoder,
+                   encoder=encoder.description, pooling=row.node_vectors["pooling"],
+                   max_length=row.node_vectors["max_length"],
+                   keywords=read_metadata(tables("keywords")).get("models", {}),
+                   **{name: training[name] for name in ("max_source", "max_target", "keep")})
+    graph = keyword_graph(row.nodes, *(read_frame(tables(schema.name), schema) for schema in (EDGES, NODE_VECTORS)))
+    fitted = partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start,
+                     item_views=_item_views(row, graph))
+    return Training("hcl", training, [tables(schema.name) for schema in (*TABLES, *_GRAPH)], fitted,
+                    partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
+
+
+def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], encoder: ResolvedEncoder,
+        unseen: UnseenKeywords, seed: int, store: CheckpointStore, device: str = "cpu",
+        open_bar: OpenBar | None = None, start: HclModel | None = None,
+        item_views: ItemViews | None = None) -> TrainedHcl:
+    """Train a model on the training items and keep the epoch of smallest validation loss.
+
+    Args:
+        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
+        graph: nodes, edges and initial vectors.
+        values: plain values of the block ``train_hcl`` with the model's overrides.
+        encoder: pre-trained encoder to start from.
+        unseen: gives initial vectors to keywords outside the graph.
+        seed: fans out by name into weights, order, dropout and noise.
+        store: keeps the training's state.
+        device: ``cpu`` or ``cuda``.
+        open_bar: given steps in all and done, returns a progress bar.
+        start: trained model whose weights this one takes over where both have them.
+        item_views: what the training items see of the graph; None for the whole.
+
+    Raises:
+        InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
+            other sizes.
+    """
+    training, latent = values["training"], values["latent"]
+    tokenizer = AutoTokenizer.from_pretrained(encoder.location)
+    batches = {split: TripleBatches(of_split(items, split), tokenizer, training["max_source"], training["max_target"],
+                                    training["keep"]) for split in ("train", "validation")}
+    torch.manual_seed(derived_seed(seed, STAGE, "weights"))
+    model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
+    report = None
+    if start is not None:
+        try:
+            report = init_from(model, start)
+        except ValueError as error:
+            raise InputError(f"models.hcl: {error}.") from error
+    nn.Module.to(model, device)
+    settings = loop_settings({**training, "bucket": True})
+    total = settings.total_steps(len(batches["train"]))
+    annealing = min(latent["annealing_steps"], round(latent["annealing_share"] * total))
+    validation = items[items["split"] == "validation"]
+    noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
+    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
+                   report.copied if report is not None else (), item_views)
+    # Under annealing the selecting loss rises by itself, so patience starts after it.
+    settings = replace(settings, patience_from=annealing)
+    history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
+    return TrainedHcl(model, items, history, report, item_views)
+
+
+def _item_views(row: HclRow, graph: KeywordGraph) -> ItemViews | None:
+    """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
+    settings = row.values["graph"]
+    if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
+        return None
+    examples, keywords, clusters = (read_frame(row.paths.table(schema.name), schema)
+                                    for schema in (EXAMPLES, KEYWORDS, CLUSTERS))
+    tables = GraphTables(examples, keywords, row.nodes, clusters,
+                         read_table(row.paths.table(TEXT_VECTORS.name), TEXT_VECTORS))
+    return views_of_items(row.items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
+
+
+def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
+           graph: KeywordGraph, mean_target_length: float) -> HclModel:
+    pretrained, _ = load_encoder(encoder.location, pretrained=encoder.pretrained)
+    config = HclConfig.from_params(values, pretrained.config, special_ids(tokenizer), graph.num_nodes,
+                                   graph.num_edges, mean_target_length)
+    model = HclModel.from_parts(config, pretrained, graph)
+    try:
+        freeze_lower_layers(model.encoder, values["training"]["freeze_layers"])
+    except ValueError as error:
+        raise InputError(f"train_hcl.training.freeze_layers: {error}.") from error
+    return model
+
+
+def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.DataFrame) -> KeywordGraph:
+    """Return the graph of tables ``nodes``, ``edges`` and ``node_vectors`` as tensors.
+
+    Raises:
+        InputError: the tables are of different runs.
+    """
+    vectors = node_vectors.sort_values("node_id")
+    if vectors["node_id"].tolist() != sorted(nodes["node_id"]):
+        raise InputError("table node_vectors does not have the nodes of table nodes. Run the stages graph and "
+                         "node_vectors again.")
+    columns = [torch.from_numpy(edges[name].to_numpy(copy=True)) for name in ("target", "source", "sign")]
+    return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
+
+
+def _start(paths: Start | None, encoder: ResolvedEncoder) -> tuple[HclModel | None, dict[str, Any]]:
+    """Return a trained model and its description; nothing for None.
+
+    Raises:
+        InputError: it is not trained yet, or is not to be had.
+    """
+    if paths is None:
+        return None, {}
+    if isinstance(paths, GivenStart):
+        return read_start(paths, encoder)
+    folder = paths.weights
+    load_lookup(folder)
+    description = {"name": paths.name, "sha256": sha256_of(folder / "model.safetensors")}
+    return HclModel.from_pretrained(folder), {"init_from": description}
+
+
+@dataclass(frozen=True)
+class ValidationNoise:
+    """What validation needs beside the batches: noise fixed per example, vectors of unseen keywords.
+
+    Attributes:
+        eps: noise for z (n, dz), drawn from a seed of each example's own.
+        unseen_vectors: initial vectors (n, d), read where an input keyword is no node.
+    """
+
+    eps: Tensor
+    unseen_vectors: Tensor
+
+
+class HclTask(Task):
+    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.common.task.Task``.
+
+    Args:
+        model: on its device.
+        train: triples of the training split.
+        validation: triples of the validation split; their negatives and output keywords serve monitors alone.
+        noise: for validation.
+        settings: plain values of ``train_hcl.training``.
+        annealing_steps: optimiser steps over which beta rises to 1.
+        taken: parameters that come from another trained model, and may go on at a rate of their own.
+        item_views: what the training triples see of the graph; None for the whole.
+    """
+
+    train: TripleBatches
+    validation: TripleBatches
+
+    def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
+                 settings: Mapping[str, Any], annealing_steps: int,
+                 taken: Collection[str] = (), item_views: ItemViews | None = None) -> None:
+        self.module: nn.Module = model
+        self.model, self.train, self.validation, self.noise = model, train, validation, noise
+        self.settings, self.annealing_steps = settings, annealing_steps
+        self.taken = frozenset(taken)
+        self.item_views = item_views if model.config.uses_keyword else None
+        self.planner = model.planner(item_views.views if item_views is not None else None)
+        # A matter of the graph, which training does not change.
+        chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
+        self.has_impostor = torch.cat([self.planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])
+
+    def parameter_groups(self) -> Sequence[Parameters]:
+        """Return the encoder's parameters, those taken from another model, and all others, each with its rate."""
+        rate = self.settings["learning_rate"]
+        groups: dict[str, list[nn.Parameter]] = {"encoder": [], "taken": [], "rest": []}
+        for name, parameter in self.model.named_parameters():
+            inside = name.startswith("encoder.")
+            groups["encoder" if inside else "taken" if name in self.taken else "rest"].append(parameter)
+        return [Parameters("encoder", groups["encoder"], self.settings["encoder_rate"]),
+                Parameters("taken", groups["taken"], self.settings["taken_rate"] or rate),
+                Parameters("rest", groups["rest"], rate)]
+
+    def lengths(self) -> list[int]:
+        """Return the tokens of each training triple's texts, [CLS] and [SEP] included, as far as they are read."""
+        texts = [self.train.sources, self.train.targets]
+        if self.model.config.latent["enabled"]:  # the deterministic backbone reads no negatives
+            texts.append(self.train.negatives)
+        return [sum(len(row) + 2 for row in rows) for rows in zip(*texts, strict=True)]
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
+        batch, config = self.train.batch(items), self.model.config
+        names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
+        seen = self.item_views.of(items) if self.item_views is not None else {}
+        planned = self._planned({**batch, **seen, **joined_texts(batch, names, config.special_ids["pad"])})
+        return {name: part for name, part in planned.items() if name not in _OF_PLAN}
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
+        """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
+        if self.item_views is not None and "draw" in batch:
+            batch = {**batch, "dropped": self.item_views.dropped(batch["draw"], step.epoch)}
+        output = self.model(batch)
+        totals = self._totals(step.batch)
+        beta = kl_weight(step.number, self.annealing_steps)
+        loss, parts = objective(output, self.model.config, beta, totals)
+        parts.pop("loss")
+        share = len(batch["x_ids"]) / totals.items
+        return loss, {**parts, "beta": beta * share, **training_monitors(output, totals)}
+
+    def validate(self) -> dict[str, float]:
+        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
+        self.model.calibrate(self._training_sample(_CALIBRATING, self.train.batch))
+        validation = Validation(self.model)
+        with torch.autocast(self.model.device.type, enabled=False):
+            self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
+        for batch in self._validation_batches():
+            validation.add(batch)
+        if self.model.config.latent["enabled"]:
+            for batch in self._training_sample(_SEEN, self.load):
+                validation.add_seen(batch)
+        return validation.values()
+
+    def _training_sample(self, most: int, load: Callable[[Sequence[int]], Mapping[str, Tensor]]
+                         ) -> Iterator[dict[str, Tensor]]:
+        """Yield ``load`` of at most so many training items, spread evenly over all."""
+        places = range(0, self.n_train, -(-self.n_train // most))
+        return batches_in_order(lambda numbers: load([places[number] for number in numbers]), len(places),
+                                self.settings["micro_batch"], self.model.device)
+
+    def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
+        def load(items: Sequence[int]) -> dict[str, Tensor]:
+            places = list(items)
+            batch = self.validation.batch(items) | {"eps": self.noise.eps[places],
+                                                    "unseen_vectors": self.noise.unseen_vectors[places]}
+            return self._planned(batch, training=False)
+
+        return batches_in_order(load, len(self.validation), self.settings["micro_batch"], self.model.device)
+
+    def _planned(self, batch: dict[str, Tensor], training: bool = True) -> dict[str, Tensor]:
+        """Add the plan, which moves between devices as a tensor does."""
+        return {**batch, KEY: cast(Tensor, self.planner.plan(batch, training))}
+
+    def _totals(self, items: Sequence[int]) -> BatchTotals:
+        chosen = torch.tensor(list(items), dtype=torch.int64)
+        return BatchTotals(len(items), int(self.train.has_negative[chosen].sum()),
+                           int(self.has_impostor[chosen].sum()))
+
+
+def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
+    """Return what ``metrics.json`` says of a model: alarms, and how many keywords the graph knows.
+
+    ``keywords`` holds, for the validation and test splits, the share of inputs whose keyword is a node of the
+    training graph; the prior reads the frozen embedding of the others. ``graph`` holds, by split, what the graph tells
+    of the target (:func:`stages.tracks.hcl.item_views.leaks`), and the share of training items that lost their keyword.
+    """
+    history = trained.history
+    known = trained.items["input_node"] >= 0
+    shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
+              if (trained.items["split"] == split).any()}
+    alarms, config = find_alarms(history.rows, trained.model.config), trained.model.config
+    dropout = trained.item_views.dropout if trained.item_views is not None else 0.0
+    told = leaks(trained.items, trained.model.graph.structure(), trained.item_views)
+    leak = leak_of_graph(told["train"]["target_is_neighbour"], told["validation"]["target_is_neighbour"], config)
+    if leak is not None and all(alarm.name != leak.name for alarm in alarms):
+        alarms.append(leak)
+    return {"alarms": [asdict(alarm) for alarm in alarms], "keywords": shares,
+            "graph": {**told, "kw_dropout": round(dropout, 6)}}
+
+
+def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any], start: str | None) -> str:
+    """Return the README of the saved model; ``start`` names the model that it was initialised from."""
+    counts, metrics, graph = trained.items["split"].value_counts(), training_metrics(trained), trained.model.graph
+    begun = [] if start is None or trained.start is None else [
+        f"Initialised from model {start}: {len(trained.start.copied)} parameters taken over, "
+        f"{len(trained.start.left)} left as drawn"]
+    alarms = "\n".join(f"- **{alarm['name']}** (since epoch {alarm['epoch']}): {alarm['message']}. What to try: "
+                       f"{alarm['advice']}." for alarm in metrics["alarms"]) or "- none"
+    by = ", ".join(f"{kind.replace('_', ' ')} {about['name']} (sha256 {about['sha256']})"
+                   for kind, about in on.keywords.items() if "sha256" in about)
+    known = ", ".join(f"{share:.1%} of {split}" for split, share in metrics["keywords"].items())
+    return model_card(
+        f"HCL model {name}", "text-generation",
+        f"Rewrites a sentence under the guidance of its keyword (Keywords and Instances, ACL 2022). Trained by "
+        f"Keycontrast on the\ndata set `{on.dataset}`: {counts.get('train', 0)} triples, {counts.get('validation', 0)} "
+        f"for selection.",
+        [f"Encoder at the start: {on.encoder['name']} (version {on.encoder['version']}, sha256 {on.encoder['sha256']})",
+         *begun,
+         f"Best epoch {trained.history.best_epoch} of {values['training']['epochs']}: {best_values(trained.history)}",
+         f"Graph: {graph.num_nodes} keywords, {graph.num_edges} edges, self loops included; inputs whose keyword it "
+         f"knows: {known}",
+         *([f"Keywords were found by {by}; prediction finds those of new texts by the same"] if by else []),
+         "`config.json` holds the settings, `keywords.json` the keyword of each node, `trained_on.json` where it came "
+         "from"],
+        '`keycontrast predict RUN "a sentence"`, or `models.hcl.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
+        f"Alarms of the training:\n{alarms}")
+
+
+def _folder(row: HclRow, on: TrainedOn, encoder: ResolvedEncoder, trained: TrainedHcl) -> ModelFolder:
+    metrics = training_metrics(trained)
+    keywords = row.nodes.sort_values("node_id")["keyword"].tolist()
+    remarks = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
+               f"{alarm['advice']}." for alarm in metrics["alarms"]]
+    start = None if row.init_from is None else row.init_from.name
+    return ModelFolder(training_card(row.name, trained, on, row.values, start), notes_of(keywords, on),
+                       [items_table(trained.items)], metrics, AutoTokenizer.from_pretrained(encoder.location),
+                       remarks=remarks)
+
+
+def _of_seeds(params: Params, name: str) -> Callable[[int], Training[Any]]:
     model, values = params.models.hcl[name], params.model(name).plain()
     paths = DatasetPaths(model.dataset)
     examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
@@ -38,13 +406,13 @@ def _prepared(params: Params, name: str) -> Callable[[int], Training[Any]]:
         row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
                      params.node_vectors.plain(), params.graph.plain(),
                      structure_of(params.datasets[model.dataset].layout), start)
-        return ARCHITECTURES[values["architecture"]].prepared(row)
+        return (prepared if values["architecture"] == "hcl" else baselines.prepared)(row)
 
     return of_seed
 
 
 def _work(process: StageProcess) -> None:
-    train(process, _prepared)
+    train(process, _of_seeds)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -20,7 +20,7 @@ from models.hcl import KeywordGraph
 from models.hcl.neighbourhood import neighbours
 from models.hcl.views import Views
 from stages.common.schemas import NO_KEYWORD
-from stages.tracks.hcl.items import NodeIndex
+from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
 
 _ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
@@ -39,7 +39,7 @@ class GraphTables:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ItemViews:
     """What each of n training items sees of the graph.
 
     Attributes:
@@ -71,12 +71,12 @@ class Sight:
         return (draw + epoch * _GOLDEN % 1.0) % 1.0 < self.dropout
 
 
-def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
-             settings: Mapping[str, Any], seed: int) -> Sight:
+def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+             settings: Mapping[str, Any], seed: int) -> ItemViews:
     """Return what the training items see.
 
     Args:
-        items: from :func:`stages.tracks.hcl.items.joined_items`, all splits.
+        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
         graph: made from ``tables``.
         tables: of the data set.
         made: plain values of the block ``graph``.
@@ -87,18 +87,23 @@ def sight_of(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
         InputError: the tables are of different runs.
     """
     train = tables.examples[tables.examples["split"] == "train"].sort_values("example_id")
-    text_ids, vectors = _embedded(tables.text_vectors)
+    text_ids = tables.text_vectors["text_id"].to_numpy()
+    vectors = tables.text_vectors["vector"].combine_chunks().flatten().to_numpy().reshape(len(text_ids), -1)
     views, view = None, torch.zeros(len(train), dtype=torch.int64)
     if settings["own_edges"] != "leaking":
         group = train["group"].to_numpy() if settings["own_edges"] == "component" else np.arange(len(train))
         group = np.unique(group, return_inverse=True)[1]
         views, view = _views(train, group, graph, tables, made, text_ids, vectors), torch.from_numpy(group) + 1
-    own = torch.from_numpy(vectors[_rows(text_ids, train["source_id"].to_numpy())])
+    rows = pd.Index(text_ids).get_indexer(train["source_id"])
+    if (rows < 0).any():
+        raise InputError(f"table text_vectors: no vector for input text {train['source_id'].to_numpy()[rows < 0][0]}. "
+                         f"Run the stage node_vectors again.")
+    own = torch.from_numpy(vectors[rows])
     draws = torch.rand(len(train), generator=torch.Generator().manual_seed(seed))
-    return Sight(views, view, own, draws, _dropout(settings, items, graph, views, view))
+    return ItemViews(views, view, own, draws, _dropout(settings, items, graph, views, view))
 
 
-def leaks(items: pd.DataFrame, graph: KeywordGraph, sight: Sight | None) -> dict[str, dict[str, float]]:
+def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
     """Return, by split, what the graph tells of the target keyword where it is not the input's.
 
     ``target_is_neighbour`` and ``target_is_only_neighbour`` share of the items whose input and target have different
@@ -109,8 +114,8 @@ def leaks(items: pd.DataFrame, graph: KeywordGraph, sight: Sight | None) -> dict
     for split, rows in items.groupby("split"):
         kx, ky = (torch.from_numpy(rows[name].to_numpy(dtype=np.int64, copy=True))
                   for name in ("input_node", "output_node"))
-        views = sight.views if sight is not None and split == "train" else None
-        view = sight.view if sight is not None and views is not None else torch.zeros_like(kx)
+        views = item_views.views if item_views is not None and split == "train" else None
+        view = item_views.view if item_views is not None and views is not None else torch.zeros_like(kx)
         views = whole(graph) if views is None else views
         seen = kx >= 0
         seen[seen.clone()] = _rows_of(views, graph, view[seen], kx[seen]) != -1
@@ -154,13 +159,13 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
 
 
 def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Members:
-    index = _index(tables.nodes)
+    names = _names(tables.nodes)
     rows = tables.clusters
     place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
     if (place < 0).any():
         raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
-    cluster, output, negative = (_real(index, rows[name]) for name in ("keyword", "output_keyword",
+    cluster, output, negative = (_real(names, rows[name]) for name in ("keyword", "output_keyword",
                                                                        "negative_keyword"))
     of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
     own = rows["keyword"].to_numpy() == train["source_id"].map(of_text).to_numpy()[place]
@@ -169,37 +174,24 @@ def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Mem
 
 def _standing(train: pd.DataFrame, group: np.ndarray, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
     """Return the training texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
-    index, of_text = _index(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
+    names, of_text = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
     parts = []
     for rank, name in enumerate(_ROLES):
         real = train[name].notna().to_numpy()
         ids = train.loc[real, name].astype("int64")
-        parts.append((index.ids(ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
+        parts.append((node_ids(names, ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
     node, ranks, ids, of_item = (np.concatenate(found) for found in zip(*parts, strict=True))
     return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item)
 
 
-def _index(nodes: pd.DataFrame) -> NodeIndex:
-    return NodeIndex(tuple(nodes.sort_values("node_id")["keyword"]))
+def _names(nodes: pd.DataFrame) -> list[str]:
+    """Return the keyword of each node, by id."""
+    return nodes.sort_values("node_id")["keyword"].tolist()
 
 
-def _real(index: NodeIndex, keywords: pd.Series) -> np.ndarray:
+def _real(names: Sequence[str], keywords: pd.Series) -> np.ndarray:
     """Return node ids (n,); -1 for missing keywords and for the mark for none, which form no edges."""
-    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, index.ids(keywords))
-
-
-def _embedded(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return text ids (T,) and vectors (T, d) of table ``text_vectors``."""
-    vectors = table["vector"].combine_chunks().flatten().to_numpy()
-    return table["text_id"].to_numpy(), vectors.reshape(table.num_rows, -1)
-
-
-def _rows(text_ids: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    rows = pd.Index(text_ids).get_indexer(wanted)
-    if (rows < 0).any():
-        raise InputError(f"table text_vectors: no vector for input text {wanted[rows < 0][0]}. Run the stage "
-                         f"node_vectors again.")
-    return rows
+    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, node_ids(names, keywords))
 
 
 def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:

@@ -1,0 +1,352 @@
+"""Models of ``transformers`` as baselines: DialoGPT, SimCTG, T5 and T5-CLAPS."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    GPT2LMHeadModel,
+    PretrainedConfig,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from models.common.decoding import Rules
+from models.common.encoders import mean_pool
+from models.common.losses import at_least_float32
+from models.common.task import Step
+from models.hcl.baselines.pieces import Batch, PieceModel
+
+
+def item_nll(logits: Tensor, targets: Tensor, real: Tensor) -> Tensor:
+    """Return -log p of each item's targets (B,), summed over real tokens.
+
+    Args:
+        logits: unnormalised scores (B, T, V).
+        targets: tokens (B, T).
+        real: True for those that count (B, T).
+    """
+    (logits,) = at_least_float32(logits)
+    losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
+    return losses.masked_fill(~real, 0.0).sum(-1)
+
+
+def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids (B, L) and mask (B, L) with the padding at the left, where any token may stand for it."""
+    places = torch.arange(ids.shape[1], device=ids.device) - (ids.shape[1] - mask.sum(1, keepdim=True))
+    return ids.gather(1, places.clamp(min=0)), places >= 0
+
+
+def positions(mask: Tensor) -> Tensor:
+    """Return the position of each token among the real ones (B, L); 0 for padding at the left."""
+    return (mask.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, **inputs: Tensor) -> Tensor:
+    """Return tokens (B, L), without any prompt, by ``generate`` of transformers.
+
+    Lengths and the length penalty count generated tokens alone, as :func:`models.common.decoding.beam_search` does.
+    What the
+    model's own ``generation_config`` says is not looked at.
+    """
+    if model.training:
+        raise ValueError(f"{type(model).__name__}: call eval() before rewrite(), or dropout decides the output")
+    start = getattr(model.config, "decoder_start_token_id", None)
+    model.generation_config = GenerationConfig(
+        do_sample=False, num_beams=num_beams, length_penalty=length_penalty, early_stopping=False,
+        min_new_tokens=rules.min_length, max_new_tokens=rules.max_length + 1, forced_eos_token_id=rules.end,
+        suppress_tokens=list(rules.banned) or None, eos_token_id=rules.end, pad_token_id=rules.pad,
+        bos_token_id=rules.end, decoder_start_token_id=start)
+    with torch.autocast(model.device.type, enabled=False):  # eight bits would make ties of most candidates
+        tokens: Tensor = model.generate(**inputs)
+    return tokens[:, 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]:]
+
+
+class PromptedSteps:
+    """A decoder of ``transformers`` as searches of :mod:`models.common.decoding` take steps with it.
+
+    Args:
+        decoder: returns ``last_hidden_state`` of ids, given mask, positions and earlier keys and values.
+        head: from states to scores.
+        ids: what comes before the first token (B, L), padded at the left; L may be 0.
+        mask: True for its real tokens (B, L).
+    """
+
+    def __init__(self, decoder: nn.Module, head: nn.Linear, ids: Tensor, mask: Tensor) -> None:
+        self._decoder, self._head, self._mask = decoder, head, mask
+        self._width, self._cache = 1, DynamicCache()
+        if ids.shape[1]:
+            self._run(ids, positions(mask))
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append tokens (B, W); return the states (B, W, d)."""
+        self._width = tokens.shape[1]
+        self._mask = F.pad(self._mask, (0, 1), value=True)
+        return self._run(tokens.reshape(-1, 1), positions(self._mask)[:, -1:]).view(*tokens.shape, -1)
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return scores (..., V)."""
+        with torch.autocast(states.device.type, enabled=False):  # as ``project_in_full``
+            return self._head(states.to(self._head.weight.dtype))
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis w continue what was ``parents[b, w]``."""
+        first = torch.arange(len(parents), device=parents.device).unsqueeze(1) * self._width
+        self._select((first + parents).flatten(), parents.shape[1])
+
+    def keep(self, items: Tensor) -> None:
+        """Keep the items at these rows."""
+        beams = torch.arange(self._width, device=items.device)
+        self._select((items.unsqueeze(1) * self._width + beams).flatten(), self._width)
+
+    def _run(self, ids: Tensor, places: Tensor) -> Tensor:
+        states: Tensor = self._decoder(input_ids=ids, attention_mask=self._mask.long(), position_ids=places,
+                                       past_key_values=self._cache, use_cache=True).last_hidden_state
+        return states
+
+    def _select(self, rows: Tensor, width: int) -> None:
+        self._cache.batch_select_indices(rows)
+        self._mask, self._width = self._mask.index_select(0, rows), width
+
+
+class DialoGpt(PieceModel, GPT2LMHeadModel):
+    """GPT-2 of ``transformers``, as it is; an instance that is saved is one of that library.
+
+    Sources end with the end token, which is their first decoder input too: x <end> y <end>. Its loss is that of y and
+    of the last <end>. Padding stands at the left of x, and positions count real tokens.
+    """
+
+    def nll(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,)."""
+        states, _ = self.states(batch)
+        return self.of_targets(states, batch)
+
+    def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the last states (B, Lx + T - 1, d) of all tokens but the last <end>, and which are real."""
+        prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
+        ids = torch.cat([prompt, batch["y_in"][:, 1:]], dim=1)  # the first of y_in is the <end> of x
+        mask = torch.cat([real, batch["y_in_mask"][:, 1:]], dim=1)
+        found = self.transformer(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask),
+                                 use_cache=False)
+        return found.last_hidden_state, mask
+
+    def of_targets(self, states: Tensor, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,) from :meth:`states`; only y is scored against the vocabulary."""
+        logits = self.lm_head(states[:, batch["x_ids"].shape[1] - 1:])  # from the <end> of x on
+        return item_nll(logits, batch["y_out"], batch["y_in_mask"])
+
+    def begin(self, batch: Batch, slots: int) -> tuple[PromptedSteps, Tensor]:
+        """Return what takes decoding steps after x, and its <end>, which is the first token of each output (B,)."""
+        prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
+        return PromptedSteps(self.transformer, self.lm_head, prompt[:, :-1], real[:, :-1]), prompt[:, -1]
+
+    @torch.no_grad()
+    def rewrite(self, batch: Batch, rules: Rules, num_beams: int = 1, length_penalty: float = 1.0) -> Tensor:
+        """Return tokens (B, L) by ``generate`` of transformers."""
+        prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
+        return generated(self, rules, num_beams, length_penalty, input_ids=prompt, attention_mask=real.long())
+
+
+class SimCtg(DialoGpt):
+    """DialoGPT's model and sequence, with the contrast between tokens in its objective.
+
+    Its configuration holds ``mean_target_length``: the paper adds a mean over tokens and the contrast,
+    so the contrast counts as many times as a target has tokens beside the sum over tokens.
+    """
+
+    def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Return the loss of each item (B,), and its parts."""
+        config: Any = self.config
+        states, real = self.states(batch)
+        nll, contrast = self.of_targets(states, batch), token_contrast(states, real)
+        return {"loss": nll + config.mean_target_length * contrast, "reconstruction": nll,
+                "contrast": config.mean_target_length * contrast}
+
+
+def token_contrast(states: Tensor, real: Tensor, margin: float = 0.5) -> Tensor:
+    """How alike the states of different tokens of a text are, above a margin.
+
+    In words: for each ordered pair of its tokens, max(0, margin - 1 + cosine), 1 being a token's cosine to itself; the
+    mean over these pairs.
+
+    Args:
+        states: of tokens (B, L, d).
+        real: True for real tokens (B, L).
+        margin: rho; cosines below 1 - rho cost nothing.
+
+    Returns:
+        Loss per text (B,), between 0 and rho; 0 for a text of one token.
+
+    References:
+        Su et al. 2022, eq. 2.
+
+    Example:
+        >>> token_contrast(torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]), torch.ones(1, 3, dtype=torch.bool))
+        tensor([0.1667])
+    """
+    (states,) = at_least_float32(states)
+    with torch.autocast(states.device.type, enabled=False):
+        directions = F.normalize(states, dim=-1)
+        costs = (margin - 1 + directions @ directions.transpose(1, 2)).clamp(min=0)  # (B, L, L)
+    pairs = real.unsqueeze(1) & real.unsqueeze(2) & ~torch.eye(real.shape[1], dtype=torch.bool, device=real.device)
+    return costs.masked_fill(~pairs, 0.0).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
+
+
+def t5_config(config: PretrainedConfig) -> T5Config:
+    """Return the configuration under which :class:`T5` is the model of ``config``, of a T5 or an mT5.
+
+    They differ in one thing: an mT5 does not scale the states from which words are scored, whatever its file says.
+    """
+    if isinstance(config, T5Config):
+        return config
+    values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
+    return T5Config(**{**values, "tie_word_embeddings": False})
+
+
+class T5(PieceModel, T5ForConditionalGeneration):
+    """T5 of ``transformers``, as it is; weights of T5 1.1 and mT5 fit it too."""
+
+    def nll(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,)."""
+        _, states = self.states(batch)
+        return item_nll(self.lm_head(states), batch["y_out"], batch["y_in_mask"])
+
+    def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the states (B, Lx, d) of the encoder, and H (B, T, d) of the decoder, as the words are scored from.
+
+        A T5 whose words are tied scales H by d^-1/2; T5 1.1 and mT5, which untie them, do not.
+        """
+        mask = batch["x_mask"].long()
+        encoded = self.encoder(input_ids=batch["x_ids"], attention_mask=mask).last_hidden_state
+        states = self.decoder(input_ids=batch["y_in"], attention_mask=batch["y_in_mask"].long(),
+                              encoder_hidden_states=encoded, encoder_attention_mask=mask,
+                              use_cache=False).last_hidden_state
+        return encoded, states * self.model_dim ** -0.5 if self.config.scale_decoder_outputs else states
+
+    @torch.no_grad()
+    def rewrite(self, batch: Batch, rules: Rules, num_beams: int = 1, length_penalty: float = 1.0) -> Tensor:
+        """Return tokens (B, L) by ``generate`` of transformers."""
+        return generated(self, rules, num_beams, length_penalty, input_ids=batch["x_ids"],
+                         attention_mask=batch["x_mask"].long())
+
+
+class T5Claps(T5):
+    """A T5 that is trained as :class:`Claps` says; its configuration holds ``mean_target_length``."""
+
+    def trainee(self) -> nn.Module:
+        """Return the model with the projection that its contrast compares texts by, freshly drawn."""
+        config: Any = self.config
+        return Claps(self, config.mean_target_length)
+
+
+class Claps(nn.Module):
+    """Objective of CLAPS: -log p(y | x) / |y| + (near + far) / 2, where |y| is the mean length of targets.
+
+    H are the states from which words are scored. Their near view raises the NLL by a small step, and so stands for a
+    wrong target that looks like the right one; the far view goes away from the source by a large step, and back to
+    what predicts the same words. Targets and sources are compared by the cosine of z, the mean over real tokens of
+    ReLU(W . + b), W one for both. The items of one micro-batch are each other's negatives.
+
+    Args:
+        model: whose states are perturbed.
+        mean_target_length: of the training targets, end token included.
+
+    Attributes:
+        temperature: of both contrasts; the released code leaves it out of the second.
+        small, large: lengths of the steps to the near and to the far view, as in the released code.
+    """
+
+    temperature, small, large = 0.1, 1.0, 3.0
+
+    def __init__(self, model: T5, mean_target_length: float) -> None:
+        super().__init__()
+        self.model, self.mean_target_length = model, mean_target_length
+        self.projection = nn.Linear(model.config.d_model, model.config.d_model).to(model.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.model.device
+
+    def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Return the loss of each item (B,), times |y|, and its parts."""
+        encoded, states = self.model.states(batch)
+        real = batch["y_in_mask"]
+        nll = item_nll(self.model.lm_head(states), batch["y_out"], real)
+        with torch.autocast(states.device.type, enabled=False):
+            encoded, states = encoded.float(), states.float()
+            source = self.pooled(encoded, batch["x_mask"])
+            near, far = self.contrasts(source, states, *self.views(source, states, batch["y_out"], real), real)
+        contrast = self.mean_target_length / 2 * (near + far)
+        return {"loss": nll + contrast, "reconstruction": nll, "contrast": contrast}
+
+    def pooled(self, states: Tensor, real: Tensor) -> Tensor:
+        """Return z (B, d) of states (B, L, d)."""
+        return mean_pool(F.relu(self.projection(states)), real)
+
+    def contrasts(self, source: Tensor, states: Tensor, near: Tensor, far: Tensor,
+                  real: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cross-entropies (B,) of finding a target, or its far view, beside other targets and the near view.
+
+        Args:
+            source: z of the sources (B, d).
+            states: H (B, T, d).
+            near: H of the near view (B, T, d).
+            far: H of the far view (B, T, d).
+            real: True for real tokens (B, T).
+        """
+        own = torch.arange(len(source), device=source.device)
+        wrong = F.cosine_similarity(source, self.pooled(near, real)).unsqueeze(1)  # (B, 1)
+        between = cosines(source, self.pooled(states, real))  # (B, B)
+        beyond = torch.where(torch.eye(len(own), dtype=torch.bool, device=own.device),
+                             F.cosine_similarity(source, self.pooled(far, real)).unsqueeze(1), between)
+        logits = (torch.cat([scores, wrong], dim=1) for scores in (between, beyond))
+        first, second = (F.cross_entropy(found / self.temperature, own, reduction="none") for found in logits)
+        return first, second
+
+    def views(self, source: Tensor, states: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both views of H (B, T, d): the near one, and the far one after its way back.
+
+        Gradients are taken on detached states, so that no parameter has any part in them, and the steps are constants.
+        """
+        with torch.enable_grad():
+            fixed = states.detach()
+            near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
+            away = step_of(self.large, fixed, lambda h: self.unlikeness(source.detach(), h, real), real)
+            back = step_of(self.large, fixed + away, lambda h: self.divergence(fixed, h, real), real)
+        return states + near, states + away - back
+
+    def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
+        """Return -log p of ``targets`` (B, T) from H, over all items."""
+        return item_nll(self.model.lm_head(states), targets, real).sum()
+
+    def unlikeness(self, source: Tensor, states: Tensor, real: Tensor) -> Tensor:
+        """Return the cross-entropy of finding each source's target, over all items: L_cont."""
+        scores = cosines(source, self.pooled(states, real)) / self.temperature
+        return F.cross_entropy(scores, torch.arange(len(source), device=source.device), reduction="sum")
+
+    def divergence(self, states: Tensor, moved: Tensor, real: Tensor) -> Tensor:
+        """Return KL(p(. | H) || p(. | moved H)), over all real tokens."""
+        before, after = (F.log_softmax(self.model.lm_head(each), dim=-1) for each in (states, moved))
+        return F.kl_div(after, before, reduction="none", log_target=True).sum(-1).masked_fill(~real, 0.0).sum()
+
+
+def cosines(left: Tensor, right: Tensor) -> Tensor:
+    """Return the cosine of each row of ``left`` (B, d) and each of ``right`` (C, d) -> (B, C)."""
+    return F.normalize(left, dim=-1) @ F.normalize(right, dim=-1).T
+
+
+def step_of(length: float, states: Tensor, value: Callable[[Tensor], Tensor], real: Tensor) -> Tensor:
+    """Return the step (B, T, d) of this length per real token along which ``value`` of ``states`` rises fastest.
+
+    A token that has no influence, and padding, stay where they are.
+    """
+    at = states.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(value(at), at)
+    gradient = gradient.masked_fill(~real.unsqueeze(-1), 0.0)
+    gradient = gradient / gradient.abs().amax(-1, keepdim=True).clamp(min=1e-30)  # squares of small ones would vanish
+    return length * F.normalize(gradient, dim=-1)

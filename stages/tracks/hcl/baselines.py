@@ -1,0 +1,462 @@
+"""The baselines of HCL's table: what each begins with, its batches, its training and its folder (HCL section 4.3).
+
+``source`` of a model of ``transformers`` is ``hub:<id>`` or ``path:<folder>``, which bring their tokenizer; null draws
+a small model of the same architecture over the encoder's word pieces, where [SEP] is the end token.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    GPT2Config,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+    T5Config,
+)
+
+from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
+from models.common.encoders import freeze_lower_layers, load_encoder
+from models.common.task import CheckpointStore, History, Parameters, Step, Task
+from models.common.training import fit
+from models.hcl.baselines import MODELS, load_pieces
+from models.hcl.baselines.pieces import Batch, PieceConfig
+from models.hcl.baselines.pretrained import t5_config
+from stages.common.encoders import resolve_encoder
+from stages.common.schemas import NO_KEYWORD
+from stages.common.seeds import derived_seed
+from stages.common.training import loop_settings
+from stages.tracks.common.starts import GivenStart
+from stages.tracks.common.trained import ModelFolder, best_values, model_card
+from stages.tracks.common.training import OpenBar, Training
+from stages.tracks.hcl.data import (
+    STAGE,
+    TABLES,
+    HclRow,
+    Marks,
+    PieceOrigin,
+    TripleBatches,
+    fixed_noise,
+    items_table,
+    of_split,
+    padded,
+)
+
+TITLES = {"cvae": "CVAE (Zhao et al. 2017)", "seq2seq": "Seq2Seq with attention and pointer",
+          "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU, adapted", "dialogpt": "DialoGPT", "t5": "T5",
+          "group_wise": "Group-wise (Cai et al. 2020)", "t5_claps": "T5-CLAPS", "simctg": "SimCTG"}
+# Kinds of models (``model_type``) whose weights an architecture of ``transformers`` can begin with.
+_FAMILIES = {"dialogpt": ("gpt2",), "simctg": ("gpt2",), "t5": ("t5", "mt5"), "t5_claps": ("t5", "mt5")}
+# What T5 is asked for, by what a data set's rows are.
+_TASKS = {"dialogue": "reply: ", "stories": "continue: "}
+_K1, _B = 1.2, 0.75  # of BM25
+_ROWS = 256  # items that are compared with all others at once
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a baseline begins with.
+
+    Attributes:
+        tokenizer: cuts its texts.
+        marks: tokens around them.
+        described: name of each model that it is made with, and its description; they decide the weights.
+        location: folder or id that weights come from; None draws them.
+        said: the same for people.
+        further: values for the configuration of a model that is built here.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    marks: Marks
+    described: dict[str, Any]
+    location: str | None = None
+    said: str = "from scratch"
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+
+def start_of(row: HclRow) -> Start:
+    """Return what the model of ``row`` begins with.
+
+    Raises:
+        InputError: its source is not available, of another family, or without weights as safetensors.
+    """
+    architecture, source = row.values["architecture"], row.values[row.values["architecture"]].get("source")
+    if source is not None:
+        start = _pretrained(architecture, source)
+    else:
+        encoder = resolve_encoder(row.encoder)
+        tokenizer = AutoTokenizer.from_pretrained(encoder.location)
+        marks = marks_of(tokenizer) if architecture in _FAMILIES else Marks.of(tokenizer)
+        start = Start(tokenizer, marks, {"tokenizer": encoder.description})
+    if architecture in ("t5", "t5_claps"):  # told its task before x; the decoder reads first what the model says
+        before = start.tokenizer(_TASKS.get(row.structure, "paraphrase: "), add_special_tokens=False)["input_ids"]
+        first = None if start.location is None else AutoConfig.from_pretrained(start.location).decoder_start_token_id
+        return replace(start, marks=replace(start.marks, before=before,
+                                            start=start.marks.pad if first is None else first))
+    if architecture == "seq2seq_du":  # begins with the encoder, and knows the keyword of every source
+        items, train = row.items, row.items[row.items["split"] == "train"]
+        named = items[items["keyword"] != NO_KEYWORD]
+        further = {"keywords": dict(zip(named["source"], named["keyword"], strict=True)),
+                   "lexicon": sorted((set(train["keyword"]) | set(train["target_keyword"])) - {NO_KEYWORD})}
+        return replace(start, described={"encoder": encoder.description}, further=further,
+                       location=str(encoder.location) if encoder.pretrained else None,
+                       said=f"encoder {encoder.description['name']}, the rest from scratch")
+    return start
+
+
+def _pretrained(architecture: str, source: str) -> Start:
+    param = f"train_hcl.{architecture}.source"
+    found = resolve_encoder(source, param)
+    if not list(found.location.glob("*.safetensors")):
+        raise InputError(f"{param}: {source} has no weights as safetensors, and others are not read. Save the "
+                         f"model again with save_pretrained of transformers, and give that folder (source: path, "
+                         f"init: FOLDER).")
+    kind = AutoConfig.from_pretrained(found.location).model_type
+    if kind not in _FAMILIES[architecture]:
+        raise InputError(f"{param}: {source} is a {kind} model; {architecture} takes "
+                         f"{' or '.join(_FAMILIES[architecture])}.")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(found.location)
+    except (ImportError, OSError, ValueError) as error:
+        raise InputError(f"{param}: {source}: its tokenizer cannot be read here ({error}). A folder with its "
+                         f"tokenizer.json can.") from error
+    said = f"{source} (version {found.description['version']}, sha256 {found.description['sha256']})"
+    return Start(tokenizer, marks_of(tokenizer), {"start": found.description}, str(found.location), said)
+
+
+def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
+    """Return marks of texts that end with the end token, which is also what the decoder reads first.
+
+    The end token stands between turns of a dialogue too. A BERT tokenizer has no end token but [SEP].
+
+    Raises:
+        InputError: the tokenizer has neither.
+    """
+    end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
+    if end is None:
+        raise InputError("train_hcl: the pretrained tokenizer has no end token (eos_token or sep_token).")
+    pad = end if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    turn = str(tokenizer.convert_ids_to_tokens(end))
+    return Marks([], [end], end, end, pad, sorted(set(tokenizer.all_special_ids) - {end}), turn)
+
+
+def build(values: Mapping[str, Any], start: Start, mean_target_length: float) -> Any:
+    """Return a :class:`PieceModel` beside a ``PreTrainedModel``; what is drawn is drawn from torch's generator.
+
+    Args:
+        values: plain values of the block ``train_hcl``: ``architecture``, the block of its name, and ``training``.
+        start: what the model begins with.
+        mean_target_length: of the training targets, end token included.
+
+    Raises:
+        InputError: more layers to freeze than there are, texts that do not fit, or a start that lacks weights.
+    """
+    architecture, training = values["architecture"], values["training"]
+    sizes, marks, kind = values[architecture], start.marks, MODELS[architecture]
+    if architecture in _FAMILIES:
+        config = (_t5_config if architecture in ("t5", "t5_claps") else _gpt2_config)(values, start)
+        config.mean_target_length = mean_target_length
+        if start.location is None:
+            return kind(config)
+        model, report = kind.from_pretrained(start.location, config=config, use_safetensors=True,
+                                             output_loading_info=True)
+        if missing := sorted(report["missing_keys"]):
+            raise InputError(f"train_hcl.{architecture}.source: {start.said} lacks {len(missing)} weights, such as "
+                             f"{missing[0]}.")
+        return model
+    own = PieceConfig(architecture, len(start.tokenizer), sizes, mean_target_length, pad_token_id=marks.pad,
+                      bos_token_id=marks.start, eos_token_id=marks.end, **start.further)
+    if architecture != "seq2seq_du":
+        return kind(own)
+    pretrained, _ = load_encoder(start.tokenizer.name_or_path, pretrained=start.location is not None)
+    own.encoder = pretrained.config.to_dict()
+    model = kind(own)
+    model.encoder.load_state_dict(pretrained.state_dict())
+    try:
+        freeze_lower_layers(model.encoder, training["freeze_layers"])
+    except ValueError as error:
+        raise InputError(f"train_hcl.training.freeze_layers: {error}.") from error
+    return model
+
+
+def _gpt2_config(values: Mapping[str, Any], start: Start) -> PretrainedConfig:
+    """Return the configuration of the weights to begin with, or one of the sizes in the params."""
+    architecture, training, marks = values["architecture"], values["training"], start.marks
+    sizes = values[architecture]
+    if start.location is not None:
+        config = AutoConfig.from_pretrained(start.location)
+    else:
+        dropout = {name: sizes["dropout"] for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop")}
+        config = GPT2Config(vocab_size=len(start.tokenizer), n_positions=sizes["positions"], n_embd=sizes["width"],
+                            n_layer=sizes["layers"], n_head=sizes["heads"], n_inner=sizes["feed_forward"], **dropout,
+                            bos_token_id=marks.end, eos_token_id=marks.end, pad_token_id=marks.pad)
+    needed = training["max_source"] + training["max_target"] + 2
+    if needed > config.n_positions:
+        raise InputError(f"train_hcl.{architecture}: x and y may have {needed} tokens (max_source, max_target "
+                         f"and two ends), and the model has {config.n_positions} positions. Cut texts shorter, or set "
+                         f"positions higher where it is from scratch.")
+    return config
+
+
+def _t5_config(values: Mapping[str, Any], start: Start) -> T5Config:
+    """Return the configuration of the weights to begin with, or one of the sizes in the params."""
+    if start.location is not None:
+        return t5_config(AutoConfig.from_pretrained(start.location))
+    sizes, marks = values[values["architecture"]], start.marks
+    special: dict[str, Any] = {"pad_token_id": marks.pad, "eos_token_id": marks.end,
+                               "decoder_start_token_id": marks.start}
+    return T5Config(vocab_size=len(start.tokenizer), d_model=sizes["width"], num_layers=sizes["layers"],
+                    d_kv=sizes["width"] // sizes["heads"], num_heads=sizes["heads"], d_ff=sizes["feed_forward"],
+                    dropout_rate=sizes["dropout"], **special)
+
+
+class CandidateBatches(TripleBatches):
+    """Triples with candidates beside them; see :class:`models.hcl.baselines.pieces.GroupWise` for their tensors.
+
+    An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
+    of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand beside
+    its own target, on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF
+    vectors of its two texts.
+
+    Attributes:
+        chosen: items that are candidates (n, C).
+        scores: of the pairs (n, 2, C).
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.chosen, self.scores = candidates(self.sources, self.targets)
+
+    def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the tensors of ``items`` and of their candidates."""
+        own, others = torch.tensor(list(items)), self.chosen[list(items)]
+        mine = own.unsqueeze(1).expand_as(others)
+        inputs, outputs = torch.stack([others, mine], 1), torch.stack([mine, others], 1)  # (B, 2, C)
+        targets = [self.targets[item] for item in outputs.flatten().tolist()]
+        x_ids, x_mask = self.marks.around([self.sources[item] for item in inputs.flatten().tolist()])
+        y_in, y_mask = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
+        y_out, _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
+        parts = {"x_ids": x_ids, "x_mask": x_mask, "y_in": y_in, "y_out": y_out, "y_in_mask": y_mask}
+        return {**super().batch(items), "cand_score": self.scores[list(items)],
+                **{f"cand_{name}": part.unflatten(0, inputs.shape) for name, part in parts.items()}}
+
+
+def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int = 5,
+               tail: int = 5) -> tuple[Tensor, Tensor]:
+    """Return candidates (n, C) of items, by their word pieces, C = min(top + tail, n - 1), and cosines (n, 2, C)."""
+    n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
+    x, y = (_counts(rows, size) for rows in (sources, targets))
+    held = x.indices()[1].bincount(minlength=size)
+    idf = torch.log1p((n - held + 0.5) / (held + 0.5))
+    lengths = torch.tensor([float(len(row)) for row in sources])[x.indices()[0]]
+    tf = x.values() / (x.values() + _K1 * (1 - _B + _B * lengths / lengths.mean()))
+    saturated, (x_vectors, y_vectors) = _with_values(x, tf), (_unit(part, idf) for part in (x, y))
+    order = torch.from_numpy(np.random.default_rng(0).permutation(n)).float() / n * 1e-6  # decides ties alone
+    count, chosen, scores = min(top + tail, n - 1), [], []
+    for first in range(0, n, _ROWS):
+        rows = torch.arange(first, min(first + _ROWS, n))
+        alike = torch.sparse.mm(saturated, (x.index_select(0, rows).to_dense() * idf).T).T - order  # (b, n)
+        best = alike.index_put((rows - first, rows), torch.tensor(-torch.inf)).topk(min(top, count), dim=-1).indices
+        alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
+        worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
+        chosen.append(torch.cat([best, worst], dim=-1))
+        cosines = [torch.sparse.mm(one, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
+                   for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
+        scores.append(torch.stack(cosines, dim=1))
+    return torch.cat(chosen), torch.cat(scores).clamp(0, 1)
+
+
+def _counts(rows: Sequence[Sequence[int]], size: int) -> Tensor:
+    """Return how often each row has each piece, sparse (n, V)."""
+    places = torch.tensor([[number, piece] for number, row in enumerate(rows) for piece in row], dtype=torch.int64)
+    return torch.sparse_coo_tensor(places.view(-1, 2).T, torch.ones(len(places)), (len(rows), size),
+                                   check_invariants=False).coalesce()
+
+
+def _unit(counts: Tensor, idf: Tensor) -> Tensor:
+    """Return rows of tf times idf, each of length 1."""
+    rows, columns = counts.indices()
+    values = counts.values() * idf[columns]
+    return _with_values(counts, values / rows.bincount(values**2, len(counts)).sqrt()[rows])
+
+
+def _with_values(like: Tensor, values: Tensor) -> Tensor:
+    return torch.sparse_coo_tensor(like.indices(), values.float(), like.shape, is_coalesced=True,
+                                   check_invariants=False)
+
+
+def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, training: bool = True) -> TripleBatches:
+    """Return the batches of items of one split; group-wise training items have candidates beside them."""
+    kind = CandidateBatches if training and values["architecture"] == "group_wise" else TripleBatches
+    cut = values["training"]
+    return kind(items, start.tokenizer, cut["max_source"], cut["max_target"], cut["keep"], start.marks)
+
+
+class PieceTask(Task):
+    """Trains a baseline; see ``models.common.task.Task``.
+
+    Losses are divided by the mean target length, as HCL's are.
+
+    Args:
+        model: on its device.
+        train: training items.
+        validation: validation items.
+        training: plain values of ``train_hcl.training``.
+        seed: of the noise for validation.
+    """
+
+    train: TripleBatches
+    validation: TripleBatches
+
+    def __init__(self, model: Any, train: TripleBatches, validation: TripleBatches, training: Mapping[str, Any],
+                 seed: int) -> None:
+        self.model, self.module = model, model.trainee()
+        self.train, self.validation = train, validation
+        self.learning_rate, self.batch_size = training["learning_rate"], training["micro_batch"]
+        self.encoder_rate = training["encoder_rate"]
+        self.divisor = train.mean_target_length
+        self.noise = fixed_noise(validation, seed, model.noise_size)
+
+    def parameter_groups(self) -> list[Parameters]:
+        """Return the parameters of the encoder, if the model has one, and all others, the trainee's own too."""
+        groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
+        prefix = self.model.encoder_prefix
+        for name, parameter in self.module.named_parameters():
+            groups[prefix is not None and name.removeprefix("model.").startswith(prefix)].append(parameter)
+        return [Parameters("encoder", groups[True], self.encoder_rate),
+                Parameters("rest", groups[False], self.learning_rate)]
+
+    def lengths(self) -> list[int]:
+        """Return the tokens of each training item's source and target, marks not counted."""
+        return [len(x) + len(y) for x, y in zip(self.train.sources, self.train.targets, strict=True)]
+
+    def load(self, items: Sequence[int]) -> Batch:
+        """Return the tensors of ``items``, with what the model knows of them before it computes."""
+        return self._loaded(self.train, items)
+
+    def load_validation(self, items: Sequence[int]) -> Batch:
+        """Return the same of validation items, with their noise."""
+        return {**self._loaded(self.validation, items), "eps": self.noise[list(items)]}
+
+    def _loaded(self, batches: TripleBatches, items: Sequence[int]) -> Batch:
+        further = self.model.inputs([batches.texts[item] for item in items], batches.tokenizer)
+        return self.model.planned({**batches.batch(items), **further})
+
+    def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the loss of the step's batch, and its parts."""
+        parts = {name: value.sum() / len(step.batch) for name, value in self.module.objective(batch, step).items()}
+        return parts.pop("loss") / self.divisor, parts
+
+    def validate(self) -> dict[str, float]:
+        """Return means over validation items, ``loss`` of them over the mean target length."""
+        sums = self.validation_sums(lambda batch: {name: value.sum() for name, value in
+                                                   self.model.validation(batch).items()})
+        means = {name: value / len(self.validation) for name, value in sums.items()}
+        return means | {"loss": means["loss"] / self.divisor}
+
+
+@dataclass(frozen=True)
+class TrainedPieces:
+    """What a training makes: the model with the weights of the best epoch, and what happened."""
+
+    model: Any
+    history: History
+
+
+def prepared(row: HclRow) -> Training[TrainedPieces]:
+    """Return the training of a baseline.
+
+    Raises:
+        InputError: what it begins with is not available or does not fit.
+    """
+    start, (initial, described) = start_of(row), _initial(row)
+    return Training(row.values["architecture"], row.values["training"],
+                    [row.paths.table(schema.name) for schema in TABLES], partial(run, row, start, initial),
+                    partial(_folder, row, start), {**start.described, **described})
+
+
+def run(row: HclRow, start: Start, initial: Any, store: CheckpointStore, device: str = "cpu",
+        open_bar: OpenBar | None = None) -> TrainedPieces:
+    """Train a model on the training items and keep the epoch of smallest validation loss.
+
+    Args:
+        row: the model to be trained.
+        start: what it begins with.
+        initial: trained model of this kind whose weights it goes on from, at ``training.taken_rate`` if there is one;
+            None for none.
+        store: keeps the training's state.
+        device: ``cpu`` or ``cuda``.
+        open_bar: given steps in all and done, returns a progress bar.
+
+    Raises:
+        InputError: no training or no validation item, or an ``initial`` of other sizes.
+    """
+    training = row.values["training"]
+    train, validation = (batches_of(of_split(row.items, split), row.values, start, split == "train")
+                         for split in ("train", "validation"))
+    settings = loop_settings({**training, "bucket": True})
+    torch.manual_seed(derived_seed(row.seed, STAGE, "weights"))
+    model = build(row.values, start, train.mean_target_length)
+    if initial is not None:
+        _take_over(model, initial)
+        training = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
+    nn.Module.to(model, device)
+    task = PieceTask(model, train, validation, training, row.seed)
+    settings = replace(settings, patience_from=model.settled(settings.total_steps(len(train))))
+    return TrainedPieces(model, fit(task, settings, store, partial(derived_seed, row.seed, STAGE), open_bar))
+
+
+def _initial(row: HclRow) -> tuple[Any, dict[str, Any]]:
+    """Return the trained model of this architecture that ``row`` goes on from, and its description; nothing for None.
+
+    Raises:
+        InputError: it is not trained yet.
+    """
+    if row.init_from is None:
+        return None, {}
+    if isinstance(row.init_from, GivenStart):
+        raise InputError(f"models.hcl.{row.name}.init: {row.init_from.name} is a start of architecture hcl.")
+    folder = row.init_from.weights
+    PieceOrigin.load(folder)
+    described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}
+    return load_pieces(folder, row.values["architecture"]), {"init_from": described}
+
+
+def _take_over(model: nn.Module, initial: nn.Module) -> None:
+    """Put the weights of ``initial`` into ``model``.
+
+    Raises:
+        InputError: they are of other sizes.
+    """
+    own, other = model.state_dict(), initial.state_dict()
+    unlike = [name for name in sorted(own.keys() | other.keys())
+              if name not in own or name not in other or own[name].shape != other[name].shape]
+    if unlike:
+        raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
+    model.load_state_dict(other)
+
+
+def _folder(row: HclRow, start: Start, trained: TrainedPieces) -> ModelFolder:
+    architecture, training = row.values["architecture"], row.values["training"]
+    on = PieceOrigin(architecture, row.paths.name, start.said, asdict(start.marks),
+                     *(training[name] for name in ("max_source", "max_target", "keep")))
+    counts = row.items["split"].value_counts()
+    metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in trained.model.parameters()), "start": start.said}
+    card = model_card(
+        f"{row.name}: {TITLES[architecture]}", "text-generation",
+        f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
+        f"{counts.get('validation', 0)} for selection.",
+        [f"Weights at the start: {start.said if row.init_from is None else f'those of {row.init_from.name}'}",
+         f"Best epoch {trained.history.best_epoch} of {training['epochs']}: {best_values(trained.history)}",
+         f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
+         "`config.json` holds the settings, `trained_on.json` where the model came from"],
+        '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.load_pieces(FOLDER, ARCHITECTURE)`')
+    return ModelFolder(card, on.notes(), [items_table(row.items)], metrics, start.tokenizer)

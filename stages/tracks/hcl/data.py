@@ -1,0 +1,380 @@
+"""What the HCL models are trained and evaluated on: items, batches of word pieces, and keywords as graph nodes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from keycontrast.errors import InputError
+from models.common.encoders import Pooling, load_encoder, special_ids
+from models.hcl.config import HclConfig
+from stages.common.columns.graph import NODES
+from stages.common.columns.items import EXAMPLES
+from stages.common.columns.keywords import KEYWORDS
+from stages.common.columns.texts import TEXTS
+from stages.common.encoders import embed_texts, resolve_encoder
+from stages.common.layouts import TURN
+from stages.common.model_folder import TRAINED_ON_FILE, load_origin
+from stages.common.paths import DatasetPaths
+from stages.common.seeds import derived_seed
+from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.starts import Start
+from stages.tracks.common.trained import Table
+
+STAGE = "train_hcl"  # names the seeds of what is drawn in training
+# Tables that every architecture is trained on; HCL reads the graph besides.
+TABLES = (EXAMPLES, TEXTS, KEYWORDS, NODES)
+KEYWORDS_FILE = "keywords.json"
+# Which end of a text that is too long survives: dialogues keep their last turn.
+Keep = Literal["first", "last"]
+_ITEM_COLUMNS = [name for name, _, _ in ITEMS.fields]
+_CHUNK = 64
+
+
+@dataclass(frozen=True)
+class HclRow:
+    """A model to be trained.
+
+    Attributes:
+        name: of the model.
+        paths: of its data set.
+        seed: fans out by name into weights, order, dropout and noise.
+        values: plain values of the block ``train_hcl`` with the model's overrides.
+        items: from :func:`joined_items`, all splits.
+        nodes: table ``nodes``.
+        language: ISO 639-1 code of its texts.
+        encoder: param ``encoder.source``.
+        node_vectors, graph: plain values of the blocks of these names.
+        structure: of which kind its data set's rows are; see :class:`stages.ingest.layouts.Layout`.
+        init_from: trained model that it starts from, or a start from elsewhere.
+    """
+
+    name: str
+    paths: DatasetPaths
+    seed: int
+    values: Mapping[str, Any]
+    items: pd.DataFrame
+    nodes: pd.DataFrame
+    language: str
+    encoder: str
+    node_vectors: Mapping[str, Any]
+    graph: Mapping[str, Any]
+    structure: str
+    init_from: Start | None = None
+
+
+def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:
+    """Return the place in ``nodes`` of each keyword (n,) int64; -1 for keywords outside and for missing ones."""
+    return pd.Index(list(nodes)).get_indexer(keywords.astype(object)).astype(np.int64)
+
+
+def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame,
+                 nodes: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per example, sorted by ``example_id``.
+
+    Args:
+        examples: table ``examples``.
+        texts: table ``texts``.
+        keywords: table ``keywords``.
+        nodes: table ``nodes``.
+
+    Returns:
+        Columns ``example_id``, ``split``, ``source``, ``target``, ``negatives`` (a list
+        of one, or empty), ``keyword`` (of the source), ``target_keyword``, ``negative_keyword`` (null
+        without a negative), ``input_node``, ``output_node``, ``negative_node`` (-1 outside the graph) and
+        ``references`` (list, the target first).
+
+    Raises:
+        ValueError: a text of ``examples`` has no row in ``keywords``.
+    """
+    rows = examples.sort_values("example_id").reset_index(drop=True)
+    text = texts.set_index("text_id")["text"].astype(object)
+    of_text = keywords.set_index("text_id")["keyword"].astype(object)
+    keyword, target, negative = (rows[name].map(of_text) for name in ("source_id", "target_id", "negative_id"))
+    lost = keyword.isna() | target.isna() | negative.isna() & rows["negative_id"].notna()
+    if lost.any():
+        raise ValueError(f"example {rows.loc[lost, 'example_id'].iloc[0]} refers to a text without keyword row")
+    negative = negative.where(negative.notna(), None)
+    names = nodes.sort_values("node_id")["keyword"].tolist()
+    return pd.DataFrame({
+        "example_id": rows["example_id"], "split": rows["split"],
+        "source": rows["source_id"].map(text), "target": rows["target_id"].map(text),
+        "negatives": [[] if pd.isna(one) else [one] for one in rows["negative_id"].map(text)],
+        "keyword": keyword, "target_keyword": target, "negative_keyword": negative,
+        "input_node": node_ids(names, keyword), "output_node": node_ids(names, target),
+        "negative_node": node_ids(names, negative),
+        "references": [text.loc[list(ids)].tolist() for ids in rows["reference_ids"]]})
+
+
+def items_table(items: pd.DataFrame) -> Table:
+    """Return table ``items`` of a model that was trained on rows of :func:`joined_items`."""
+    return Table("items", items[_ITEM_COLUMNS], ITEMS)
+
+
+def of_split(items: pd.DataFrame, split: str) -> pd.DataFrame:
+    """Return the items of a split that training needs.
+
+    Raises:
+        InputError: there are none.
+    """
+    chosen = items[items["split"] == split]
+    if chosen.empty:
+        raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
+                         f"(ingest.validation).")
+    return chosen
+
+
+def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int,
+                keep: Keep = "first") -> list[list[int]]:
+    """Return the first or the last ``limit`` word pieces of each text, special tokens not counted."""
+    if not len(texts):
+        return []
+    rows: list[list[int]] = tokenizer(list(texts), add_special_tokens=False, truncation=keep == "first",
+                                          max_length=limit, verbose=False)["input_ids"]
+    return [row[-limit:] for row in rows] if keep == "last" else rows
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
+    """Return ids (B, L) int64 and mask (B, L) bool of ``rows``; L is the longest row, at least 1."""
+    length = max(1, *map(len, rows)) if rows else 1
+    ids = torch.full((len(rows), length), pad, dtype=torch.int64)
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    mask = torch.arange(length)[None, :] < lengths[:, None]
+    ids[mask] = torch.tensor(list(chain.from_iterable(rows)), dtype=torch.int64)
+    return ids, mask
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Tokens that are no part of a text.
+
+    Attributes:
+        before, after: what stands around a text that is encoded.
+        start: what the decoder reads first.
+        end: what ends an output.
+        pad: fills rows.
+        banned: never generated.
+        turn: what stands between the turns of a dialogue, where its text has `` [SEP] ``.
+    """
+
+    before: Sequence[int]
+    after: Sequence[int]
+    start: int
+    end: int
+    pad: int
+    banned: Sequence[int]
+    turn: str = f" {TURN} "
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase) -> "Marks":
+        """Return those of a BERT tokenizer: [CLS] opens and [SEP] closes sources and targets alike."""
+        ids = special_ids(tokenizer)
+        banned = sorted({ids[role] for role in ("pad", "bos", "unk", "mask")})
+        return cls([ids["bos"]], [ids["eos"]], ids["bos"], ids["eos"], ids["pad"], banned)
+
+    def read(self, texts: Sequence[str]) -> list[str]:
+        """Return texts with this tokenizer's mark between turns."""
+        return [text.replace(f" {TURN} ", self.turn) for text in texts]
+
+    def around(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Return ids (B, L) and mask (B, L) of texts that are encoded."""
+        return padded([[*self.before, *row, *self.after] for row in rows], self.pad)
+
+
+class TripleBatches:
+    """Batches of triples for one split.
+
+    Attributes:
+        has_negative: items with a negative (n,).
+        texts: the sources.
+
+    Args:
+        items: rows of ``joined_items``, all of one split.
+        tokenizer: the encoder's tokenizer, or the one that ``marks`` are of.
+        max_source: word pieces kept of a source.
+        max_target: word pieces kept of a target or negative.
+        keep: which end of a source that is longer.
+        marks: tokens around texts; None for those of a BERT tokenizer.
+    """
+
+    def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
+                 max_target: int, keep: Keep = "first", marks: Marks | None = None) -> None:
+        self.example_ids, self.texts = items["example_id"].tolist(), items["source"].tolist()
+        self.tokenizer = tokenizer
+        self.marks = marks or Marks.of(tokenizer)
+        self.sources = word_pieces(tokenizer, self.marks.read(self.texts), max_source, keep)
+        self.targets = word_pieces(tokenizer, items["target"].tolist(), max_target)
+        self.has_negative = torch.tensor([len(texts) > 0 for texts in items["negatives"]], dtype=torch.bool)
+        negatives = [texts[0] if len(texts) else "" for texts in items["negatives"]]
+        self.negatives = word_pieces(tokenizer, negatives, max_target)
+        self.nodes = {name: torch.from_numpy(items[column].to_numpy(dtype=np.int64, copy=True)) for name, column in (
+            ("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
+
+    def __len__(self) -> int:
+        return len(self.example_ids)
+
+    @property
+    def mean_target_length(self) -> float:
+        """Mean number of predicted tokens of a target, its end token included."""
+        return float(np.mean([len(row) + 1 for row in self.targets]))
+
+    def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the tensors of ``items``: ``x_*``, ``y_*``, ``neg_*``, ``has_negative``, ``kx``, ``ky``, ``kneg``."""
+        chosen = torch.tensor(list(items), dtype=torch.int64)
+        sources, targets, negatives = ([rows[item] for item in items]
+                                       for rows in (self.sources, self.targets, self.negatives))
+        tensors: dict[str, Tensor] = {}
+        for name, rows in (("x", sources), ("y", targets), ("neg", negatives)):
+            tensors[f"{name}_ids"], tensors[f"{name}_mask"] = self.marks.around(rows)
+        tensors["y_in"], tensors["y_in_mask"] = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
+        tensors["y_out"], _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
+        tensors["has_negative"] = self.has_negative[chosen]
+        return tensors | {name: nodes[chosen] for name, nodes in self.nodes.items()}
+
+
+def fixed_noise(batches: TripleBatches, seed: int, size: int) -> Tensor:
+    """Return noise (n, ``size``), each row drawn from a seed of its example's own."""
+    sources = (torch.Generator().manual_seed(derived_seed(seed, STAGE, "eps", example))
+               for example in batches.example_ids)
+    return torch.stack([torch.randn(size, generator=source) for source in sources])
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """Where a model came from, as far as using it depends on that.
+
+    Attributes:
+        dataset: name of the data set.
+        language: ISO 639-1 code of its texts.
+        encoder_source: param ``encoder.source``; frozen, it gives vectors to keywords outside the graph.
+        encoder: its description (name, version, sha256).
+        pooling: how a text becomes one vector, as in stage ``node_vectors``.
+        max_length: word pieces of a text that are embedded, special tokens included.
+        max_source: word pieces of an input that are read, special tokens not counted.
+        max_target: word pieces of an output that are learnt, likewise.
+        keep: which end of a longer input is read.
+        keywords: what found the keywords, by name and description, as table ``keywords`` says; a new text's keyword
+            is found by the same.
+    """
+
+    dataset: str
+    language: str
+    encoder_source: str
+    encoder: Mapping[str, Any]
+    pooling: Pooling
+    max_length: int
+    max_source: int
+    max_target: int
+    keep: Keep
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+def notes_of(keywords: list[str], on: TrainedOn) -> dict[str, Any]:
+    """Return the notes that go with a model's weights: the keyword of each node, and the model's origin."""
+    return {KEYWORDS_FILE: keywords, TRAINED_ON_FILE: asdict(on)}
+
+
+def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
+    """Return what :func:`notes_of` was given.
+
+    Raises:
+        InputError: there is no model in ``folder``, or one of another version.
+    """
+    (keywords,), on = load_origin(folder, TrainedOn, (KEYWORDS_FILE,), "HCL", HclConfig)
+    return keywords, on
+
+
+@dataclass(frozen=True)
+class PieceOrigin:
+    """Where a model came from, as far as using it depends on that.
+
+    Attributes:
+        architecture: its name in the params, by which its class is found.
+        dataset: name of the data set.
+        start: what its weights began from, for people.
+        marks: fields of :class:`Marks`.
+        max_source: word pieces of an input that are read, marks not counted.
+        max_target: word pieces of an output that are learnt, likewise.
+        keep: which end of a longer input is read.
+    """
+
+    architecture: str
+    dataset: str
+    start: str
+    marks: Mapping[str, Any]
+    max_source: int
+    max_target: int
+    keep: Keep
+
+    def notes(self) -> dict[str, Any]:
+        """Return the notes that go with the weights."""
+        return {TRAINED_ON_FILE: asdict(self)}
+
+    @classmethod
+    def load(cls, folder: Path) -> "PieceOrigin":
+        """Return what :meth:`notes` was of.
+
+        Raises:
+            InputError: there is no model in ``folder``, or one of another version.
+        """
+        return load_origin(folder, cls, (), "HCL")[1]
+
+    def own_marks(self) -> Marks:
+        """Return the tokens around its texts."""
+        return Marks(**self.marks)
+
+
+class UnseenKeywords:
+    """Initial vectors for keywords that are no node: the frozen embedding of the text alone.
+
+    The encoder is loaded at the first text that needs it.
+
+    Args:
+        on: which encoder, and how texts are embedded.
+    """
+
+    def __init__(self, on: TrainedOn) -> None:
+        self.on = on
+
+    def vectors(self, items: pd.DataFrame) -> Tensor:
+        """Return vectors (n, d) for ``items`` (columns ``source``, ``input_node``); zeros where it is a node."""
+        unseen = np.flatnonzero(items["input_node"].to_numpy() < 0)
+        texts = items["source"].iloc[unseen].tolist()
+        return torch.zeros(len(items), self.width).index_copy(0, torch.from_numpy(unseen), self.embedded(texts))
+
+    def embedded(self, texts: list[str]) -> Tensor:
+        """Return the frozen embedding of each text (n, d)."""
+        found = torch.zeros(len(texts), self.width)
+        encoder, tokenizer = self._encoder
+        longest = min(int(tokenizer.model_max_length), self.on.max_length)
+        for places, vectors in embed_texts(encoder, tokenizer, texts, _CHUNK, longest, self.on.pooling):
+            found[places] = torch.from_numpy(vectors)
+        return found
+
+    @property
+    def width(self) -> int:
+        """Width d of the encoder."""
+        return int(self._encoder[0].config.hidden_size)
+
+    @cached_property
+    def _encoder(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        resolved = resolve_encoder(self.on.encoder_source)
+        if resolved.description["sha256"] != self.on.encoder["sha256"]:
+            raise InputError(f"encoder.source: {self.on.encoder_source} is no longer the encoder that the model was "
+                             f"trained with (sha256 {self.on.encoder['sha256']}). Put that one back, or train again.")
+        # Only `scratch` draws anything; stage node_vectors draws the same.
+        state = torch.get_rng_state()
+        torch.manual_seed(0)
+        encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
+        torch.set_rng_state(state)
+        if tokenizer is None:
+            raise InputError(f"encoder.source: {self.on.encoder_source} has no tokenizer.")
+        return encoder, tokenizer

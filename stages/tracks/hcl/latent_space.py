@@ -1,0 +1,329 @@
+"""The latent space of a trained HCL model: points of some items, measures of them, and their picture (Figure 3)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from scipy.spatial.distance import cdist
+from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from models.hcl import HclModel, HclOutput
+from stages.common.figures import PALETTE, Plot, drawing, finished
+from stages.metrics.resampling import interval, mean_statistic, resampled
+from stages.tracks.hcl.data import TripleBatches, UnseenKeywords, node_ids
+from stages.tracks.hcl.generate import Paraphraser
+
+if TYPE_CHECKING:
+    pass
+
+NAME = "latent"
+KINDS = ("input", "positive", "negative", "output_keyword", "impostor_keyword")
+_CHUNK = 32
+_NEIGHBOURS = 5
+_RESAMPLES, _LEVEL = 1000, 0.95
+_LINKED = 6  # items whose points are joined by lines
+_EXACT = 1000  # points up to which t-SNE takes the exact gradient
+# Colour says which side of a contrast a point is on, form whether it is a text or a keyword: the two colours are told
+# apart by every eye, and the forms without colour.
+_MARKS = {
+    "input": ("input, mean of the prior", "ink", "o", True),
+    "positive": ("target, mean of the posterior", "first", "^", True),
+    "negative": ("negative, likewise", "second", "v", True),
+    "output_keyword": ("target's keyword, P u", "first", "s", False),
+    "impostor_keyword": ("impostor keyword, P u", "second", "D", False),
+}
+
+
+@dataclass(frozen=True)
+class LatentPoints:
+    """What a model makes of some items.
+
+    Attributes:
+        points: columns ``example_id``, ``kind``, ``text`` and ``vector`` (array of width dz), one row per point.
+        pairs: one row per item: ``example_id``; ``kl_positive`` and ``kl_negative``, KL(q(z|x,y) || p(z|x,u)) for y+
+            and y- as the contrast has them; ``level_output`` and ``level_impostor``, Mahalanobis distances of the
+            two keywords to q(z|x,y+). NaN where there is no such thing.
+        left_out: why kinds are missing altogether.
+    """
+
+    points: pd.DataFrame
+    pairs: pd.DataFrame
+    left_out: dict[str, str]
+
+
+def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return the node ids (n,) of each item's keywords by the names that training gives them; -1 for no node."""
+    return {f"{role}_node": node_ids(paraphraser.keywords, items[column]) for role, column in (
+        ("input", "keyword"), ("output", "target_keyword"), ("negative", "negative_keyword"))}
+
+
+def left_out(model: HclModel) -> dict[str, str]:
+    """Return which kinds of points ``model`` cannot have, and why."""
+    config = model.config
+    if not config.latent["enabled"]:
+        return dict.fromkeys(KINDS, "the model has no latent variable")
+    if config.uses_contrast("mahalanobis"):
+        return {}
+    untrained = "the map P from keywords to the latent space is trained by the Mahalanobis contrast, which is off"
+    return dict.fromkeys(KINDS[3:], untrained if config.uses_keyword else "the model has no keyword")
+
+
+def has_impostor(model: HclModel, output_nodes: np.ndarray, negative_nodes: np.ndarray) -> np.ndarray:
+    """Return whether the model finds an impostor for each item (n,), given node ids, -1 for none."""
+    nodes = (torch.from_numpy(ids).to(model.device) for ids in (output_nodes, negative_nodes))
+    return model.impostors(*nodes)[2].cpu().numpy()
+
+
+@torch.no_grad()
+def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints:
+    """Return the points of ``items`` in evaluation mode.
+
+    An item has a negative point if it has a negative, an output keyword if that is a node, and an impostor if the
+    model finds one; several negatives count by their first.
+
+    Args:
+        paraphraser: the model.
+        items: rows of table ``items``, by example id.
+    """
+    missing = left_out(paraphraser.model)
+    rows: list[pd.DataFrame] = []
+    pairs: list[pd.DataFrame] = []
+    if len(missing) < len(KINDS) and len(items):
+        for chunk, output in _outputs(paraphraser, items):
+            rows.append(_points(chunk, output, _texts(paraphraser, chunk), set(missing)))
+            pairs.append(_pairs(chunk, output, set(missing)))
+    empty = pd.DataFrame({"example_id": [], "kind": [], "text": [], "vector": []}, dtype=object)
+    return LatentPoints(pd.concat(rows, ignore_index=True) if rows else empty,
+                        pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame(), missing)
+
+
+def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, HclOutput]]:
+    """Yield the training pass over ``items``, chunk by chunk; nothing in it is trained."""
+    model, on = paraphraser.model, paraphraser.on
+    first = items.assign(negatives=[list(texts)[:1] for texts in items["negatives"]],
+                         **node_columns(paraphraser, items))
+    batches = TripleBatches(first, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
+    unseen = UnseenKeywords(on).vectors(first) if (first["input_node"] < 0).any() else None
+    for start in range(0, len(first), _CHUNK):
+        places = range(start, min(start + _CHUNK, len(first)))
+        batch = batches.batch(places)
+        # The points are means: noise has no part in them.
+        batch["eps"] = torch.zeros(len(places), model.config.latent_size)
+        if unseen is not None:
+            batch["unseen_vectors"] = unseen[places.start:places.stop]
+        output = model({name: value.to(model.device) for name, value in batch.items()})
+        yield first.iloc[places.start:places.stop], output
+
+
+def _points(chunk: pd.DataFrame, output: HclOutput, texts: dict[str, Sequence[str]], missing: set[str]) -> pd.DataFrame:
+    frames = []
+    for kind, (vectors, there) in _vectors(output).items():
+        if kind in missing:
+            continue
+        chosen = there.cpu().numpy()
+        frames.append(pd.DataFrame({
+            "example_id": chunk["example_id"].to_numpy()[chosen], "kind": kind,
+            "text": np.array(texts[kind], dtype=object)[chosen],
+            "vector": list(vectors.float().cpu().numpy()[chosen])}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return for each kind its vectors (B, dz) and which items have it (B,)."""
+    latent, keyword, contrasts = output.latent, output.keyword, output.contrasts
+    assert latent is not None   # models without are left out before
+    everyone = torch.ones(len(latent.prior.mu), dtype=torch.bool, device=latent.prior.mu.device)
+    found = {"input": (latent.prior.mu, everyone), "positive": (latent.posterior.mu, everyone)}
+    if latent.negative is not None:
+        found["negative"] = (latent.negative.mu, contrasts["instance"].mask)
+    if keyword is not None and (points := contrasts["mahalanobis"].points) is not None:
+        # Where the output keyword is no node its vector is zero.
+        found["output_keyword"] = (points[:, 0], keyword.u_out.abs().sum(-1) > 0)
+        found["impostor_keyword"] = (points[:, 1], keyword.mask)
+    return found
+
+
+def _pairs(chunk: pd.DataFrame, output: HclOutput, missing: set[str]) -> pd.DataFrame:
+    latent, instance, level = output.latent, output.contrasts.get("instance"), output.contrasts.get("mahalanobis")
+    assert latent is not None
+    nothing = torch.full_like(latent.d_pos, torch.nan)
+    columns = {"kl_positive": latent.d_pos, "kl_negative": nothing, "level_output": nothing, "level_impostor": nothing}
+    if instance is not None:
+        columns["kl_negative"] = torch.where(instance.mask, instance.wrong, nothing)
+    if level is not None and "output_keyword" not in missing:
+        columns["level_output"] = torch.where(level.mask, level.right, nothing)
+        columns["level_impostor"] = torch.where(level.mask, level.wrong, nothing)
+    return pd.DataFrame({"example_id": chunk["example_id"].to_numpy(),
+                         **{name: values.double().cpu().numpy() for name, values in columns.items()}})
+
+
+def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
+    """Return the text of each item's point by kind; an impostor's are the keywords that it is made of."""
+    keywords, model = paraphraser.keywords, paraphraser.model
+    nodes = (torch.tensor(chunk[column].tolist(), device=model.device) for column in ("output_node", "negative_node"))
+    sample, candidates, _ = model.impostors(*nodes)
+    of_item: list[list[str]] = [[] for _ in range(len(chunk))]
+    for place, node in zip(sample.tolist(), candidates.tolist(), strict=True):
+        of_item[place].append(keywords[node])
+    return {"input": chunk["source"].tolist(), "positive": chunk["target"].tolist(),
+            "negative": [texts[0] if texts else "" for texts in chunk["negatives"]],
+            "output_keyword": chunk["target_keyword"].fillna("").tolist(),
+            "impostor_keyword": [", ".join(names) for names in of_item]}
+
+
+def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
+    """Return the measures of a model's points; those that nothing can be said about are None.
+
+    - ``distance_from_input``: for each kind, the mean Euclidean distance between an item's point of that kind and its
+      input's, mu_p; ``intervals`` has those of these means, and of the three shares that follow, over items.
+    - ``share_positive_nearer``: share of items with a negative whose mu_q(y+) is nearer to mu_p than mu_q(y-) is.
+    - ``share_positive_nearer_kl``: the same by KL(q || p), the distance that the instance contrast is about.
+    - ``share_output_keyword_nearer``: share of items with an impostor whose output keyword is nearer to q(z|x,y+) than
+      the impostor by Mahalanobis distance, as the contrast between levels wants it.
+    - ``share_same_kind``: mean share of a point's five nearest neighbours that are of its own kind, and
+      ``share_same_kind_by_chance``, what it would be if kinds were shuffled. Far above it, kinds lie apart.
+    - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own; likewise by chance.
+
+    Args:
+        points: columns ``example_id``, ``kind`` and ``vector``.
+        pairs: see :class:`LatentPoints`.
+    """
+    if points.empty:
+        return {}
+    by_kind = {str(kind): rows.set_index("example_id")["vector"] for kind, rows in points.groupby("kind")}
+    distances = {kind: _from_input(by_kind, kind) for kind in KINDS[1:] if kind in by_kind}
+    shares = {"share_positive_nearer": _smaller(distances.get("positive"), distances.get("negative")),
+              "share_positive_nearer_kl": _smaller(pairs["kl_positive"], pairs["kl_negative"]),
+              "share_output_keyword_nearer": _smaller(pairs["level_output"], pairs["level_impostor"])}
+    return {"distance_from_input": {kind: _mean(values.to_numpy()) for kind, values in distances.items()},
+            **{name: _mean(values) for name, values in shares.items()},
+            "intervals": {**{name: mean_interval(values.to_numpy()) for name, values in distances.items()},
+                          **{name: mean_interval(values) for name, values in shares.items()}},
+            **_same_kind(points), **_own_target(by_kind)}
+
+
+def mean_interval(values: np.ndarray) -> list[float] | None:
+    """Return the bootstrap interval of the mean of ``values`` (n,), one per item; None for no item."""
+    if not len(values):
+        return None
+    found = resampled({"mean": mean_statistic(values.astype(np.float64))}, _RESAMPLES, 0)
+    return list(interval(found["mean"], _LEVEL))
+
+
+def _from_input(by_kind: Mapping[str, pd.Series], kind: str) -> pd.Series:
+    """Return the distance of each item's point of ``kind`` to its input's, by example id."""
+    inputs, others = by_kind["input"], by_kind[kind]
+    here = inputs.loc[others.index]
+    gaps = np.stack(list(others)) - np.stack(list(here))
+    return pd.Series(np.linalg.norm(gaps.astype(np.float64), axis=1), index=others.index)
+
+
+def _smaller(one: pd.Series | None, other: pd.Series | None) -> np.ndarray:
+    """Return whether ``one`` is smaller, for each of the items that have both."""
+    if one is None or other is None:
+        return np.zeros(0, dtype=bool)
+    both = pd.concat([one, other], axis=1, keys=["one", "other"]).dropna()
+    return (both["one"] < both["other"]).to_numpy()
+
+
+def _same_kind(points: pd.DataFrame) -> dict[str, float | None]:
+    vectors, kinds = np.stack(list(points["vector"])).astype(np.float64), points["kind"].to_numpy()
+    count = min(_NEIGHBOURS, len(points) - 1)
+    if count < 1:
+        return {"share_same_kind": None, "share_same_kind_by_chance": None}
+    distances = cdist(vectors, vectors)
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    sizes = pd.Series(kinds).value_counts().to_numpy()
+    return {"share_same_kind": _mean((kinds[nearest] == kinds[:, None]).mean(axis=1)),
+            "share_same_kind_by_chance": float((sizes * (sizes - 1)).sum() / (len(kinds) * (len(kinds) - 1)))}
+
+
+def _own_target(by_kind: Mapping[str, pd.Series]) -> dict[str, float | None]:
+    inputs, targets = by_kind["input"], by_kind["positive"]
+    distances = cdist(*(np.stack(list(vectors)).astype(np.float64) for vectors in (inputs, targets)))
+    found = targets.index.to_numpy()[distances.argmin(axis=1)]
+    return {"share_own_target": _mean(found == inputs.index.to_numpy()),
+            "share_own_target_by_chance": 1 / len(targets)}
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray, float]:
+    """Return a place in the plane for each vector.
+
+    One thread, the two main axes as the start, and the exact gradient for up to a thousand points, so that nothing
+    but the arguments decides.
+
+    Args:
+        vectors: points (n, d).
+        perplexity: effective number of neighbours; capped at a third of the other points.
+        seed: of the random parts of the start.
+
+    Returns:
+        Coordinates (n, 2), rounded, and the perplexity used; all 0 for fewer than four points, and for points that
+        are all the same, which have no neighbourhoods.
+    """
+    used = min(perplexity, max(1.0, (len(vectors) - 1) / 3))
+    if len(vectors) < 4 or not np.ptp(vectors, axis=0).any():
+        return np.zeros((len(vectors), 2)), used
+    # The start takes two axes; a latent variable of width 1 has one.
+    points = np.pad(vectors.astype(np.float64), ((0, 0), (0, max(0, 2 - vectors.shape[1]))))
+    method = "exact" if len(points) <= _EXACT else "barnes_hut"
+    with threadpool_limits(limits=1):
+        placed = TSNE(n_components=2, perplexity=used, init="pca", random_state=seed % 2**32, method=method,
+                      n_jobs=1).fit_transform(points)
+    return np.round(placed.astype(np.float64), 3) + 0.0, used  # rounding hides the last bits of long sums
+
+
+def latent_plot(model: str, points: pd.DataFrame, split: str, remark: str) -> Plot:
+    """Return the points of a model in the plane.
+
+    Lines join the input of a few items, evenly spread by example id, to their target and their negative.
+
+    Args:
+        model: its name.
+        points: columns ``example_id``, ``kind``, ``x`` and ``y``; may be empty.
+        split: that the items are of.
+        remark: what is missing, or what the measures say; it stands below the picture and in its description.
+    """
+    items = points["example_id"].nunique()
+    title = f"Latent space of {model}: {items} {split} items by t-SNE"
+    with drawing(6.4, 5.2) as figure:
+        axes = figure.add_subplot()
+        axes.set_title(title)
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_xlabel(remark, wrap=True)
+        if points.empty:
+            axes.text(0.5, 0.5, "nothing to draw", ha="center", va="center", transform=axes.transAxes,
+                      color=PALETTE["muted"])
+        else:
+            _draw(axes, points)
+        counts = points["kind"].value_counts()
+        shown = ", ".join(f"{_MARKS[kind][0]}: {counts[kind]}" for kind in _MARKS if kind in counts)
+        return finished(figure, NAME, title, f"{shown or 'no points'}. {remark}")
+
+
+def _draw(axes: Axes, points: pd.DataFrame) -> None:
+    places = {kind: rows.set_index("example_id")[["x", "y"]] for kind, rows in points.groupby("kind")}
+    ids = places["input"].index if "input" in places else []
+    for item in ids[np.unique(np.linspace(0, len(ids) - 1, _LINKED).round().astype(int))] if len(ids) else ():
+        for kind, line in (("positive", "-"), ("negative", "--")):
+            if kind in places and item in places[kind].index:
+                ends = pd.concat([places["input"].loc[[item]], places[kind].loc[[item]]])
+                axes.plot(ends["x"], ends["y"], line, color=PALETTE[_MARKS[kind][1]], linewidth=0.8, zorder=0.5)
+    for kind, (label, colour, marker, full) in _MARKS.items():
+        if kind in places:
+            axes.scatter(places[kind]["x"], places[kind]["y"], s=20, marker=marker, linewidths=0.9,
+                         facecolors=PALETTE[colour] if full else "none", edgecolors=PALETTE[colour],
+                         alpha=0.85, label=f"{label} ({len(places[kind])})")
+    axes.figure.legend(loc="outside lower center", ncols=2)
