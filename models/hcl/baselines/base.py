@@ -14,7 +14,7 @@ from models.common.decoding import Decodable, Rules, beam_search
 from models.common.losses import at_least_float32
 from models.common.rows import RealTokens
 from models.common.training import Step
-from models.hcl.config import without_removed
+from models.hcl.settings import without_removed
 
 Batch = Mapping[str, Tensor]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoTokenizer
 
-from models.hcl import HclModel
+from models.hcl.model import HclModel
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.batches import padded, word_pieces
 from stages.tracks.hcl.items import NodeIndex
@@ -105,7 +105,7 @@ class Paraphraser:
 
     def _noise(self, example_ids: Sequence[int], seed: int, sample: int) -> Tensor:
         """Return noise (n, dz), drawn on the CPU so that every device gets the same."""
-        size = self.model.config.latent_size
+        size = self.model.config.latent.size
         sources = (torch.Generator().manual_seed(derived_seed(seed, "generate_hcl", "z", sample, number))
                    for number in example_ids)
         return torch.stack([torch.randn(size, generator=source) for source in sources])

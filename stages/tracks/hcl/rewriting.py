@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pandas as pd
 
 from keycontrast.errors import InputError
-from models.hcl import HclConfig
+from models.hcl.config import HclConfig
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.piece_rewriter import PieceRewriter
 

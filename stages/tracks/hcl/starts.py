@@ -12,8 +12,8 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
-from models.hcl import HclConfig, HclModel
-from models.hcl.warm_start import untrained_modules
+from models.hcl.config import HclConfig
+from models.hcl.model import HclModel, untrained_modules
 from stages.common.encoders import resolve_encoder
 from stages.common.tables import write_json
 from stages.tracks.common.starts import GivenStart

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from models.common.training import Parameters, Step, batches_in_order
-from models.hcl import BatchTotals, HclModel, kl_weight, objective
-from models.hcl.plan import KEY, Planner, joined_texts
-from models.hcl.validation import Validation, training_monitors
+from models.hcl.graph import KEY, Planner, joined_texts
+from models.hcl.hcl import BatchTotals, kl_weight, objective
+from models.hcl.model import HclModel
+from models.hcl.monitors import Validation, training_monitors
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.sight import Sight
 
@@ -79,7 +80,7 @@ class HclTask:
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
         batch, config = self.train.batch(items), self.model.config
-        names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
+        names = ["x", "y", "neg"] if config.latent.enabled else ["x"]
         seen = self.sight.of(items) if self.sight is not None else {}
         planned = self._planned({**batch, **seen, **joined_texts(batch, names, config.special_ids["pad"])})
         return {name: part for name, part in planned.items() if name not in _OF_PLAN}
@@ -104,7 +105,7 @@ class HclTask:
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
             validation.add(batch)
-        if self.model.config.latent["enabled"]:
+        if self.model.config.latent.enabled:
             for batch in self._training_sample(_SEEN, self.load):
                 validation.add_seen(batch)
         return validation.values()
@@ -141,7 +142,7 @@ def _tokens(train: TripleBatches, model: HclModel) -> dict[str, np.ndarray]:
     The deterministic backbone reads no negatives.
     """
     texts = {"x": train.sources, "y": train.targets}
-    if model.config.latent["enabled"]:
+    if model.config.latent.enabled:
         texts["neg"] = train.negatives
     return {name: np.array([len(row) + 2 for row in pieces.ids], dtype=np.int64) for name, pieces in texts.items()}
 

@@ -7,9 +7,8 @@ from typing import Any
 import pandas as pd
 
 from models.common.training import History
-from models.hcl import HclModel
-from models.hcl.alarms import find_alarms, leak_of_graph
-from models.hcl.warm_start import InitReport
+from models.hcl.model import HclModel, InitReport
+from models.hcl.monitors import find_alarms, leak_of_graph
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.trained import Table, best_values, model_card
 from stages.tracks.hcl.lookup import TrainedOn

@@ -16,8 +16,9 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.training import CheckpointStore, fit
-from models.hcl import HclConfig, HclModel, KeywordGraph
-from models.hcl.warm_start import InitReport, init_from
+from models.hcl.config import HclConfig
+from models.hcl.graph import KeywordGraph
+from models.hcl.model import HclModel, InitReport, init_from
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.columns.items import EXAMPLES

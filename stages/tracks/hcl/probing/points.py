@@ -8,7 +8,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from models.hcl import HclModel, HclOutput
+from models.hcl.hcl import HclOutput
+from models.hcl.model import HclModel
 from stages.tracks.hcl.batches import TripleBatches
 from stages.tracks.hcl.decoding import Paraphraser
 from stages.tracks.hcl.lookup import UnseenKeywords
@@ -46,9 +47,9 @@ def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.
 def left_out(model: HclModel) -> dict[str, str]:
     """Return which kinds of points ``model`` cannot have, and why."""
     config = model.config
-    if not config.latent["enabled"]:
+    if not config.latent.enabled:
         return dict.fromkeys(KINDS, _NO_LATENT)
-    if config.uses_contrast("mahalanobis"):
+    if "mahalanobis" in config.contrasts_used:
         return {}
     return dict.fromkeys(KINDS[3:], _UNTRAINED if config.uses_keyword else _NO_KEYWORD)
 
@@ -93,7 +94,7 @@ def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd
         places = range(start, min(start + _CHUNK, len(first)))
         batch = batches.batch(places)
         # The points are means: noise has no part in them.
-        batch["eps"] = torch.zeros(len(places), model.config.latent_size)
+        batch["eps"] = torch.zeros(len(places), model.config.latent.size)
         if unseen is not None:
             batch["unseen_vectors"] = unseen[places.start:places.stop]
         output = model({name: value.to(model.device) for name, value in batch.items()})

@@ -9,7 +9,7 @@ import torch
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.text.normal_form import normal_form
-from models.hcl.keyword_graph import KeywordGraph
+from models.hcl.graph import KeywordGraph
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import generator
 from stages.metrics.retention import keyword_retention
