@@ -8,10 +8,9 @@ from transformers import AlbertConfig, AlbertModel, BertForSequenceClassificatio
 from models.common.bert import additive_mask, bert_states, joined_by_layer
 from models.common.encoders import encode, encoder_pass, freeze_lower_layers
 from models.common.transformer import DecoderLayer, Heads
-from models.hcl import objective
-from models.hcl.decoder import memory_keys_values
-from models.hcl.plan import KEY, joined_texts
-from models.hcl.word_scores import TiedOutput, padded_words
+from models.hcl.decoder import TiedOutput, memory_keys_values, padded_words
+from models.hcl.graph import KEY, joined_texts
+from models.hcl.hcl import objective
 from models.keywords.pair_classifier import pair_logits
 
 

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from models.clld import ClldModel
 from models.common.special import PAD
 from models.common.task import Step
-from models.hcl import HclModel, objective
 from models.hcl.baselines import load_pieces
+from models.hcl.hcl import objective
+from models.hcl.model import HclModel
 from models.pgkpr.rewriters import load_rewriter
 
 

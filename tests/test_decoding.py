@@ -11,8 +11,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from whole_steps import whole
 
 from models.common.decoding import BeamCache, CachedSteps, Rules, beam_search, best_outputs, contrastive_search
-from models.hcl import HclModel
-from models.hcl.latent import ENTERS
+from models.hcl.model import HclModel
 
 END, PAD, START, WORDS = 1, 0, 2, 7
 BOS = tiny_hcl.SPECIAL_IDS["bos"]
@@ -261,7 +260,7 @@ def test_tokens_are_those_of_generate(num_beams):
         assert same(*generated(model, 6, seed, num_beams=num_beams, min_length=seed, max_length=9))
 
 
-@pytest.mark.parametrize("enters", ENTERS)
+@pytest.mark.parametrize("enters", ["memory+embed", "layers"])
 @pytest.mark.parametrize("search", ["beam", "contrastive"])
 def test_a_cache_changes_nothing_however_z_enters(enters, search, monkeypatch):
     for seed in range(2):

@@ -6,7 +6,7 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.hcl import objective, validation_loss
+from models.hcl.hcl import objective, validation_loss
 
 OFF = {"weight": 0.0}
 TERMS = {"reconstruction", "kl", "bow", "instance", "keyword", "mahalanobis"}

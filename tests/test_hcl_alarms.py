@@ -3,8 +3,7 @@
 import pytest
 import tiny_hcl
 
-from models.hcl import find_alarms
-from models.hcl.alarms import (
+from models.hcl.monitors import (
     ACTIVE_SHARE,
     FLOOR_SHARE,
     IGNORED_MARGIN,
@@ -12,12 +11,13 @@ from models.hcl.alarms import (
     LEAK_NATS,
     LEAK_RATIO,
     LEAK_SHARE,
+    SHRUNK_LOG_SIGMA,
     STUCK_CHANGE,
     STUCK_EPOCHS,
     VANISHED_SHARE,
+    find_alarms,
     leak_of_graph,
 )
-from models.hcl.contrasts.mahalanobis import SHRUNK_LOG_SIGMA
 
 HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_reconstruction": 20.0,
            "validation_reconstruction_prior": 24.0, "validation_reconstruction_mean": 22.0,

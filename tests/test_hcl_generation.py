@@ -5,7 +5,7 @@ import tiny_hcl
 import torch
 from whole_steps import whole
 
-from models.hcl import HclModel
+from models.hcl.model import HclModel
 
 BOS, EOS, PAD = (tiny_hcl.SPECIAL_IDS[role] for role in ("bos", "eos", "pad"))
 

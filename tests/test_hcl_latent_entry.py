@@ -5,10 +5,11 @@ import tiny_hcl
 import torch
 
 from models.common.encoders import load_encoder
-from models.hcl import HclModel
-from models.hcl.latent import ENTERS
+from models.hcl.model import HclModel
 
 MAPS = {"memory+embed": {"slot", "embedding"}, "layers": {"inputs"}}
+
+ENTERS = pytest.mark.parametrize("enters", ["memory+embed", "layers"])
 
 
 def model_of(enters, **groups):
@@ -21,7 +22,7 @@ def states(model, batch, z):
     return model.decode(batch["y_in"], memory, mask, z), memory, mask
 
 
-@pytest.mark.parametrize("enters", ENTERS)
+@ENTERS
 def test_z_changes_the_scores_of_every_token(enters):
     model, batch = model_of(enters), tiny_hcl.batch()
     z = torch.zeros(4, tiny_hcl.LATENT)
@@ -30,7 +31,7 @@ def test_z_changes_the_scores_of_every_token(enters):
     assert ((before - after).abs().amax(-1)[real] > 1e-4).all()
 
 
-@pytest.mark.parametrize("enters", ENTERS)
+@ENTERS
 def test_gradients_reach_the_maps_in_use_and_the_posterior(enters):
     model, batch = model_of(enters), tiny_hcl.batch()
     model(batch).reconstruction.sum().backward()
@@ -40,7 +41,7 @@ def test_gradients_reach_the_maps_in_use_and_the_posterior(enters):
     assert model.posterior.output.weight.grad.any()
 
 
-@pytest.mark.parametrize("enters", ENTERS)
+@ENTERS
 def test_only_the_memory_has_a_slot(enters):
     model, batch = model_of(enters), tiny_hcl.batch()
     _, memory, mask = states(model, batch, torch.ones(4, tiny_hcl.LATENT))
@@ -64,7 +65,7 @@ def test_each_layer_has_a_map_of_its_own():
     torch.testing.assert_close(first, seen[0] + (z @ weights[0].T).unsqueeze(1))
 
 
-@pytest.mark.parametrize("enters", ENTERS)
+@ENTERS
 def test_padding_and_saving_change_nothing(enters, tmp_path):
     model = model_of(enters)
     short, long = (model(tiny_hcl.batch(extra=extra)).reconstruction for extra in (0, 5))
@@ -73,7 +74,7 @@ def test_padding_and_saving_change_nothing(enters, tmp_path):
     assert torch.equal(HclModel.from_pretrained(tmp_path)(tiny_hcl.batch()).reconstruction, short)
 
 
-@pytest.mark.parametrize("enters", ENTERS)
+@ENTERS
 def test_rows_that_differ_in_this_alone_start_from_the_same_weights(enters):
     torch.manual_seed(3)
     default = HclModel(tiny_hcl.config()).state_dict()

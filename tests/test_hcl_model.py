@@ -10,8 +10,11 @@ from torch.nn.functional import cosine_similarity
 
 from models.common.encoders import embed, freeze_lower_layers, load_encoder, mean_pool, pool, special_ids
 from models.common.losses import bow_loss, gaussian_kl
-from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, kl_weight, objective, validation_loss
+from models.hcl.config import HclConfig
+from models.hcl.graph import KeywordGraph
+from models.hcl.hcl import BatchTotals, kl_weight, objective, validation_loss
 from models.hcl.latent import Gaussian, unit_scale
+from models.hcl.model import HclModel
 
 OFF = {"weight": 0.0}
 NO_CONTRAST = {"contrasts": {"instance": OFF, "keyword": OFF, "mahalanobis": OFF}}

@@ -5,8 +5,9 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.hcl import HclModel, objective
+from models.hcl.hcl import objective
 from models.hcl.latent import Gaussian, Posterior
+from models.hcl.model import HclModel
 
 NO_CONTRAST = {"contrasts": {name: {"weight": 0.0} for name in ("instance", "keyword", "mahalanobis")}}
 KEYWORD_SIDE = ("prior.of_condition.weight", "attention.ffn0.0.first.weight")
@@ -96,7 +97,7 @@ def test_of_a_relative_posterior_kl_says_the_same_whatever_the_prior():
 
 
 def test_a_floor_for_the_posterior_alone_and_a_relative_one_contradict_each_other():
-    with pytest.raises(ValueError, match="latent.free_bits_for posterior needs latent.posterior absolute"):
+    with pytest.raises(ValueError, match="free_bits_for posterior needs posterior absolute"):
         tiny_hcl.config(latent={"posterior": "relative", "free_bits_for": "posterior"})
 
 

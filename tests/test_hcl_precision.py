@@ -7,15 +7,11 @@ from torch.nn.functional import cosine_similarity
 
 from models.common.losses import (
     bow_loss,
-    free_bits_kl,
     gaussian_kl,
-    instance_contrast,
-    keyword_contrast,
-    mahalanobis,
-    mahalanobis_contrast,
     masked_mean,
 )
-from models.hcl import objective, validation_loss
+from models.hcl.hcl import Contrasted, objective, validation_loss
+from models.hcl.latent import free_bits_kl, mahalanobis
 
 
 @pytest.fixture
@@ -29,13 +25,13 @@ def vectors(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
+EVERY = torch.ones(5, dtype=torch.bool)
 LOSSES = {
     "kl": lambda x: gaussian_kl(*x[:4]),
     "free bits": lambda x: free_bits_kl(x[0].abs(), 0.5),
     "mahalanobis": lambda x: mahalanobis(*x[:3]),
-    "instance": lambda x: instance_contrast(x[0][:, 0], x[1][:, 0], 0.01),
-    "keyword": lambda x: keyword_contrast(x[0][:, 0], x[1][:, 0], 0.01),
-    "level": lambda x: mahalanobis_contrast(x[0][:, 0], x[1][:, 0], 0.01),
+    "distances": lambda x: Contrasted.of_distances(x[0][:, 0], x[1][:, 0], 0.01, EVERY).loss,
+    "similarities": lambda x: Contrasted.of_similarities(x[0][:, 0], x[1][:, 0], 0.01, EVERY).loss,
     "bag of words": lambda x: bow_loss(x[0] * 16, torch.tensor([[0, 1]] * 5), torch.ones(5, 2).bool()),
     "mean": lambda x: masked_mean(x[0][:, 0], torch.tensor([True] * 4 + [False])),
 }
@@ -53,7 +49,7 @@ def test_losses_ignore_autocast_and_raise_half_precision(half, name):
 def test_a_contrast_survives_distances_that_half_precision_cannot_tell_apart(half):
     d_pos = torch.tensor([1000.0])
     assert d_pos.bfloat16() == (d_pos + 1.0).bfloat16()
-    assert instance_contrast(d_pos, d_pos + 1.0, 0.1) < 1e-4
+    assert Contrasted.of_distances(d_pos, d_pos + 1.0, 0.1, torch.tensor([True])).loss < 1e-4
 
 
 @pytest.mark.parametrize("groups", [{}, {"keyword": {"imp_weight": "linear"}}, {"latent": {"enters": "layers"}}],

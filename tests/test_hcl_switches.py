@@ -7,7 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from models.hcl import kl_weight, objective
+from models.hcl.hcl import kl_weight, objective
 from stages.graph.params import Graph
 from stages.params import Params, parse_params
 from stages.tracks.hcl.params import TrainHcl

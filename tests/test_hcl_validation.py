@@ -7,7 +7,8 @@ import tiny_hcl
 import torch
 
 from models.common.losses import gaussian_kl
-from models.hcl import BatchTotals, Monitor, Validation, objective, training_monitors, validation_loss
+from models.hcl.hcl import BatchTotals, objective, validation_loss
+from models.hcl.monitors import Validation, training_monitors
 
 SIZES = (4, 4, 3)
 
@@ -46,7 +47,7 @@ def test_the_selecting_loss_is_that_of_a_pass_without_negatives_and_output_keywo
     values = validated(model, batches)
     assert values["loss"] == float(torch.cat([validation_loss(output, model.config) for output in outputs]).mean())
     assert values["reconstruction"] == float(torch.cat([output.reconstruction for output in outputs]).mean())
-    if model.config.latent["enabled"]:
+    if model.config.latent.enabled:
         assert values["kl"] == float(torch.cat([output.latent.kl for output in outputs]).mean())
         assert values["loss"] == pytest.approx((values["reconstruction"] + values["kl"]) / 6.0)
 
@@ -154,7 +155,7 @@ def test_a_keyword_swap_equals_a_loop_over_items(batches, groups):
     shifts, moved = [], []
     before, after = (model.keywords(one, model.plan(one).keywords).u_in for one in (batch, swapped))
     text = model.texts(batch, ["x"])["x"]
-    has_latent = model.config.latent["enabled"]
+    has_latent = model.config.latent.enabled
     p, other = (model.prior(text.vector, u_in) if has_latent else None for u_in in (before, after))
     for b in range(4):
         if has_latent:
@@ -214,9 +215,9 @@ def test_shares_of_training_monitors_add_up_to_those_of_the_batch():
     for name, value in whole.items():
         assert float(shares[0][name] + shares[1][name]) == pytest.approx(float(value), abs=1e-5, rel=1e-4), name
         assert not torch.as_tensor(value).requires_grad, name
-    monitor = Monitor(model.config)
-    monitor.add(output)
-    expected = monitor.values()
+    validation = Validation(model)
+    validation.monitor(output)
+    expected = validation.values()
     for name, value in whole.items():
         assert float(value) == pytest.approx(expected[name], rel=1e-5), name
     assert set(whole) == {"sigma", "mean_log_sigma", "impostor_cosine", "impostor_hardest", "impostor_easiest",

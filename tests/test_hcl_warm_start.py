@@ -4,9 +4,8 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.hcl import HclModel, init_from
-from models.hcl.objective import objective
-from models.hcl.warm_start import untrained_modules
+from models.hcl.hcl import objective
+from models.hcl.model import HclModel, init_from, untrained_modules
 
 BACKBONE = {"latent": {"enabled": False}}
 ROWS = {

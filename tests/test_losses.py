@@ -7,17 +7,23 @@ import torch
 
 from models.common.losses import (
     bow_loss,
-    free_bits_kl,
     gaussian_kl,
     gaussian_kl_dims,
-    instance_contrast,
-    keyword_contrast,
-    mahalanobis,
-    mahalanobis_contrast,
     masked_mean,
 )
+from models.hcl.hcl import Contrasted
+from models.hcl.latent import free_bits_kl, mahalanobis
 
-CONTRASTS = (instance_contrast, keyword_contrast, mahalanobis_contrast)
+
+def distances(right, wrong, temperature):
+    return Contrasted.of_distances(right, wrong, temperature, torch.ones_like(right).bool()).loss
+
+
+def similarities(right, wrong, temperature):
+    return Contrasted.of_similarities(right, wrong, temperature, torch.ones_like(right).bool()).loss
+
+
+CONTRASTS = (distances, similarities)
 
 
 def tensor(*values, **options):
@@ -86,19 +92,18 @@ def test_a_floor_on_the_total_stops_all_gradients_or_none():
 # Contrasts
 
 
-@pytest.mark.parametrize("loss", [instance_contrast, mahalanobis_contrast])
-def test_distance_contrasts_equal_the_printed_form_and_infonce(loss):
+def test_distance_contrasts_equal_the_printed_form_and_infonce():
     d_pos, d_neg, t = normal(50).abs(), normal(50, seed=1).abs(), 0.3
     both = torch.stack([d_pos, d_neg]) / t
     printed = torch.logsumexp(both, 0) - both[1]  # -log(1 - softmax of d_pos), as a difference of logsumexp
     infonce = torch.logsumexp(-both, 0) + both[0]
-    torch.testing.assert_close(loss(d_pos, d_neg, t), printed, atol=1e-6, rtol=0)
-    torch.testing.assert_close(loss(d_pos, d_neg, t), infonce, atol=1e-6, rtol=0)
+    torch.testing.assert_close(distances(d_pos, d_neg, t), printed, atol=1e-6, rtol=0)
+    torch.testing.assert_close(distances(d_pos, d_neg, t), infonce, atol=1e-6, rtol=0)
 
 
 def test_keyword_contrast_equals_the_printed_form():
     s_pos, s_imp, t = normal(20).tanh(), normal(20, seed=1).tanh(), 0.4
-    for index, value in enumerate(keyword_contrast(s_pos, s_imp, t).tolist()):
+    for index, value in enumerate(similarities(s_pos, s_imp, t).tolist()):
         a, b = math.exp(s_pos[index] / t), math.exp(s_imp[index] / t)
         assert value == pytest.approx(-math.log(a / (a + b)))
 

@@ -15,7 +15,8 @@ from keyword_graphs import clusters_of
 from test_node_vectors import as_read
 from transformers import BertModel
 
-from models.hcl import HclConfig, HclModel
+from models.hcl.config import HclConfig
+from models.hcl.model import HclModel
 from stages.graph import node_vectors
 from stages.graph.params import Graph
 from stages.graph.relations import relate

@@ -12,7 +12,9 @@ from transformers import AutoTokenizer
 
 from keycontrast.errors import InputError
 from models.common.encoders import load_encoder, special_ids
-from models.hcl import HclConfig, HclModel, KeywordGraph
+from models.hcl.config import HclConfig
+from models.hcl.graph import KeywordGraph
+from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.encoders import resolve_encoder
 from stages.common.model_folder import save_notes

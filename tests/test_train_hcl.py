@@ -18,8 +18,8 @@ from tiny_training import DyingStore, Killed
 import stages.tracks.hcl.train
 from keycontrast.errors import InputError
 from models.common.task import Step
-from models.hcl import HclModel
 from models.hcl.latent import GaussianNetwork, Posterior
+from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.encoders import resolve_encoder
 from stages.common.model_folder import save_notes
@@ -95,7 +95,7 @@ def task(encoder, tmp_path):
 
 def test_micro_batches_add_up_to_the_batch(task):
     # Free bits are granted to each micro-batch by itself, so they are off here.
-    task.model.config.latent["free_bits"] = 0.0
+    task.model.config.latent = replace(task.model.config.latent, free_bits=0.0)
     items = list(range(7))
     eps = torch.randn(7, 6)
     original = task.train.batch
@@ -237,7 +237,7 @@ def test_stage_writes_model_history_items_and_metrics(trained):
     assert metrics["keywords"] == {"validation": 1.0, "test": 1.0}
     # Each item is a component of its own, and some have a keyword that no other has.
     assert metrics["graph"]["train"]["unseen"] > metrics["graph"]["test"]["unseen"] == 0.0
-    assert HclModel.from_pretrained(trained["hcl"].weights).config.latent_size == 6
+    assert HclModel.from_pretrained(trained["hcl"].weights).config.latent.size == 6
 
 
 def test_coverage_counts_inputs_whose_keyword_is_a_node(encoder, tmp_path):

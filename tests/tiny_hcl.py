@@ -3,7 +3,9 @@
 import torch
 from transformers import BertConfig
 
-from models.hcl import HclConfig, HclModel, KeywordGraph
+from models.hcl.config import HclConfig
+from models.hcl.graph import KeywordGraph
+from models.hcl.model import HclModel
 
 WIDTH, VOCABULARY, NODES, LATENT = 16, 30, 6, 4
 SPECIAL_IDS = {"pad": 0, "unk": 1, "bos": 2, "eos": 3, "mask": 4}

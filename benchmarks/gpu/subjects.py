@@ -5,7 +5,7 @@ and with the noise of HCL's latent variable fixed per item, nothing in them is d
 devices can be compared. Texts are words by Zipf's law.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,9 @@ from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_co
 from models.common.decoding import Rules
 from models.common.encoders import special_ids
 from models.common.special import EOS, PAD
-from models.hcl import HclConfig, HclModel, KeywordGraph
+from models.hcl.config import HclConfig
+from models.hcl.graph import KeywordGraph
+from models.hcl.model import HclModel
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
@@ -190,7 +192,7 @@ class Hcl(Subject):
         config = HclConfig.from_params({"decoder": {"layers": self.size.decoder_layers}, **self.job.settings}, bert,
                                        special_ids(self.tokenizer), graph.num_nodes, graph.num_edges, 11.0)
         if not dropout:
-            config.decoder["dropout"] = 0.0
+            config.decoder = replace(config.decoder, dropout=0.0)
         torch.manual_seed(SEED)
         return HclModel.from_parts(config, None, graph)
 
@@ -201,11 +203,11 @@ class Hcl(Subject):
         nn.Module.to(model, device)
         train, validation = (TripleBatches(self._rows(split, items), self.tokenizer, self._longest, self._longest)
                              for split, items in (("train", count), ("validation", micro)))
-        noise = ValidationNoise(_noise(micro, model.config.latent_size), torch.zeros(micro, model.config.hidden_size))
+        noise = ValidationNoise(_noise(micro, model.config.latent.size), torch.zeros(micro, model.config.hidden_size))
         rates = {"learning_rate": 2e-4, "encoder_rate": 5e-5, "taken_rate": None, "micro_batch": micro}
         task: Any = HclTask(model, train, validation, noise, rates, annealing_steps=0)
         if not dropout:
-            load, eps = task.load, _noise(count, model.config.latent_size)
+            load, eps = task.load, _noise(count, model.config.latent.size)
             task.load = lambda items: {**load(items), "eps": eps[list(items)]}
         return task
 

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from models.common.losses import at_least_float32
-
-if TYPE_CHECKING:
-    from models.hcl.config import HclConfig
-
+from models.common.losses import at_least_float32, gaussian_kl, gaussian_kl_dims
+from models.hcl.config import HclConfig
 
 LOGVAR_RANGE = (-8.0, 8.0)
 _SHORTEST = 1e-12  # mean square beside which that of a vector counts as none
@@ -33,6 +29,59 @@ class Gaussian:
         return self.mu + torch.exp(0.5 * self.logvar) * eps
 
 
+@dataclass(frozen=True)
+class LatentOutput:
+    """Distributions over z and the distances between them.
+
+    Attributes:
+        prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
+        kl_dims: KL(q+ || p) by dimension (B, dz).
+        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them, per dimension (B,).
+        has_negative: which negatives are real (B,).
+        bow: bag-of-words loss, summed over tokens (B,).
+    """
+
+    prior: Gaussian
+    posterior: Gaussian
+    negative: Gaussian | None
+    kl_dims: Tensor
+    d_pos: Tensor
+    d_neg: Tensor | None
+    has_negative: Tensor | None
+    bow: Tensor | None
+
+    @classmethod
+    def of(cls, config: HclConfig, prior: Gaussian, texts: Gaussian, has_negative: Tensor | None,
+           bow: Tensor | None) -> "LatentOutput":
+        """Return the output of the prior and the posteriors of true and, if there are any, negative outputs.
+
+        ``texts`` holds these posteriors (B, 1 or 2, dz).
+
+        Raises:
+            ValueError: negatives are given without ``has_negative``.
+        """
+        all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
+        distances, posterior = all_dims.sum(-1) / config.latent.size, texts.of_text(0)  # (B, 1 or 2), (B, dz)
+        kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
+        if texts.mu.shape[1] == 1:
+            return cls(prior, posterior, None, kl_dims, d_pos, None, None, bow)
+        if has_negative is None:
+            raise ValueError("HclModel: a batch with neg_ids needs has_negative (B,)")
+        return cls(prior, posterior, texts.of_text(1), kl_dims, d_pos, distances[:, 1], has_negative.bool(), bow)
+
+    @property
+    def kl(self) -> Tensor:
+        """KL(q+ || p), summed over dimensions (B,)."""
+        return self.kl_dims.sum(-1)
+
+    @property
+    def kl_negative(self) -> Tensor | None:
+        """KL(q- || p), summed over dimensions (B,)."""
+        if self.negative is None:
+            return None
+        return gaussian_kl(self.negative.mu, self.negative.logvar, self.prior.mu, self.prior.logvar)
+
+
 def in_full(layer: nn.Linear, values: Tensor) -> Tensor:
     """Apply ``layer`` in the precision of its weights, under autocast too."""
     with torch.autocast(values.device.type, enabled=False):
@@ -45,6 +94,26 @@ def unit_scale(vectors: Tensor) -> Tensor:
     return vectors * torch.rsqrt(vectors.square().mean(-1, keepdim=True) + _SHORTEST)
 
 
+def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
+    """KL of a batch (B, dz) of which ``nats`` are free: of each dimension's mean its share, or of their sum all.
+
+    Below its share a dimension has zero gradient; in ``total`` all dimensions have theirs as soon as the sum is above,
+    and none before (Kingma et al. 2016, sect. C.8). The mean is over the samples given, such as a micro-batch.
+    """
+    (kl_dims,) = at_least_float32(kl_dims)
+    mean = kl_dims.mean(0)  # (dz,)
+    return mean.sum().clamp(min=nats) if by == "total" else mean.clamp(min=nats / len(mean)).sum()
+
+
+def mahalanobis(points: Tensor, mu: Tensor, logvar: Tensor) -> Tensor:
+    """Mean over dimensions of (v - mu)^2 / sigma^2 (B,), for points v (B, dz); 1 is expected of a draw.
+
+    HCL section 3.2.3, with the inverse that is missing in print.
+    """
+    points, mu, logvar = at_least_float32(points, mu, logvar)
+    return ((points - mu).square() * torch.exp(-logvar)).mean(-1)
+
+
 class GaussianNetwork(nn.Module):
     """MLP([h_x ; v]) -> mu, log variance: the prior with v = u_in, the posterior with v = h_y.
 
@@ -54,10 +123,6 @@ class GaussianNetwork(nn.Module):
     One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017. The two halves of its input
     matrix are two layers, so that the ablation without keyword leaves one out and all rows of a table start
     from the same weights.
-
-    Args:
-        width: d of both inputs.
-        size: dz.
     """
 
     def __init__(self, width: int, size: int) -> None:
@@ -84,11 +149,6 @@ class Prior(GaussianNetwork):
 
     Graph attention with LayerNorm gives keywords a length of sqrt(d), 19.6 at d = 384, where pooled texts have about
     6: the prior would read the keyword three times as loud as the text.
-
-    Args:
-        width: d of both inputs.
-        size: dz.
-        scaled: whether it does.
     """
 
     def __init__(self, width: int, size: int, scaled: bool) -> None:
@@ -102,7 +162,6 @@ class Prior(GaussianNetwork):
         return super().forward(h_x, condition)
 
 
-POSTERIORS = ("absolute", "relative")
 _SMALLEST_VARIANCE = 1e-5  # beside which a dimension's variance over a batch counts as none
 
 
@@ -122,12 +181,6 @@ class Posterior(GaussianNetwork):
     The statistics of a batch are those of the true outputs, also for negatives. In training they are of the
     micro-batch, whoever computes it (Hoffer et al. 2017, ghost batch normalisation); in evaluation mode those of
     :meth:`calibrate`, 0 and 1 before.
-
-    Args:
-        width: d of both inputs.
-        size: dz.
-        relative: whether its Gaussians stand relative to the prior's.
-        gamma: see above; 0 leaves the means alone.
     """
 
     def __init__(self, width: int, size: int, relative: bool = False, gamma: float = 0.0) -> None:
@@ -177,8 +230,6 @@ class Posterior(GaussianNetwork):
         self.get_buffer("variance").copy_(variance)
 
 
-ENTERS = ("memory+embed", "layers")
-
 # Length at the start, where z is noise, in units of what W z is added to.
 _ADDED = 0.15
 
@@ -190,15 +241,12 @@ class LatentEntry(nn.Module):
     ``layers``: Wl z added to the input of each layer, with a map of its own.
 
     Slot and embedding exist always, so that models may start from each other; the maps of layers where they are used.
-
-    Args:
-        config: the model's configuration.
     """
 
-    def __init__(self, config: "HclConfig") -> None:
+    def __init__(self, config: HclConfig) -> None:
         super().__init__()
-        size, width = config.latent_size, config.hidden_size
-        self.by_layer, self.layers = config.latent["enters"] == "layers", config.num_hidden_layers
+        size, width = config.latent.size, config.hidden_size
+        self.by_layer, self.layers = config.latent.enters == "layers", config.num_hidden_layers
         self.slot = nn.Linear(size, width)  # Wm
         self.embedding = nn.Linear(size, width, bias=False)  # We
         if self.by_layer:

@@ -9,8 +9,7 @@ from models.common.losses.batches import (
     supervised_contrast,
     twin_contrast,
 )
-from models.common.losses.candidates import instance_contrast, keyword_contrast, mahalanobis_contrast
-from models.common.losses.gaussian import free_bits_kl, gaussian_kl, gaussian_kl_dims, mahalanobis
+from models.common.losses.gaussian import gaussian_kl, gaussian_kl_dims
 from models.common.losses.reduction import at_least_float32, masked_mean
 from models.common.losses.words import bag_of_words, bow_loss
 
@@ -18,15 +17,10 @@ __all__ = [
     "at_least_float32",
     "bag_of_words",
     "bow_loss",
-    "free_bits_kl",
     "gaussian_kl",
     "gaussian_kl_dims",
-    "instance_contrast",
-    "keyword_contrast",
     "label_distance_contrast",
     "log_share_of_positives",
-    "mahalanobis",
-    "mahalanobis_contrast",
     "masked_mean",
     "pair_contrast",
     "positive_pairs",

@@ -1,11 +1,41 @@
 """Params that several tracks share: sizes of a Transformer, and how runs are measured."""
 
-from typing import Literal
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, get_type_hints
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from stages.common.params import Block
 from stages.common.settings import NOTHING
+
+
+def block_of(settings: Any, base: type[Block] = Block) -> Any:
+    """Return the params block of a frozen dataclass: names, types, values, help and bounds, and its own check.
+
+    Args:
+        settings: with the defaults; fields that are dataclasses become blocks. ``metadata`` of a field has ``help``,
+            and bounds by pydantic's names.
+        base: of the block.
+    """
+    kind, content = type(settings), dict[str, Any]()
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        default = getattr(settings, field.name)
+        if is_dataclass(default):
+            block = block_of(default)
+            content[field.name] = (block, block())
+        else:
+            bounds = dict(field.metadata)
+            text = bounds.pop("help", None)
+            content[field.name] = (hints[field.name], Field(default, description=text, **bounds))
+
+    def checked(self: Block) -> Block:
+        kind(**{name: getattr(self, name) for name in content})
+        return self
+
+    validators: dict[str, Any] = {"checked": model_validator(mode="after")(checked)}
+    return create_model(kind.__name__.removesuffix("Settings"), __base__=base, __doc__=kind.__doc__,
+                        __module__=__name__, __validators__=validators, **content)
 
 
 class Sizes(Block):

@@ -16,9 +16,9 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
-from models.hcl import HclConfig, HclModel
 from models.hcl.baselines import load_pieces
-from models.hcl.warm_start import untrained_modules
+from models.hcl.config import HclConfig
+from models.hcl.model import HclModel, untrained_modules
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params

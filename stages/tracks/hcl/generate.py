@@ -19,9 +19,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError, nearest
 from models.common.decoding import Rules, contrastive_search
-from models.hcl import HclConfig, HclModel
 from models.hcl.baselines import load_pieces
 from models.hcl.baselines.pieces import PieceModel
+from models.hcl.config import HclConfig
+from models.hcl.model import HclModel
 from stages.common.paths import ModelPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed, generator
@@ -137,7 +138,7 @@ class Paraphraser(Rewriter):
         """Return noise (n, dz), drawn on the CPU so that every device gets the same."""
         sources = (torch.Generator().manual_seed(derived_seed(seed, STAGE, "z", sample, number))
                    for number in example_ids)
-        return torch.stack([torch.randn(self.model.config.latent_size, generator=source) for source in sources])
+        return torch.stack([torch.randn(self.model.config.latent.size, generator=source) for source in sources])
 
 
 class PieceRewriter(Rewriter):

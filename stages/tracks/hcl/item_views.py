@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 
 from keycontrast.errors import InputError
-from models.hcl import KeywordGraph
-from models.hcl.neighbourhood import neighbours
-from models.hcl.views import Views
+from models.hcl.graph import KeywordGraph, Views, neighbours
 from stages.common.schemas import NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts

@@ -13,7 +13,8 @@ from sklearn.manifold import TSNE
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from models.hcl import HclModel, HclOutput
+from models.hcl.hcl import HclOutput
+from models.hcl.model import HclModel
 from stages.common.figures import PALETTE, Plot, drawing, finished
 from stages.metrics.resampling import interval, mean_statistic, resampled
 from stages.tracks.hcl.data import TripleBatches, UnseenKeywords, node_ids
@@ -66,9 +67,9 @@ def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.
 def left_out(model: HclModel) -> dict[str, str]:
     """Return which kinds of points ``model`` cannot have, and why."""
     config = model.config
-    if not config.latent["enabled"]:
+    if not config.latent.enabled:
         return dict.fromkeys(KINDS, "the model has no latent variable")
-    if config.uses_contrast("mahalanobis"):
+    if "mahalanobis" in config.contrasts_used:
         return {}
     untrained = "the map P from keywords to the latent space is trained by the Mahalanobis contrast, which is off"
     return dict.fromkeys(KINDS[3:], untrained if config.uses_keyword else "the model has no keyword")
@@ -114,7 +115,7 @@ def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd
         places = range(start, min(start + _CHUNK, len(first)))
         batch = batches.batch(places)
         # The points are means: noise has no part in them.
-        batch["eps"] = torch.zeros(len(places), model.config.latent_size)
+        batch["eps"] = torch.zeros(len(places), model.config.latent.size)
         if unseen is not None:
             batch["unseen_vectors"] = unseen[places.start:places.stop]
         output = model({name: value.to(model.device) for name, value in batch.items()})

@@ -5,111 +5,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from keycontrast.errors import nearest
+from models.hcl.settings import HclSettings
 from stages.common.params import SEEDS, Block, Presets, Seeds, Switches
 from stages.common.settings import NOTHING
-from stages.tracks.common.params import BEGINNING, Sizes
-
-
-class GraphAttention(Block):
-    """Graph attention with edge and node updates (eq. 4-9)."""
-
-    iterations: int = Field(2, ge=0, description="T; 0 is the ablation without graph")
-    layer_norm: bool = True
-    own_edges: Literal["component", "item", "leaking"] = Field(
-        "component", description="what a training item does not see of the graph when its prior is computed: what its "
-                                 "connected component contributed, what itself did, or leaking: nothing, so that the "
-                                 "graph tells it its target")
-    kw_dropout: float | None = Field(None, ge=0, lt=1, description="share of training inputs whose keyword becomes an "
-                                                                   "unseen one; null: as many as make unseen keywords "
-                                                                   "as frequent as in validation, none if leaking")
-
-
-class KeywordUse(Block):
-    """How keywords take part."""
-
-    condition: bool = Field(True, description="false: ablation without keyword (prior, both keyword contrasts)")
-    imp_weight: Literal["cosine", "linear"] = Field(
-        "cosine", description="of a keyword's negative neighbours in its impostor: cosine to it, without parameters; "
-                              "or one learned matrix on their mean")
-    unit_scale: bool = Field(True, description="u and h_x enter the prior, and u the decoder's memory, scaled to a "
-                                               "root mean square of 1; false: as long as they are, u by far the longer")
-
-
-class Latent(Block):
-    """The CVAE's latent variable (HCL section 3.1)."""
-
-    enabled: bool = Field(True, description="false: deterministic backbone")
-    size: int = Field(200, ge=1)
-    free_bits: float = Field(0.0, ge=0, description="nats in all, shared evenly by the dimensions")
-    free_bits_by: Literal["dimension", "total"] = Field(
-        "dimension", description="total: one floor under the sum of all dimensions, which have a gradient as soon as "
-                                 "it is above")
-    free_bits_for: Literal["both", "posterior"] = Field(
-        "both", description="posterior: floor and annealing hold it alone, and the prior is drawn to it at full "
-                            "weight from the first step")
-    posterior: Literal["absolute", "relative"] = Field(
-        "relative", description="relative: it says how far z is from the prior's mean, in units of the prior's "
-                                "spread, so that reconstruction teaches the prior")
-    batch_norm: float = Field(0.2, ge=0, description="gamma: standard deviation to which the posterior's means are "
-                                                     "normalised over a micro-batch (BN-VAE); 0: they are not")
-    prior_share: float = Field(0.0, ge=0, lt=1, description="share of training items whose target is reconstructed "
-                                                            "from the prior's mean, as texts are decoded, instead of "
-                                                            "from the posterior")
-    annealing_steps: int = Field(10_000, ge=0)
-    annealing_share: float = Field(0.2, ge=0, le=1, description="of all steps; the smaller of both counts")
-    enters: Literal["memory+embed", "layers"] = Field(
-        "memory+embed", description="how z enters the decoder: as a slot of the memory and with every word, or with "
-                                    "the input of each layer")
-    bow_loss: bool = False
-    word_dropout: float = Field(0.0, ge=0, lt=1)
-
-    @model_validator(mode="after")
-    def _prior_is_taught(self) -> "Latent":
-        if self.posterior == "relative" and self.free_bits_for == "posterior":
-            raise ValueError("free_bits_for posterior needs posterior absolute, because the prior has no part in the "
-                             "KL of a relative one; change either")
-        return self
-
-
-class Contrast(Block):
-    """Weight and temperature of a contrast; weight 0 removes it."""
-
-    weight: float = Field(1.0, ge=0)
-    temperature: float = Field(gt=0)
-
-
-class Mahalanobis(Contrast):
-    """The contrast between levels."""
-
-    temperature: float = Field(0.5, gt=0)
-
-
-class InstanceContrast(Contrast):
-    """The contrast between instances."""
-
-    temperature: float = Field(0.1, gt=0)
-
-
-class Contrasts(Block):
-    """The three contrasts (HCL section 3.2)."""
-
-    instance: InstanceContrast = InstanceContrast()
-    keyword: Contrast = Contrast(temperature=0.1)
-    mahalanobis: Mahalanobis = Mahalanobis()
-    added_to: Literal["token", "sentence"] = Field(
-        "token", description="what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, "
-                             "summed over the sentence, beside which they weigh less by the mean target length")
-
-
-class Decoder(Block):
-    """Transformer decoder (HCL section 4.2)."""
-
-    layers: int = Field(6, ge=1)
-    dropout: float = Field(0.1, ge=0, lt=1)
-    kw_memory: bool = False
-    source_dropout: float = Field(0.0, ge=0, lt=1, description="share of the input's states that the decoder does not "
-                                                               "see in training; never the slots of z and keyword")
-
+from stages.tracks.common.params import BEGINNING, Sizes, block_of
 
 # The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
 # keeps its inverse (docs/hcl.md). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
@@ -125,8 +24,8 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 
 
-class Method(Switches):
-    """HCL with its ablations."""
+class _Row(Switches):
+    """What is trained, and by which preset."""
 
     presets: ClassVar[Presets] = _PRESETS
 
@@ -135,11 +34,10 @@ class Method(Switches):
                            "same items, which reads the block of its own name and `training` alone")
     preset: Literal["paper"] | None = Field(None, description="paper: every switch as the text has it, only clear "
                                                               "misprints corrected")
-    graph: GraphAttention = GraphAttention()
-    keyword: KeywordUse = KeywordUse()
-    latent: Latent = Latent()
-    contrasts: Contrasts = Contrasts()
-    decoder: Decoder = Decoder()
+
+
+# HCL with its ablations.
+Method = block_of(HclSettings(), _Row)
 
 
 class Seq2Seq(Block):
@@ -203,7 +101,7 @@ class T5(Pretrained):
     layers: int = Field(2, ge=1, description="of the encoder, and of the decoder")
 
 
-class Architectures(Method):
+class Architectures(Method):  # type: ignore[misc, valid-type]
     """What may be trained on the track's items: HCL, or the baseline that has a block of its name here."""
 
     cvae: Cvae = Cvae()
@@ -250,12 +148,6 @@ class TrainHcl(Architectures):
     """Everything that defines a model of the HCL track."""
 
     training: Training = Training()
-
-    @model_validator(mode="after")
-    def _decoder_has_a_keyword(self) -> "TrainHcl":
-        if self.decoder.kw_memory and not self.keyword.condition:
-            raise ValueError("decoder.kw_memory needs keyword.condition; set the one to false or the other to true")
-        return self
 
 
 class HclModel(Block):

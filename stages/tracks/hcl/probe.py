@@ -18,7 +18,7 @@ import torch
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_folder, sha256_of
 from keycontrast.text.normal_form import normal_form
-from models.hcl import KeywordGraph
+from models.hcl.graph import KeywordGraph
 from stages.common.figures import Plot
 from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths

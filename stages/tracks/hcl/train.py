@@ -24,11 +24,11 @@ from models.common.batches import batches_in_order
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
 from models.common.training import fit
-from models.hcl import BatchTotals, HclConfig, HclModel, KeywordGraph, kl_weight, objective
-from models.hcl.alarms import find_alarms, leak_of_graph
-from models.hcl.plan import KEY, joined_texts
-from models.hcl.validation import Validation, training_monitors
-from models.hcl.warm_start import InitReport, init_from
+from models.hcl.config import HclConfig
+from models.hcl.graph import KEY, KeywordGraph, joined_texts
+from models.hcl.hcl import BatchTotals, kl_weight, objective
+from models.hcl.model import HclModel, InitReport, init_from
+from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
 from stages.common.columns.clusters import CLUSTERS
 from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.columns.items import EXAMPLES
@@ -270,14 +270,14 @@ class HclTask(Task):
     def lengths(self) -> list[int]:
         """Return the tokens of each training triple's texts, [CLS] and [SEP] included, as far as they are read."""
         texts = [self.train.sources, self.train.targets]
-        if self.model.config.latent["enabled"]:  # the deterministic backbone reads no negatives
+        if self.model.config.latent.enabled:  # the deterministic backbone reads no negatives
             texts.append(self.train.negatives)
         return [sum(len(row) + 2 for row in rows) for rows in zip(*texts, strict=True)]
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
         batch, config = self.train.batch(items), self.model.config
-        names = ["x", "y", "neg"] if config.latent["enabled"] else ["x"]
+        names = ["x", "y", "neg"] if config.latent.enabled else ["x"]
         seen = self.item_views.of(items) if self.item_views is not None else {}
         planned = self._planned({**batch, **seen, **joined_texts(batch, names, config.special_ids["pad"])})
         return {name: part for name, part in planned.items() if name not in _OF_PLAN}
@@ -302,7 +302,7 @@ class HclTask(Task):
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
         for batch in self._validation_batches():
             validation.add(batch)
-        if self.model.config.latent["enabled"]:
+        if self.model.config.latent.enabled:
             for batch in self._training_sample(_SEEN, self.load):
                 validation.add_seen(batch)
         return validation.values()

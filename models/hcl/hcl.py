@@ -1,8 +1,8 @@
-"""The HCL network: a conditional variational encoder-decoder with a keyword graph (HCL, ACL 2022)."""
+"""The HCL network and its loss (ACL 2022): a conditional variational encoder-decoder with a keyword graph."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Self, cast
 
 import torch
@@ -14,22 +14,137 @@ from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from models.common.encoders import FrozenStates, mean_pool
-from models.common.losses import at_least_float32, bow_loss
+from models.common.losses import at_least_float32, bow_loss, gaussian_kl, gaussian_kl_dims, masked_mean
 from models.common.transformer import Cache
-from models.hcl.config import HclConfig
-from models.hcl.contrasts import CONTRASTS
-from models.hcl.decoder import Decoder
-from models.hcl.graph_attention import GraphAttention
-from models.hcl.impostor import Impostor, impostor_candidates, likeness
-from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.latent import Gaussian, LatentEntry, Posterior, Prior, unit_scale
-from models.hcl.output import Contrasted, HclOutput, KeywordOutput, LatentOutput
-from models.hcl.plan import KEY, KEYS, Encoded, KeywordPlan, PackedPlan, Plan, Planner, Targets, joined_texts
-from models.hcl.segments import segment_sum, taken
-from models.hcl.views import Views
-from models.hcl.word_scores import TiedOutput, padded_words
+from models.hcl.attention import GraphAttention, Impostor, likeness, segment_sum, taken
+from models.hcl.config import CONTRASTS, HclConfig
+from models.hcl.decoder import Decoder, TiedOutput, padded_words
+from models.hcl.graph import (
+    KEY,
+    KEYS,
+    Encoded,
+    KeywordGraph,
+    KeywordPlan,
+    PackedPlan,
+    Plan,
+    Planner,
+    Targets,
+    Views,
+    impostor_candidates,
+    joined_texts,
+)
+from models.hcl.latent import (
+    Gaussian,
+    LatentEntry,
+    LatentOutput,
+    Posterior,
+    Prior,
+    free_bits_kl,
+    in_full,
+    mahalanobis,
+    unit_scale,
+)
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
+_SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
+
+
+@dataclass(frozen=True)
+class KeywordOutput:
+    """Keyword vectors of a batch.
+
+    Attributes:
+        u_in, u_out, u_imp: vectors of input, output and impostor keyword (B, d).
+        mask: samples with an output keyword and an impostor (B,).
+        likeness: cosines to the output keyword of impostor, hardest and easiest candidate, without gradient (3, B).
+    """
+
+    u_in: Tensor
+    u_out: Tensor
+    u_imp: Tensor
+    mask: Tensor
+    likeness: Tensor
+
+
+@dataclass(frozen=True)
+class Contrasted:
+    """A contrast between a right and a wrong candidate for each sample of a batch.
+
+    Attributes:
+        right, wrong: distance or similarity of the two candidates (B,).
+        loss: of each sample (B,); log 2 where the two are equal.
+        gap: how far the right candidate is ahead of the wrong one, in units of the temperature (B,).
+        mask: samples that take part (B,); all else holds for these alone.
+        points: the right and the wrong candidate, if they are points of the latent space (B, 2, dz).
+    """
+
+    right: Tensor
+    wrong: Tensor
+    loss: Tensor
+    gap: Tensor
+    mask: Tensor
+    points: Tensor | None = None
+
+    @classmethod
+    def of_distances(cls, right: Tensor, wrong: Tensor, temperature: float, mask: Tensor,
+                     points: Tensor | None = None) -> Self:
+        """Return -log(1 - softmax) of the right one's distance: softplus((right - wrong) / t)."""
+        right, wrong = at_least_float32(right, wrong)
+        gap = (wrong - right) / temperature
+        return cls(right, wrong, F.softplus(-gap), gap, mask, points)
+
+    @classmethod
+    def of_similarities(cls, right: Tensor, wrong: Tensor, temperature: float, mask: Tensor) -> Self:
+        """Return -log softmax of the right one's similarity: softplus((wrong - right) / t)."""
+        right, wrong = at_least_float32(right, wrong)
+        gap = (right - wrong) / temperature
+        return cls(right, wrong, F.softplus(-gap), gap, mask)
+
+
+@dataclass(frozen=True)
+class HclOutput:
+    """Per-sample parts of a batch, before any weighting; a part that the configuration leaves out is None.
+
+    Attributes:
+        hidden: encoder states of the input (B, Lx, d).
+        reconstruction: -log p(y+ | x, z), summed over the target's tokens (B,).
+        tokens: predicted tokens of each target (B,).
+        latent: None for the deterministic backbone.
+        keyword: None without keyword.
+        contrasts: by name, those of which the model and the batch have all that they read, in the order of
+            :data:`CONTRASTS`, whatever their weight.
+    """
+
+    hidden: Tensor
+    reconstruction: Tensor
+    tokens: Tensor
+    latent: LatentOutput | None
+    keyword: KeywordOutput | None
+    contrasts: dict[str, Contrasted]
+
+
+@dataclass(frozen=True)
+class BatchTotals:
+    """Sizes of a whole batch, by which sums are divided: samples, those with a negative output, with an impostor."""
+
+    items: int
+    negatives: int
+    impostors: int
+
+    @classmethod
+    def of(cls, output: HclOutput) -> "BatchTotals":
+        """Return the sizes of the batch that gave ``output``."""
+        latent, keyword = output.latent, output.keyword
+        negatives = None if latent is None else latent.has_negative
+        return cls(
+            items=len(output.reconstruction),
+            negatives=0 if negatives is None else int(negatives.sum()),
+            impostors=0 if keyword is None else int(keyword.mask.sum()),
+        )
+
+    def of_contrast(self, name: str) -> int:
+        """Return how many samples take part in a contrast: those with a negative, or with an impostor."""
+        return self.negatives if name == "instance" else self.impostors
 
 
 class HclNetwork(PreTrainedModel):
@@ -63,19 +178,18 @@ class HclNetwork(PreTrainedModel):
     def __init__(self, config: HclConfig) -> None:
         super().__init__(config)
         self._draw = int(torch.randint(2**62, (), device="cpu"))
-        width, size = config.hidden_size, config.latent_size
+        width, size = config.hidden_size, config.latent.size
         self.encoder = BertModel(BertConfig(**config.encoder), add_pooling_layer=False)
         self.decoder = Decoder(config)
         self.word_scores = TiedOutput(config.vocab_size)
         self.graph = KeywordGraph(config.num_nodes, config.num_edges, width)
-        self.attention = GraphAttention(width, config.graph["iterations"], config.graph["layer_norm"])
-        self.impostor = Impostor(width, config.keyword["imp_weight"])
-        self.prior = Prior(width, size, config.keyword["unit_scale"])
-        self.posterior = Posterior(width, size, config.latent["posterior"] == "relative", config.latent["batch_norm"])
+        self.attention = GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
+        self.impostor = Impostor(width, config.keyword.imp_weight)
+        self.prior = Prior(width, size, config.keyword.unit_scale)
+        self.posterior = Posterior(width, size, config.latent.posterior == "relative", config.latent.batch_norm)
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
-        for name, made in ((name, made) for contrast in CONTRASTS.values() for name, made in contrast.modules.items()):
-            self.add_module(name, made(config))
+        self.keyword_points = nn.Linear(width, size, bias=False)  # P: keywords in the latent space
         self.bow_hidden = nn.Linear(width + size, width)
         self.bow_scores = TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
@@ -89,13 +203,7 @@ class HclNetwork(PreTrainedModel):
     ) -> Self:
         """Build a model to train: weights of a pre-trained encoder, the graph's tensors, the rest random.
 
-        Args:
-            config: its encoder part must be that of ``encoder``, its sizes those of ``graph``.
-            encoder: from :func:`models.common.encoders.load_encoder`; None leaves the encoder random.
-            graph: from :meth:`KeywordGraph.from_edges`; None if the configuration has no nodes.
-
-        Raises:
-            RuntimeError: sizes do not agree.
+        The sizes of encoder and graph must be those of ``config``; without them the encoder is random, the graph empty.
         """
         model = cls(config)
         if encoder is not None:
@@ -144,7 +252,7 @@ class HclNetwork(PreTrainedModel):
         memory = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
         if decoder_input_ids is None or memory is None or attention_mask is None:
             raise ValueError("HclModel: give a batch to train on, or call paraphrase() to generate")
-        if self.config.latent["enabled"] and latent is None:
+        if self.config.latent.enabled and latent is None:
             raise ValueError("HclModel: decoding needs latent (B, dz); paraphrase() takes it from the prior")
         states = self.decode(decoder_input_ids, memory, attention_mask, latent, past_key_values)
         return Seq2SeqLMOutput(logits=self.score(states), past_key_values=past_key_values)
@@ -156,7 +264,7 @@ class HclNetwork(PreTrainedModel):
         apart, or texts would be padded to other lengths; and contrasts of keywords are then those of samples whose
         input keyword is a node too.
         """
-        has_latent = self.config.latent["enabled"]
+        has_latent = self.config.latent.enabled
         read = ["x", "y", "neg"] if has_latent else ["x"]
         parts = [read[:2], read[2:]] if validating else [read]
         texts = {name: text for part in parts for name, text in self.texts(batch, part).items()}
@@ -164,32 +272,43 @@ class HclNetwork(PreTrainedModel):
         keyword = self.keywords(batch, plan.keywords)
         if keyword is not None and validating:
             keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
-        contrasts = self._contrasts(keyword, None)
+        contrasts = {} if keyword is None else {"keyword": self.keyword_contrast(keyword)}
         latent, z = self.latent(texts, keyword, batch) if has_latent else (None, None)
         if latent is not None and z is not None:
             z = self._from_prior(z, latent.prior)
-        contrasts |= self._contrasts(keyword, latent)
+        if latent is not None:
+            contrasts |= self._latent_contrasts(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
         reconstruction = self.reconstruct(hidden, u_in, z, batch, plan.targets)
         return HclOutput(hidden, reconstruction, batch["y_in_mask"].sum(-1), latent, keyword,
                          {name: contrasts[name] for name in CONTRASTS if name in contrasts})
 
-    def _contrasts(self, keyword: KeywordOutput | None, latent: LatentOutput | None) -> dict[str, Contrasted]:
-        """Return the contrasts that read ``latent``; without it those that do not."""
-        found = {name: contrast.of(self, keyword, latent) for name, contrast in CONTRASTS.items()
-                 if contrast.needs_latent == (latent is not None)
-                 and (keyword is not None or not contrast.needs_keyword)}
-        return {name: contrasted for name, contrasted in found.items() if contrasted is not None}
+    # Contrasts (HCL section 3.2)
+
+    def keyword_contrast(self, keyword: KeywordOutput) -> Contrasted:
+        """Eq. 10: cos(u_in, u_out) against cos(u_in, u_imp), of samples with an impostor."""
+        vectors = torch.stack([keyword.u_in, keyword.u_out, keyword.u_imp])  # (3, B, d)
+        unit = F.normalize(vectors, dim=-1, eps=_SHORTEST)
+        s_out, s_imp = (unit[0] * unit[1:]).sum(-1).unbind()  # (B,)
+        return Contrasted.of_similarities(s_out, s_imp, self.config.contrasts.keyword.temperature, keyword.mask)
+
+    def _latent_contrasts(self, keyword: KeywordOutput | None, latent: LatentOutput) -> dict[str, Contrasted]:
+        """Return the contrasts that read distributions over z, of instances and between levels (eq. 11)."""
+        settings, found = self.config.contrasts, {}
+        if latent.d_neg is not None and latent.has_negative is not None:  # KL(q+ || p) against KL(q- || p)
+            found["instance"] = Contrasted.of_distances(latent.d_pos, latent.d_neg, settings.instance.temperature,
+                                                        latent.has_negative)
+        if keyword is not None:  # distances of output and impostor keyword, mapped by P, to q(z | x, y+)
+            points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))  # (B, 2, dz)
+            mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
+            d_out, d_imp = mahalanobis(points, mu, logvar).unbind(1)  # of a mean over dimensions (B,)
+            found["mahalanobis"] = Contrasted.of_distances(d_out, d_imp, settings.mahalanobis.temperature,
+                                                           keyword.mask, points)
+        return found
 
     def latent(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None,
                batch: Mapping[str, Tensor]) -> tuple[LatentOutput, Tensor]:
-        """Return the distributions over z, and z drawn from the posterior (B, dz).
-
-        Args:
-            texts: x, y and, if there are any, neg, from :meth:`texts`.
-            keyword: from :meth:`keywords`.
-            batch: see the class.
-        """
+        """Return the distributions over z, and z drawn from the posterior (B, dz), given :meth:`texts` x, y, neg."""
         h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
@@ -201,17 +320,14 @@ class HclNetwork(PreTrainedModel):
         The hybrid objective of Sohn et al. 2015, item by item: the decoder learns from what texts are decoded from, and
         what it lacks there goes to prior, keyword and graph.
         """
-        share = self.config.latent["prior_share"]
+        share = self.config.latent.prior_share
         if not self.training or share == 0.0:
             return z
         chosen = torch.rand(len(z), 1, device=z.device) < share
         return torch.where(chosen, prior.mu, z)
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
-        """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if there is one, negative output (B, 1 or 2, dz).
-
-        See :meth:`latent` for the arguments.
-        """
+        """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if any, negative output (B, 1 or 2, dz)."""
         prior = self.prior(texts["x"].vector, keyword.u_in if keyword is not None else None)
         return prior, self._posteriors(texts, prior)
 
@@ -230,7 +346,7 @@ class HclNetwork(PreTrainedModel):
 
         Nothing but batch normalisation has any.
         """
-        if self.config.latent["enabled"] and self.posterior.gamma > 0:
+        if self.config.latent.enabled and self.posterior.gamma > 0:
             with torch.no_grad():
                 texts = (self.texts(batch, ["x", "y"]) for batch in batches)
                 self.posterior.calibrate((found["x"].vector, found["y"].vector) for found in texts)
@@ -276,11 +392,7 @@ class HclNetwork(PreTrainedModel):
         return super().train(mode)
 
     def planner(self, views: Views | None = None) -> Planner:
-        """Return what makes the plans of batches, from a copy of the graph's structure on the CPU.
-
-        Args:
-            views: of the graph, for batches that have ``view``.
-        """
+        """Return the planner of batches, on the CPU; with ``views`` of the graph it plans those that have ``view``."""
         return Planner(self.graph.structure(), self.config, self.attention.limit, views)
 
     def plan(self, batch: Mapping[str, Tensor]) -> Plan:
@@ -298,7 +410,7 @@ class HclNetwork(PreTrainedModel):
 
     def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
-        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph["iterations"] > 0)
+        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
 
     def keywords(self, batch: Mapping[str, Tensor], plan: KeywordPlan | None) -> KeywordOutput | None:
         """Return keyword vectors, in float32 at least; None for a model that has no use for them."""
@@ -329,8 +441,8 @@ class HclNetwork(PreTrainedModel):
     def memory(self, hidden: Tensor, mask: Tensor, u_in: Tensor | None, z: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return what the decoder attends to, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
         slots = self.latent_entry.memory_slots(z) if z is not None else []
-        if self.config.decoder["kw_memory"] and u_in is not None:
-            slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword["unit_scale"] else u_in))
+        if self.config.decoder.kw_memory and u_in is not None:
+            slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword.unit_scale else u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
@@ -374,7 +486,7 @@ class HclNetwork(PreTrainedModel):
 
     def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""
-        ids, rate = batch["y_in"], self.config.latent["word_dropout"]
+        ids, rate = batch["y_in"], self.config.latent.word_dropout
         if not self.training or rate == 0.0:
             return ids
         dropped = torch.rand(ids.shape, device=ids.device) < rate
@@ -386,7 +498,7 @@ class HclNetwork(PreTrainedModel):
 
         So the decoder has to lean on z and keyword. In a memory without slots for these, the first state of x stays.
         """
-        rate = self.config.decoder["source_dropout"]
+        rate = self.config.decoder.source_dropout
         if not self.training or rate == 0.0:
             return mask
         kept = torch.rand(mask.shape, device=mask.device) >= rate
@@ -407,7 +519,7 @@ class HclNetwork(PreTrainedModel):
         """Return the batch's noise for z (B, dz), or draw some."""
         if "eps" in batch:
             return batch["eps"]
-        return torch.randn(len(batch["x_ids"]), self.config.latent_size, device=batch["x_ids"].device)
+        return torch.randn(len(batch["x_ids"]), self.config.latent.size, device=batch["x_ids"].device)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -426,3 +538,72 @@ def _seed(draw: int, name: str) -> int:
 def _forget_vectors(model: HclNetwork, _: object) -> None:
     model._vectors = None
     model._frozen_states.forget()
+
+
+def kl_weight(step: int, annealing_steps: int) -> float:
+    """Return beta after ``step`` steps: it rises from 0 to 1 over ``annealing_steps`` (Bowman et al. 2016)."""
+    return 1.0 if annealing_steps <= 0 else min(1.0, step / annealing_steps)
+
+
+def objective(
+    output: HclOutput, config: HclConfig, kl_weight: float, totals: BatchTotals | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the training loss of a batch, or a micro-batch's share in it.
+
+    L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence`` the
+    contrasts are divided too, and so weigh beside the sum over a sentence as equation 3 prints it. Reconstruction, KL
+    and bag of words are sums over a sentence (``sent_sum``) averaged over samples, then divided by a constant of
+    the training set, so that beta means what it says. Free bits act here alone; beta touches no contrast.
+
+    Args:
+        output: of the model's training pass.
+        config: the model's configuration; a contrast of weight 0 is left out.
+        kl_weight: beta, from :func:`kl_weight`.
+        totals: sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's
+            loss. Only the free bits are granted to each part by itself, and the posterior's means normalised in it.
+
+    Returns:
+        The loss with its graph, and the parts, detached and unweighted, which add up likewise.
+    """
+    totals = totals or BatchTotals.of(output)
+    share = len(output.reconstruction) / totals.items
+    parts = {"reconstruction": output.reconstruction.sum() / totals.items}
+    elbo = parts["reconstruction"]
+    if output.latent is not None:
+        parts["kl"] = output.latent.kl.sum() / totals.items
+        elbo = elbo + share * _kl_term(output.latent, config, kl_weight)
+    if output.latent is not None and output.latent.bow is not None:
+        parts["bow"] = output.latent.bow.sum() / totals.items
+        elbo = elbo + parts["bow"]
+    loss = elbo / config.mean_target_length
+    divisor = config.mean_target_length if config.contrasts.added_to == "sentence" else 1.0
+    for name in config.contrasts_used:
+        if (found := output.contrasts.get(name)) is not None:
+            parts[name] = masked_mean(found.loss, found.mask, totals.of_contrast(name))
+            loss = loss + config.contrast(name).weight / divisor * parts[name]
+    return loss, {name: value.detach() for name, value in {"loss": loss, **parts}.items()}
+
+
+def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
+    """Return beta KL, mean over samples, above its free bits.
+
+    Where these are for the posterior alone, what annealing and floor are against, that z is left unused, is no matter
+    of the prior: it has the gradient of KL at full weight from the first step. As in the balancing of DreamerV2
+    (Hafner et al. 2021), each side sees the other as a constant; the value is that of the posterior's side.
+    """
+    settings, (q, p) = config.latent, (latent.posterior, latent.prior)
+    if settings.free_bits_for == "both":
+        return beta * free_bits_kl(latent.kl_dims, settings.free_bits, settings.free_bits_by)
+    dims = gaussian_kl_dims(q.mu, q.logvar, p.mu.detach(), p.logvar.detach())
+    pulled = gaussian_kl(q.mu.detach(), q.logvar.detach(), p.mu, p.logvar).mean()
+    return beta * free_bits_kl(dims, settings.free_bits, settings.free_bits_by) + pulled - pulled.detach()
+
+
+def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
+    """Return the loss that selects checkpoints, per sample (B,): L_rec(z ~ q) + KL over the mean target length.
+
+    Beta is 1, and there are neither free bits nor auxiliary losses nor contrasts, so that every row of an
+    ablation table is selected by the same quantity.
+    """
+    total = output.reconstruction if output.latent is None else output.reconstruction + output.latent.kl
+    return total / config.mean_target_length

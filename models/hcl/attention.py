@@ -1,17 +1,85 @@
-"""Graph attention with edge vectors over the keyword graph (HCL eq. 4-9)."""
+"""Keyword vectors: graph attention with edge vectors (HCL eq. 4-9), and the impostor of each output keyword."""
 
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from models.hcl.keyword_graph import KeywordGraph
-from models.hcl.neighbourhood import Block, Neighbourhood, Round, alone, block_of, neighbourhood
-from models.hcl.segments import taken, weighted_mean
+from models.common.losses import at_least_float32
+from models.hcl.graph import Block, KeywordGraph, Neighbourhood, Round, Rows, alone, block_of, neighbourhood
+
+
+def taken(values: Tensor, rows: Rows) -> Tensor:
+    """Return the rows (E, ...) of ``values`` (n, ...)."""
+    return _Taken.apply(values, rows)
+
+
+def segment_sum(values: Tensor, rows: Rows) -> Tensor:
+    """Sum of those of ``values`` (E, ...) that belong to each row (n, ...), in float32 at least."""
+    return _Summed.apply(*at_least_float32(values), rows)
+
+
+def weighted_mean(scores: Tensor, values: Tensor, rows: Rows, gaps: bool = False) -> Tensor:
+    """Mean of those of ``values`` (E, d) that belong to each row, weighed by the softmax of ``scores`` (E,).
+
+    In float32 at least, whatever precision they come in. With ``gaps`` there may be rows to which nothing belongs,
+    which become zeros.
+    """
+    (scores,) = at_least_float32(scores)
+    weights = torch.exp(scores - largest(scores.detach(), rows).index_select(0, rows.index))
+    total = segment_sum(weights, rows)  # at least 1, the weight of the largest score, where there is any
+    if gaps:
+        total = total.clamp(min=1.0)
+    return segment_sum(weights.unsqueeze(-1) * values, rows) / total.unsqueeze(-1)
+
+
+def largest(scores: Tensor, rows: Rows) -> Tensor:
+    """Return the largest score of each row (n,): a shift by it changes the range of exponentials only."""
+    if scores.device.type == "cpu":
+        return scores.new_full((rows.count,), -torch.inf).scatter_reduce(0, rows.index, scores, "amax")
+    return torch.segment_reduce(_ascending(scores, rows), "max", offsets=rows.offsets, unsafe=True)
+
+
+def _added(values: Tensor, rows: Rows) -> Tensor:
+    """Add up without a graph; a GPU goes over segments side by side, where adding by index would sort first."""
+    if values.device.type == "cpu":
+        return values.new_zeros(rows.count, *values.shape[1:]).index_add_(0, rows.index, values)
+    return torch.segment_reduce(_ascending(values, rows), "sum", offsets=rows.offsets, unsafe=True)
+
+
+def _ascending(values: Tensor, rows: Rows) -> Tensor:
+    return values.contiguous() if rows.order is None else values.index_select(0, rows.order)
+
+
+class _Taken(torch.autograd.Function):
+    """Rows by index; gradients are added up where they came from."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, rows: Rows) -> Tensor:
+        context.rows = rows
+        return values.index_select(0, rows.index)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return _added(gradients[0], context.rows), None
+
+
+class _Summed(torch.autograd.Function):
+    """Sums of rows; each one's gradient is that of its sum."""
+
+    @staticmethod
+    def forward(context: Any, values: Tensor, rows: Rows) -> Tensor:
+        context.rows = rows
+        return _added(values, rows)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0].index_select(0, context.rows.index), None
+
 
 _NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
 # Numbers in one tensor of edge vectors (E, d) above which a round is cut into blocks of receiving nodes, and each
@@ -208,3 +276,60 @@ class GraphAttention(nn.Module):
 def _full(dtype: torch.dtype) -> torch.dtype:
     """Return the type in which sums are taken: float32 where autocast has made products of half precision."""
     return torch.promote_types(dtype, torch.float32)
+
+
+# Candidates differ by about 0.3 in cosine: the hardest weighs twenty times what the easiest does.
+_TEMPERATURE = 0.1
+
+
+class Impostor(nn.Module):
+    """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i.
+
+    The paper leaves W open. ``cosine`` weighs the candidates by their cosine to the output keyword, without any
+    parameter and without a gradient through the weights: a candidate cannot flee from its weight, only from its
+    place. ``linear`` maps their mean by a learned matrix, and may leave their convex hull.
+    """
+
+    def __init__(self, width: int, weight: str = "cosine") -> None:
+        super().__init__()
+        self.weight = weight
+        if weight == "linear":
+            self.W = nn.Linear(width, width, bias=False)
+
+    def forward(self, u_out: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
+        """Return u_imp (B, d); zeros for a sample without candidates.
+
+        Args:
+            u_out: vectors of the output keywords (B, d).
+            candidates: vectors of the candidates (M, d).
+            samples: the sample that each candidate belongs to, among B.
+        """
+        combined = weighted_mean(self._scores(u_out, candidates, samples), candidates, samples, gaps=True)  # (B, d)
+        return self.W(combined) if self.weight == "linear" else combined
+
+    def _scores(self, u_out: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
+        """Return the logarithms of weights, but for a constant (M,), in full precision under autocast."""
+        with torch.no_grad():
+            if self.weight == "cosine":
+                return cosines(u_out, candidates, samples) / _TEMPERATURE
+            return candidates.new_zeros(len(candidates))
+
+
+def cosines(one: Tensor, others: Tensor, samples: Rows) -> Tensor:
+    """Return the cosine of each of ``others`` (M, d) to that of ``one`` (B, d) which it belongs to (M,)."""
+    one, others = at_least_float32(one, others)
+    return (taken(F.normalize(one, dim=-1), samples) * F.normalize(others, dim=-1)).sum(-1)
+
+
+@torch.no_grad()
+def likeness(u_out: Tensor, u_imp: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
+    """Return the cosines to u_out of impostor, hardest and easiest candidate (3, B); 0 for a sample without.
+
+    Args:
+        u_out, u_imp: vectors of output and impostor keyword (B, d).
+        candidates: of the impostors (M, d).
+        samples: the sample that each candidate belongs to, among B.
+    """
+    of_impostor, of_candidates = F.cosine_similarity(u_out, u_imp, dim=-1), cosines(u_out, candidates, samples)
+    hardest, easiest = largest(of_candidates, samples), -largest(-of_candidates, samples)
+    return torch.stack([of_impostor, hardest, easiest]).masked_fill(torch.isinf(hardest), 0.0)

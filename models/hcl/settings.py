@@ -1,0 +1,153 @@
+"""Settings of the HCL generator: the blocks of ``train_hcl``, and the groups of a saved model's ``config.json``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+# Settings of earlier versions, in each group and in the blocks of the contrasts, with the value that now always holds;
+# None: any.
+_REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "form": "inverse",
+            "sqrt": False, "multi_neg": None}
+
+
+def _setting(default: Any, text: str | None = None, **bounds: float) -> Any:
+    """Return a field with its help and bounds (``ge``, ``gt``, ``lt``, ``le``), from which params blocks are made."""
+    return field(default=default, metadata={"help": text, **bounds})
+
+
+@dataclass(frozen=True)
+class GraphSettings:
+    """Graph attention with edge and node updates (eq. 4-9)."""
+
+    iterations: int = _setting(2, "T; 0 is the ablation without graph", ge=0)
+    layer_norm: bool = True
+    own_edges: Literal["component", "item", "leaking"] = _setting(
+        "component", "what a training item does not see of the graph when its prior is computed: what its connected "
+                     "component contributed, what itself did, or leaking: nothing, so that the graph tells it its "
+                     "target")
+    kw_dropout: float | None = _setting(None, "share of training inputs whose keyword becomes an unseen one; null: as "
+                                              "many as make unseen keywords as frequent as in validation, none if "
+                                              "leaking", ge=0, lt=1)
+
+
+@dataclass(frozen=True)
+class KeywordSettings:
+    """How keywords take part."""
+
+    condition: bool = _setting(True, "false: ablation without keyword (prior, both keyword contrasts)")
+    imp_weight: Literal["cosine", "linear"] = _setting(
+        "cosine", "of a keyword's negative neighbours in its impostor: cosine to it, without parameters; or one "
+                  "learned matrix on their mean")
+    unit_scale: bool = _setting(True, "u and h_x enter the prior, and u the decoder's memory, scaled to a root mean "
+                                      "square of 1; false: as long as they are, u by far the longer")
+
+
+@dataclass(frozen=True)
+class LatentSettings:
+    """The CVAE's latent variable (HCL section 3.1)."""
+
+    enabled: bool = _setting(True, "false: deterministic backbone")
+    size: int = _setting(200, ge=1)
+    free_bits: float = _setting(0.0, "nats in all, shared evenly by the dimensions", ge=0)
+    free_bits_by: Literal["dimension", "total"] = _setting(
+        "dimension", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
+    free_bits_for: Literal["both", "posterior"] = _setting(
+        "both", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from the "
+                "first step")
+    posterior: Literal["absolute", "relative"] = _setting(
+        "relative", "relative: it says how far z is from the prior's mean, in units of the prior's spread, so that "
+                    "reconstruction teaches the prior")
+    batch_norm: float = _setting(0.2, "gamma: standard deviation to which the posterior's means are normalised over a "
+                                      "micro-batch (BN-VAE); 0: they are not", ge=0)
+    prior_share: float = _setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
+                                       "as texts are decoded, instead of from the posterior", ge=0, lt=1)
+    annealing_steps: int = _setting(10_000, ge=0)
+    annealing_share: float = _setting(0.2, "of all steps; the smaller of both counts", ge=0, le=1)
+    enters: Literal["memory+embed", "layers"] = _setting(
+        "memory+embed", "how z enters the decoder: as a slot of the memory and with every word, or with the input of "
+                        "each layer")
+    bow_loss: bool = False
+    word_dropout: float = _setting(0.0, ge=0, lt=1)
+
+    def __post_init__(self) -> None:
+        if self.posterior == "relative" and self.free_bits_for == "posterior":
+            raise ValueError("free_bits_for posterior needs posterior absolute, because the prior has no part in the "
+                             "KL of a relative one; change either")
+
+
+@dataclass(frozen=True)
+class ContrastSettings:
+    """Weight and temperature of a contrast; weight 0 removes it."""
+
+    weight: float = _setting(1.0, ge=0)
+    temperature: float = _setting(0.1, gt=0)
+
+
+@dataclass(frozen=True)
+class ContrastsSettings:
+    """The three contrasts (HCL section 3.2)."""
+
+    instance: ContrastSettings = ContrastSettings()
+    keyword: ContrastSettings = ContrastSettings()
+    mahalanobis: ContrastSettings = ContrastSettings(temperature=0.5)
+    added_to: Literal["token", "sentence"] = _setting(
+        "token", "what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, summed over "
+                 "the sentence, beside which they weigh less by the mean target length")
+
+
+@dataclass(frozen=True)
+class DecoderSettings:
+    """Transformer decoder (HCL section 4.2)."""
+
+    layers: int = _setting(6, ge=1)
+    dropout: float = _setting(0.1, ge=0, lt=1)
+    kw_memory: bool = False
+    source_dropout: float = _setting(0.0, "share of the input's states that the decoder does not see in training; "
+                                          "never the slots of z and keyword", ge=0, lt=1)
+
+
+@dataclass(frozen=True)
+class HclSettings:
+    """All settings of the method; iterations 0, condition false, enabled false and weight 0 are its ablations."""
+
+    graph: GraphSettings = GraphSettings()
+    keyword: KeywordSettings = KeywordSettings()
+    latent: LatentSettings = LatentSettings()
+    contrasts: ContrastsSettings = ContrastsSettings()
+    decoder: DecoderSettings = DecoderSettings()
+
+    def __post_init__(self) -> None:
+        if self.decoder.kw_memory and not self.keyword.condition:
+            raise ValueError("decoder.kw_memory needs keyword.condition; set the one to false or the other to true")
+
+
+GROUPS = tuple(group.name for group in fields(HclSettings))
+
+
+def filled(default: Any, given: Any, place: str) -> Any:
+    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name."""
+    if is_dataclass(given):
+        return given
+    values, kinds = without_removed(given, _REMOVED, place), get_type_hints(type(default))
+    for name, value in values.items():
+        where = f"{place}.{name}" if place else name
+        if name not in kinds:
+            raise ValueError(f"HclConfig: unknown setting {where}")
+        if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
+            raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(get_args(kinds[name]))}")
+        if is_dataclass(getattr(default, name)):
+            values[name] = filled(getattr(default, name), value or {}, where)
+    return replace(default, **values)
+
+
+def without_removed(values: Mapping[str, Any], removed: Mapping[str, Any], block: str) -> dict[str, Any]:
+    """Return ``values`` without the settings of earlier versions that are ``removed``.
+
+    Raises:
+        ValueError: one of them has another value than the one that now always holds; None allows any.
+    """
+    for key in values.keys() & removed.keys():
+        if removed[key] not in (None, values[key]):
+            raise ValueError(f"{block}.{key} is {values[key]!r}; this version knows {removed[key]!r} alone. Train the "
+                             f"model again")
+    return {key: value for key, value in values.items() if key not in removed}
