@@ -36,7 +36,7 @@ class ValidationNoise:
 
 
 class HclTask:
-    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.common.training.Task``.
+    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.training.Task``.
 
     Args:
         model: on its device.
@@ -98,7 +98,7 @@ class HclTask:
         return loss, {**parts, "beta": beta * share, **training_monitors(output, totals)}
 
     def validate(self) -> dict[str, float]:
-        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
+        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.monitors``."""
         self.model.calibrate(self._training_sample(_CALIBRATING, self.train.batch))
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):

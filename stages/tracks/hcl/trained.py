@@ -80,7 +80,8 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
          *_found_by(on),
          "`config.json` holds the settings, `keywords.json` the keyword of each node, `trained_on.json` where it came "
          "from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.hcl.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
+        '`keycontrast predict RUN "a sentence"`, or '
+        '`models.hcl.model.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
         f"Alarms of the training:\n{alarms}")
 
 
