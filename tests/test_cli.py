@@ -172,7 +172,7 @@ import sys
 import pipeline.cli
 heavy = {"torch", "prefect", "dvc", "pandas", "pyarrow", "spacy", "pydantic"} & set(sys.modules)
 assert not heavy, heavy
-import models.common.losses, models.hcl, models.common.training
+import models.common.losses, models.hcl.monitors, models.common.training
 heavy = {"pandas", "pyarrow", "spacy", "prefect", "dvc", "stages.params"} & set(sys.modules)
 assert not heavy, heavy
 """

@@ -40,6 +40,6 @@ class WholeSteps:
 
 
 def whole(model, memory, mask, z, slots=None):
-    """What :meth:`models.hcl.HclModel.steps` returns, without a cache."""
+    """What :meth:`models.hcl.model.HclModel.steps` returns, without a cache."""
     given = [memory, additive_mask(mask.bool(), memory.dtype), *([] if z is None else [z])]
     return WholeSteps(model._decoded, model._scored, given)

@@ -129,20 +129,11 @@ class GraphAttention(nn.Module):
     [h, q, q Wr^T, g]; see :class:`_Weights`. In the first round each has its half of the hidden layer of FFN_0
     besides. So all that the edges need is taken from the nodes at once.
 
-    Args:
-        width: d.
-        iterations: T; 0 returns h^0 unchanged (the ablation without graph).
-        layer_norm: normalise after the residual of eq. 9.
-        largest: numbers in a tensor of edge vectors (E, d) above which a round is computed in blocks.
+    Without rounds (T = 0, the ablation without graph) vectors are h^0. ``layer_norm`` normalises after the residual of
+    eq. 9; ``largest`` is the size of (E, d) above which a round is computed in blocks.
     """
 
-    def __init__(
-        self,
-        width: int,
-        iterations: int = 2,
-        layer_norm: bool = True,
-        largest: int = LARGEST,
-    ) -> None:
+    def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True, largest: int = LARGEST) -> None:
         super().__init__()
         self.width, self.iterations, self.largest = width, iterations, largest
         # lists of one: names of parameters, from which their weights are drawn, have a number
@@ -261,16 +252,13 @@ class GraphAttention(nn.Module):
         h_i, q, through, g_i, *halves_i = taken(received, block.receivers).split(self.width, dim=-1)
         if r is None:  # r^0_ij = FFN_0([h_i ; h_j])
             r = cast(EdgeFeedForward, self.ffn0[0]).rest(halves_i[0] + halves_j[0])
-        b_i = self._edge_weights(r, g_i, g_j)
+        # eq. 4: a softmax of two is a sigmoid of their difference; b_j = 1 - b_i
+        b_i = torch.sigmoid((r * (g_i - g_j)).sum(-1, keepdim=True, dtype=_full(r.dtype)))
         total = r + torch.lerp(h_j, h_i, b_i)  # b_i h_i + b_j h_j, eq. 5
         r = self.ffn1[0](total)  # eq. 6
         scores = torch.addcmul(q * k, through, r).sum(-1, dtype=_full(r.dtype))  # eq. 7
         m = weighted_mean(scores, v + r, block.receivers)  # eq. 8-9
         return m, r if kept == len(r) else r[:kept]
-
-    def _edge_weights(self, r: Tensor, g_i: Tensor, g_j: Tensor) -> Tensor:
-        """Return b_ri (E, 1) of eq. 4; b_rj is the rest to 1: a softmax of two is a sigmoid of their difference."""
-        return torch.sigmoid((r * (g_i - g_j)).sum(-1, keepdim=True, dtype=_full(r.dtype)))
 
 
 def _full(dtype: torch.dtype) -> torch.dtype:
@@ -297,13 +285,7 @@ class Impostor(nn.Module):
             self.W = nn.Linear(width, width, bias=False)
 
     def forward(self, u_out: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
-        """Return u_imp (B, d); zeros for a sample without candidates.
-
-        Args:
-            u_out: vectors of the output keywords (B, d).
-            candidates: vectors of the candidates (M, d).
-            samples: the sample that each candidate belongs to, among B.
-        """
+        """Return u_imp (B, d) of candidates (M, d) of ``samples``, given u_out (B, d); zeros where there is none."""
         combined = weighted_mean(self._scores(u_out, candidates, samples), candidates, samples, gaps=True)  # (B, d)
         return self.W(combined) if self.weight == "linear" else combined
 
@@ -323,13 +305,7 @@ def cosines(one: Tensor, others: Tensor, samples: Rows) -> Tensor:
 
 @torch.no_grad()
 def likeness(u_out: Tensor, u_imp: Tensor, candidates: Tensor, samples: Rows) -> Tensor:
-    """Return the cosines to u_out of impostor, hardest and easiest candidate (3, B); 0 for a sample without.
-
-    Args:
-        u_out, u_imp: vectors of output and impostor keyword (B, d).
-        candidates: of the impostors (M, d).
-        samples: the sample that each candidate belongs to, among B.
-    """
+    """Return the cosines to u_out (B, d) of impostor, hardest and easiest candidate (3, B); 0 for a sample without."""
     of_impostor, of_candidates = F.cosine_similarity(u_out, u_imp, dim=-1), cosines(u_out, candidates, samples)
     hardest, easiest = largest(of_candidates, samples), -largest(-of_candidates, samples)
     return torch.stack([of_impostor, hardest, easiest]).masked_fill(torch.isinf(hardest), 0.0)

@@ -23,7 +23,7 @@ CONTRASTS = ("instance", "keyword", "mahalanobis")  # in the order of the object
 
 
 class HclConfig(PretrainedConfig):
-    """Configuration of :class:`models.hcl.HclModel`.
+    """Configuration of :class:`models.hcl.model.HclModel`.
 
     Args:
         encoder: configuration of the BERT encoder as a dict (``BertConfig.to_dict()``).

@@ -80,9 +80,10 @@ class Decoder(nn.Module):
             return self.positions.weight[:length], True
         if isinstance(cache, BeamCache):  # the tokens of all beams stand at one position
             return self.positions.weight[cache.steps], cache.allowed(length, device)
-        past = past_length(cache)
+        past = int(cache.get_seq_length())
         numbers = torch.arange(past, past + length, device=device)
-        return self.positions(numbers), None if length == 1 else _earlier(length, past, device)
+        earlier = torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+        return self.positions(numbers), None if length == 1 else earlier
 
 
 def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, heads: Heads, cache: Cache | None
@@ -108,16 +109,6 @@ def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, heads: He
             cache.is_updated[number] = True
     kept: list[Any] = cache.cross_attention_cache.layers
     return [(layer.keys, layer.values) for layer in kept]
-
-
-def past_length(cache: Cache | None) -> int:
-    """Return the number of tokens whose keys and values ``cache`` holds."""
-    return int(cache.get_seq_length()) if cache is not None else 0
-
-
-def _earlier(length: int, past: int, device: torch.device) -> Tensor:
-    """Return which of ``past + length`` keys each of ``length`` queries may see."""
-    return torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
 
 
 def padded_words(embeddings: Tensor, multiple: int) -> Tensor:

@@ -136,7 +136,7 @@ class Views:
 
     Attributes:
         edge_offsets: where the edges of each view begin and end (G + 2,).
-        edges: numbers of edges (C,) as :class:`models.hcl.keyword_graph.KeywordGraph` counts them.
+        edges: numbers of edges (C,) as :class:`KeywordGraph` counts them.
         targets: the nodes that these go into (C,).
         signs: what is left of each (C,) int8: 0 nothing, else its sign.
         node_offsets: where the nodes of each view begin and end (G + 2,).

@@ -148,7 +148,7 @@ class BatchTotals:
 
 
 class HclNetwork(PreTrainedModel):
-    """HCL: x -> y by way of z, with keyword vectors from a graph; :class:`models.hcl.HclModel` adds decoding.
+    """HCL: x -> y by way of z, with keyword vectors from a graph; :class:`models.hcl.model.HclModel` adds decoding.
 
     Symbols: H_x (B, Lx, d) and h_x (B, d) encoder states of the input and their mean over real tokens;
     u_in, u_out, u_imp (B, d) vectors of input, output and impostor keyword; p(z|x,u_in) prior and
@@ -550,20 +550,13 @@ def objective(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the training loss of a batch, or a micro-batch's share in it.
 
-    L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence`` the
-    contrasts are divided too, and so weigh beside the sum over a sentence as equation 3 prints it. Reconstruction, KL
-    and bag of words are sums over a sentence (``sent_sum``) averaged over samples, then divided by a constant of
-    the training set, so that beta means what it says. Free bits act here alone; beta touches no contrast.
+    Eq. 3: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence``
+    the contrasts are divided too, and so weigh beside the sum over a sentence as it is printed. Reconstruction, KL and
+    bag of words are sums over a sentence, averaged over samples. Free bits act here alone; beta touches no contrast.
 
-    Args:
-        output: of the model's training pass.
-        config: the model's configuration; a contrast of weight 0 is left out.
-        kl_weight: beta, from :func:`kl_weight`.
-        totals: sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's
-            loss. Only the free bits are granted to each part by itself, and the posterior's means normalised in it.
-
-    Returns:
-        The loss with its graph, and the parts, detached and unweighted, which add up likewise.
+    ``totals`` are the sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's loss.
+    Only the free bits are granted to each part by itself, and the posterior's means normalised in it. The parts come
+    back detached and unweighted, and add up likewise.
     """
     totals = totals or BatchTotals.of(output)
     share = len(output.reconstruction) / totals.items

@@ -138,11 +138,9 @@ class HclModel(HclNetwork, GenerationMixin):
         top_k: int = 5,
         alpha: float = 0.6,
     ) -> Tensor:
-        """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz).
+        """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz), if any.
 
         Args:
-            given: what is generated from.
-            z: latent vectors; None for the deterministic backbone.
             search: ``beam``, see :func:`beam_search`, or ``contrastive``, see :func:`contrastive_search`.
             num_beams: beam search: width; 1 is greedy.
             min_length, max_length: bounds on the tokens generated, the end token not counted.
@@ -157,23 +155,20 @@ class HclModel(HclNetwork, GenerationMixin):
         """
         if search not in ("beam", "contrastive"):
             raise ValueError(f"HclModel: search is {search!r}, expected 'beam' or 'contrastive'")
-        rules = self._rules(min_length, max_length)
+        ids = self.config.special_ids
+        rules = Rules(ids["eos"], ids["pad"], min_length, max_length, tuple(self.config.banned_token_ids))
         memory, mask = self.memory(given.hidden, given.mask, given.u_in, z)
         slots = 1 + max_length * (num_beams if search == "beam" else top_k)
         steps = self.steps(memory, mask, z, slots)
-        start = torch.full((len(mask),), self.config.special_ids["bos"], device=mask.device)
+        start = torch.full((len(mask),), ids["bos"], device=mask.device)
         if search == "contrastive":
             return contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
         return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
     def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
-        """Return what searches take steps with; memory and z are not repeated for each hypothesis.
+        """Return the steps of a search over a memory (B, S, d), of which ``mask`` marks real slots, and z (B, dz).
 
-        Args:
-            memory: what the decoder attends to (B, S, d).
-            mask: True for its real slots (B, S).
-            z: latent vectors (B, dz); None for the deterministic backbone.
-            slots: tokens that will be tried per item.
+        ``slots`` tokens are tried per item; memory and z are not repeated for each hypothesis.
         """
         given = [memory, additive_mask(mask.bool(), memory.dtype)]  # the mask once for all tokens
         if z is not None:
@@ -186,10 +181,6 @@ class HclModel(HclNetwork, GenerationMixin):
 
     def _scored(self, states: Tensor) -> Tensor:
         return project_in_full(states, self.get_input_embeddings().weight, self.word_scores.bias)
-
-    def _rules(self, min_length: int, max_length: int) -> Rules:
-        ids = self.config.special_ids
-        return Rules(ids["eos"], ids["pad"], min_length, max_length, tuple(self.config.banned_token_ids))
 
     def _keyword_condition(self, nodes: Tensor | None, unseen: Tensor | None) -> Tensor | None:
         if not self.config.uses_keyword:

@@ -55,10 +55,7 @@ class Validation:
     ...     validation.add(batch)
     >>> validation.values()["loss"]
 
-    Args:
-        model: on the device of the batches.
-        every: probe one item in so many: reconstruct it from the prior, from its mean and from zero, and swap its
-            keyword.
+    One item in ``every`` is probed: reconstructed from the prior, its mean and zero, and given another keyword.
     """
 
     def __init__(self, model: HclNetwork, every: int = EVERY) -> None:
@@ -160,68 +157,41 @@ class Validation:
         if not len(chosen):
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
-        probed = _Probed(self.model, output.hidden[chosen], part, Targets.of(part["y_in_mask"]))
+        hidden, targets = output.hidden[chosen], Targets.of(part["y_in_mask"])
+
+        def scores_of(u_in: Tensor | None, z: Tensor | None) -> Tensor:
+            return self.model.token_scores(hidden, u_in, z, part, targets)  # (N, V)
+
+        def worse(scores: Tensor) -> Tensor:
+            return self.model.surprise(scores, part, targets) - output.reconstruction[chosen]
+
         u_in, mean = None if output.keyword is None else output.keyword.u_in[chosen], None
         if output.latent is not None:
             prior, noise = output.latent.prior, self.model.noise(batch)
             mean = prior.mu[chosen]
-            for name, z in (("prior", prior.sample(noise)[chosen]), ("zero", torch.zeros_like(mean))):
-                self._keep(**{f"reconstruction_{name}": probed.surprise(probed.scores(u_in, z))
-                              - output.reconstruction[chosen]})
-        scores = probed.scores(u_in, mean)
+            self._keep(reconstruction_prior=worse(scores_of(u_in, prior.sample(noise)[chosen])),
+                       reconstruction_zero=worse(scores_of(u_in, torch.zeros_like(mean))))
+        scores = scores_of(u_in, mean)
         if output.latent is not None:
-            self._keep(reconstruction_mean=probed.surprise(scores) - output.reconstruction[chosen])
-        if output.keyword is not None:
-            self._swap(probed, scores, output, chosen)
-
-    def _swap(self, probed: "_Probed", scores: Tensor, output: HclOutput, chosen: Tensor) -> None:
-        """Keep what changes when items ``chosen`` are given the keyword of another item of the batch."""
-        assert output.keyword is not None
-        u_in, mean = output.keyword.u_in, None
-        donors = _donors(u_in)[chosen]
+            self._keep(reconstruction_mean=worse(scores))
+        if output.keyword is None:
+            return
+        donors = _donors(output.keyword.u_in)[chosen]
         has_donor = donors >= 0
         if not has_donor.any():
             return
-        other = u_in[donors.clamp(min=0)]
+        other = output.keyword.u_in[donors.clamp(min=0)]
         if output.latent is not None:
-            prior = output.latent.prior
-            mean = self.model.prior(probed.vector, other).mu
+            prior, (full,) = output.latent.prior, at_least_float32(hidden)
+            mean = self.model.prior(mean_pool(full, part["x_mask"]), other).mu
             shift = (mean - prior.mu[chosen]) * torch.exp(-0.5 * prior.logvar[chosen])
             self._keep(swap_prior=shift.square().mean(-1).sqrt()[has_donor])
-        moved = 0.5 * (scores.softmax(-1) - probed.scores(other, mean).softmax(-1)).abs().sum(-1)  # (N,)
-        self._keep(swap_outputs=moved[has_donor[probed.targets.samples.index]])
+        moved = 0.5 * (scores.softmax(-1) - scores_of(other, mean).softmax(-1)).abs().sum(-1)  # (N,)
+        self._keep(swap_outputs=moved[has_donor[targets.samples.index]])
 
     def _keep(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
             self._rows.setdefault(name, []).append(tensor.detach())
-
-
-class _Probed:
-    """Items that are decoded several times, from the same states.
-
-    Args:
-        model: in evaluation mode.
-        hidden: encoder states (B, Lx, d).
-        batch: ``x_mask``, ``y_in``, ``y_in_mask``, ``y_out`` of the items.
-        targets: places of their tokens.
-    """
-
-    def __init__(self, model: HclNetwork, hidden: Tensor, batch: Mapping[str, Tensor], targets: Targets) -> None:
-        self.model, self.hidden, self.batch, self.targets = model, hidden, batch, targets
-
-    @property
-    def vector(self) -> Tensor:
-        """h_x (B, d)."""
-        (full,) = at_least_float32(self.hidden)
-        return mean_pool(full, self.batch["x_mask"])
-
-    def scores(self, u_in: Tensor | None, z: Tensor | None) -> Tensor:
-        """Return the scores (N, V) of the targets' tokens."""
-        return self.model.token_scores(self.hidden, u_in, z, self.batch, self.targets)
-
-    def surprise(self, scores: Tensor) -> Tensor:
-        """Return the reconstruction (B,) that scores give."""
-        return self.model.surprise(scores, self.batch, self.targets)
 
 
 def _donors(vectors: Tensor) -> Tensor:
@@ -284,12 +254,7 @@ _RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prio
 class Alarm:
     """Something that a training should be looked at for.
 
-    Attributes:
-        name: one of :data:`_SIGNS`, ``contrast_vanished_<contrast>``, ``contrast_stuck_<contrast>`` or
-            ``spread_shrinking``.
-        epoch: 1-based epoch since which the sign has been there.
-        message: what was seen, with figures.
-        advice: what to try.
+    ``epoch`` is the first, from 1, since which the sign has been there; ``advice`` says what to try.
     """
 
     name: str
@@ -311,12 +276,9 @@ class _Sign:
 
 
 def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
-    """Return the alarms that stand after the last of ``rows``; none for what the configuration leaves out.
+    """Return the alarms that stand after the last of ``rows``, a training's history by epoch.
 
-    Args:
-        rows: history of a training, one mapping per epoch with ``epoch``, ``train_*`` and ``validation_*``; signs
-            whose columns are missing are not looked for.
-        config: the model's configuration.
+    None for what the configuration leaves out, and none whose columns are missing.
     """
     found: list[Alarm | None] = [_standing(sign, rows, config) for sign in _SIGNS]
     for name in config.contrasts_used:
@@ -330,11 +292,8 @@ def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
 def leak_of_graph(seen: float, held_out: float, config: HclConfig) -> Alarm | None:
     """Return the alarm of a graph that tells training items their target, whatever posterior and prior make of it.
 
-    Args:
-        seen: share of training items, of those with two different keywords, whose target's keyword is a neighbour of
-            the input's.
-        held_out: the same of validation items.
-        config: the model's configuration; one that does not read the graph has no alarm.
+    ``seen`` is the share of training items, of those with two different keywords, whose target's keyword is a neighbour
+    of the input's; ``held_out`` that of validation items. A model that does not read the graph has no alarm.
     """
     if not config.uses_keyword or config.graph.iterations == 0 or seen - held_out <= LEAK_SHARE:
         return None

@@ -75,7 +75,7 @@ class Built:
 
 @dataclass(frozen=True)
 class ClassifierArchitecture:
-    """A kind of classifier; see :class:`stages.tracks.hcl.architecture.Architecture`.
+    """A kind of classifier.
 
     Attributes:
         name: as ``config.json`` of its models has it.

@@ -227,7 +227,7 @@ class ValidationNoise:
 
 
 class HclTask(Task):
-    """Trains an :class:`models.hcl.HclModel` on triples; see ``models.common.task.Task``.
+    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.task.Task``.
 
     Args:
         model: on its device.
@@ -295,7 +295,7 @@ class HclTask(Task):
         return loss, {**parts, "beta": beta * share, **training_monitors(output, totals)}
 
     def validate(self) -> dict[str, float]:
-        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.validation``."""
+        """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.monitors``."""
         self.model.calibrate(self._training_sample(_CALIBRATING, self.train.batch))
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):
@@ -378,7 +378,8 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
          *([f"Keywords were found by {by}; prediction finds those of new texts by the same"] if by else []),
          "`config.json` holds the settings, `keywords.json` the keyword of each node, `trained_on.json` where it came "
          "from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.hcl.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
+        '`keycontrast predict RUN "a sentence"`, or '
+        '`models.hcl.model.HclModel.from_pretrained(FOLDER).paraphrase(...)`',
         f"Alarms of the training:\n{alarms}")
 
 
