@@ -14,7 +14,7 @@ from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results,
 from stages.results.page.labels import settings_text
 from stages.results.published import paper
 from stages.results.track import TrackResults
-from stages.tracks.clld.distances import moved_pairs
+from stages.tracks.clld.tables import moved_pairs
 from stages.tracks.pgkpr.train import RATES
 
 _BOUNDS = (("share_input_equals_output", "k_x = k_y+: nothing to pull together"),

@@ -22,18 +22,16 @@ from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
 from stages.common.methods import METHODS
 from stages.common.schemas import TableSchema
 from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED
-from stages.tracks.clld.schemas.evaluated import (
+from stages.tracks.clld.schemas import (
     CALIBRATION,
     CLASS_PREDICTIONS,
     CLASS_SCORES,
     CLASSES,
-    CONFUSION,
-    LINEAR_FLOOR,
-)
-from stages.tracks.clld.schemas.trained import (
     CONFUSING_PAIRS,
+    CONFUSION,
     LABEL_DISTANCE,
     LABELLED_ITEMS,
+    LINEAR_FLOOR,
     VALIDATION_CONFUSION,
 )
 from stages.tracks.common.schemas.items import ITEMS

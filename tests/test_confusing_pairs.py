@@ -9,7 +9,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.clld.confusing_pairs import main, run
-from stages.tracks.clld.confusion import class_table, confusion_table, counted, counts_of
+from stages.tracks.clld.tables import class_table, confusion_table, counted, counts_of
 
 
 def pairs(counts, share=0.1, classes=None):

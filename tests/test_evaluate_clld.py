@@ -19,12 +19,20 @@ from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
-from stages.tracks.clld.evaluate import System, evaluated_items, floor_systems, main, run
-from stages.tracks.clld.floors import linear_probabilities, majority_class
-from stages.tracks.clld.inference import class_probabilities
-from stages.tracks.clld.lookup import TrainedOn
+from stages.tracks.clld.classifier import TrainedOn, class_probabilities
+from stages.tracks.clld.evaluate import (
+    System,
+    brier,
+    calibration_table,
+    evaluated_items,
+    floor_systems,
+    linear_probabilities,
+    main,
+    majority_class,
+    nll,
+    run,
+)
 from stages.tracks.clld.params import LinearFloor
-from stages.tracks.clld.sureness import brier, calibration_table, nll
 from stages.tracks.common.evaluation.systems import Resampling
 
 FLOOR = LinearFloor(min_count=1).model_dump()

@@ -16,9 +16,9 @@ from models.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import read_frame
+from stages.tracks.clld.evaluate import nll
 from stages.tracks.clld.linear_floor import WORD, main, run
 from stages.tracks.clld.params import LinearFloor
-from stages.tracks.clld.sureness import nll
 
 
 def values(**changes):

@@ -22,7 +22,7 @@ from stages.common.precision import check_precision, computed_in, computing, set
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance
 from stages.metrics.bertscore import BertScorer
-from stages.tracks.clld.inference import class_probabilities
+from stages.tracks.clld.classifier import class_probabilities
 
 
 @pytest.fixture

@@ -24,13 +24,10 @@ from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs
-from stages.tracks.clld.architectures import architecture_of
-from stages.tracks.clld.distances import matrix_at
-from stages.tracks.clld.lookup import TrainedOn, load_lookup
-from stages.tracks.clld.pairs import chosen_pairs, named_pairs
+from stages.tracks.clld.classifier import TrainedOn, load_lookup
 from stages.tracks.clld.rows import LABELS
-from stages.tracks.clld.texts import class_numbers, classes_of, labelled_texts
-from stages.tracks.clld.train import main
+from stages.tracks.clld.tables import class_numbers, classes_of, labelled_texts, matrix_at
+from stages.tracks.clld.train import build, chosen_pairs, main, named_pairs, run, with_own_rates
 
 ROWS = {"none": [], "uniform": [], "static_tau_pairs": [(1, 2)], "adaptive": [], "supcl_seq": [], "simcse": []}
 
@@ -42,8 +39,7 @@ def encoder(tmp_path_factory):
 
 def built(row="none", encoder=None, texts=("what is it",), **blocks):
     kind = "textcnn" if encoder is None else "bert"
-    return architecture_of(kind).build(tiny_classes.settings(kind, **blocks), row, ROWS[row], CLASSES, encoder, texts,
-                                       seed=5)
+    return build(tiny_classes.settings(kind, **blocks), row, ROWS[row], CLASSES, encoder, texts, seed=5)
 
 
 def test_texts_come_with_their_classes_in_the_order_of_ids():
@@ -69,7 +65,7 @@ def test_texts_that_cannot_be_learned_from_are_refused(change, message):
 
 @pytest.mark.parametrize("contrast", ROWS)
 def test_every_row_has_its_contrast_and_its_matrix(contrast):
-    model = built(contrast).model
+    model = built(contrast)[0]
     config, ldm = model.config, getattr(model, "ldm", None)
     kind = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}.get(contrast, "label_distance")
     assert config.contrast["kind"] == kind
@@ -83,24 +79,24 @@ def test_every_row_has_its_contrast_and_its_matrix(contrast):
 
 def test_all_rows_of_a_table_begin_with_the_same_weights(encoder):
     for source in (None, encoder):
-        models = [built(contrast, source).model.state_dict() for contrast in ROWS]
+        models = [built(contrast, source)[0].state_dict() for contrast in ROWS]
         for name, value in models[0].items():
             assert all(torch.equal(value, other[name]) for other in models[1:]), name
 
 
 def test_the_vocabulary_is_of_the_training_texts_alone(encoder):
-    tokenizer = built(texts=["Who is the dog", "the cat"]).tokenizer
+    tokenizer = built(texts=["Who is the dog", "the cat"])[1]
     assert tokenizer.get_vocab() == {"[PAD]": 0, "[UNK]": 1, "the": 2, "cat": 3, "dog": 4, "is": 5, "who": 6}
-    assert built(texts=["a b", "b c"], textcnn={"min_count": 2}).tokenizer.get_vocab() == {"[PAD]": 0, "[UNK]": 1,
+    assert built(texts=["a b", "b c"], textcnn={"min_count": 2})[1].get_vocab() == {"[PAD]": 0, "[UNK]": 1,
                                                                                          "b": 2}
-    assert built(encoder=encoder).tokenizer.get_vocab() == AutoTokenizer.from_pretrained(encoder.location).get_vocab()
+    assert built(encoder=encoder)[1].get_vocab() == AutoTokenizer.from_pretrained(encoder.location).get_vocab()
 
 
 def test_an_encoder_starts_from_its_weights_or_from_none(encoder):
     weights = BertModel.from_pretrained(encoder.location).state_dict()
-    taken = built(encoder=encoder).model.encoder.state_dict()
+    taken = built(encoder=encoder)[0].encoder.state_dict()
     assert all(torch.equal(weights[name], value) for name, value in taken.items())
-    fresh = built(encoder=replace(encoder, pretrained=False)).model.encoder.state_dict()
+    fresh = built(encoder=replace(encoder, pretrained=False))[0].encoder.state_dict()
     assert not torch.equal(fresh["encoder.layer.0.output.dense.weight"],
                            taken["encoder.layer.0.output.dense.weight"])
 
@@ -124,8 +120,7 @@ def test_rates_are_the_encoders_own_unless_they_are_given():
     names = ("learning_rate", "optimiser", "weight_decay", "schedule", "warmup")
 
     def rates(kind, **given):
-        training = architecture_of(kind).with_own_rates(
-            {"training": {"learning_rate": None, "schedule": None} | given})["training"]
+        training = with_own_rates({"training": {"learning_rate": None, "schedule": None} | given}, kind)["training"]
         return tuple(training[name] for name in names)
 
     assert rates("textcnn") == (1e-3, "adam", 0.0, "constant", 0.0)
@@ -139,8 +134,8 @@ def train(folder, row="none", items=None, encoder=None, store=FolderCheckpoints,
     torch.use_deterministic_algorithms(True)
     kind = "textcnn" if encoder is None else "bert"
     values = tiny_classes.settings(kind, **blocks)
-    return architecture_of(kind).run(tiny_classes.items() if items is None else items, values, row, ROWS[row], encoder,
-                                     13, store(folder, key))
+    return run(tiny_classes.items() if items is None else items, values, row, ROWS[row], encoder, 13,
+               store(folder, key))
 
 
 @pytest.mark.parametrize("contrast", mostly_whole(ROWS, "none", "adaptive"))

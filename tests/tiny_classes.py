@@ -9,9 +9,9 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, write_table
-from stages.tracks.clld.architectures import architecture_of
 from stages.tracks.clld.params import TrainClld
-from stages.tracks.clld.texts import labelled_texts
+from stages.tracks.clld.tables import labelled_texts
+from stages.tracks.clld.train import with_own_rates
 
 CLASSES = ["number", "person", "place"]
 # Of each class; `run` and `eat` are of two, so that these are taken for each other.
@@ -47,7 +47,7 @@ def tables():
 
 
 def items():
-    """Rows of :func:`stages.tracks.clld.texts.labelled_texts`."""
+    """Rows of :func:`stages.tracks.clld.tables.labelled_texts`."""
     found = tables()
     return labelled_texts(found["labelled_examples"], found["texts"])
 
@@ -55,7 +55,7 @@ def items():
 def settings(encoder="textcnn", **blocks):
     """Plain values of the block ``train_clld`` with rates; ``blocks`` are laid over those of ``BLOCK``."""
     values = TrainClld.model_validate(laid_over(BLOCK, blocks)).model_dump()
-    return architecture_of(encoder).with_own_rates(values)
+    return with_own_rates(values, encoder)
 
 
 def write_params(folder, models=None, runtime=None, **more):

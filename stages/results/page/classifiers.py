@@ -14,7 +14,7 @@ from stages.results.page.class_plots import calibration_plot, confusion_plot, di
 from stages.results.page.labels import number, percentage
 from stages.results.page.tables import MISSING
 from stages.results.tracks.clld import encoder_name
-from stages.tracks.clld.distances import matrix_at, moved_pairs
+from stages.tracks.clld.tables import matrix_at, moved_pairs
 
 PAIRS = 10          # most confused pairs of a run
 EXAMPLES = 3        # texts of a pair, in each direction

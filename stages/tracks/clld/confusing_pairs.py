@@ -13,8 +13,8 @@ import pandas as pd
 from stages.common.paths import ModelPaths
 from stages.common.tables import Provenance, read_frame, write_table
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.confusion import counts_of
-from stages.tracks.clld.schemas.trained import CONFUSING_PAIRS, VALIDATION_CONFUSION
+from stages.tracks.clld.schemas import CONFUSING_PAIRS, VALIDATION_CONFUSION
+from stages.tracks.clld.tables import counts_of
 
 STAGE = "confusing_pairs"
 

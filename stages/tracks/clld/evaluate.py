@@ -23,25 +23,21 @@ from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.precision import computed_in, computing
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
-from stages.metrics.classification import class_statistics
+from stages.metrics.classification import Sureness, bin_of, class_statistics
 from stages.metrics.resampling import Statistic, interval, resampled
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.confusion import class_table, confusion_table, counted
-from stages.tracks.clld.floors import linear_probabilities, majority_class
-from stages.tracks.clld.inference import ROWS, class_probabilities
-from stages.tracks.clld.lookup import TrainedOn, load_lookup
+from stages.tracks.clld.classifier import ROWS, TrainedOn, class_probabilities, load_lookup
 from stages.tracks.clld.rows import row_name, row_of
-from stages.tracks.clld.schemas.evaluated import (
+from stages.tracks.clld.schemas import (
     CALIBRATION,
     CLASS_PREDICTIONS,
     CLASS_SCORES,
     CLASSES,
     CONFUSION,
+    LABELLED_ITEMS,
     LINEAR_FLOOR,
 )
-from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
-from stages.tracks.clld.sureness import brier, calibration_table, nll, sureness_of
-from stages.tracks.clld.texts import class_numbers
+from stages.tracks.clld.tables import class_numbers, class_table, confusion_table, counted
 from stages.tracks.common.evaluating import write_run_manifest
 from stages.tracks.common.evaluation.systems import Resampling, rounded
 from stages.tracks.common.seeds import for_each_seed
@@ -208,6 +204,91 @@ def write(paths: RunPaths, result: ClassEvaluation, provenance: Provenance) -> N
     for path, schema in files:
         write_table(path, schema, result.tables[schema.name], provenance)
     write_json(paths.metrics, rounded(result.metrics))
+
+
+def majority_class(texts: Mapping[str, int]) -> str:
+    """Return the class of most training texts; of equals the first.
+
+    Args:
+        texts: training texts of each class, in the order of the classes.
+    """
+    return max(texts, key=lambda name: texts[name])
+
+
+def linear_probabilities(table: pd.DataFrame, items: pd.DataFrame, classes: Sequence[str]) -> np.ndarray:
+    """Return the probabilities (n, N) that a linear classifier gives to the classes of each item, in their order.
+
+    Args:
+        table: ``linear_floor`` of the data set.
+        items: evaluated texts, with ``example_id`` and ``label``.
+        classes: name of each class, by index.
+
+    Raises:
+        InputError: an item is missing there, or it knows other classes.
+    """
+    rows = table.set_index("example_id")
+    missing = [number for number in items["example_id"] if number not in rows.index]
+    if missing:
+        raise InputError(f"table linear_floor: example {missing[0]} was evaluated and is missing there, and "
+                         f"{len(missing) - 1} more. Run linear_floor again.")
+    found = np.stack(rows.loc[items["example_id"], "probabilities"].to_list())
+    if found.shape[1] != len(classes) or rows.loc[items["example_id"], "label"].tolist() != items["label"].tolist():
+        raise InputError(f"table linear_floor: its classes or labels are not those of the model, which knows "
+                         f"{len(classes)} classes. Run linear_floor again, and train the model again.")
+    return found
+
+
+_SMALLEST = float(np.finfo(np.float64).tiny)
+
+
+def sureness_of(labels: np.ndarray, probabilities: np.ndarray, bins: int) -> Sureness:
+    """Return what ``probabilities`` (n, N) say of texts of the classes ``labels`` (n,).
+
+    Args:
+        labels: index of the class of each text.
+        probabilities: of the classes; rows sum to 1.
+        bins: of the calibration error.
+    """
+    return Sureness(probabilities.max(1), nll(labels, probabilities), brier(labels, probabilities), bins)
+
+
+def nll(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Return -log of the probability of the right class (n,), in nats; of a probability of 0, some 700.
+
+    Args:
+        labels: index of the class of each text (n,).
+        probabilities: of the classes (n, N).
+    """
+    return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], _SMALLEST))
+
+
+def brier(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Return the squared distance of probabilities from the right class (n,), in [0, 2] (Brier 1950).
+
+    Args:
+        labels: index of the class of each text (n,).
+        probabilities: of the classes (n, N).
+    """
+    right = np.eye(probabilities.shape[1])[labels]
+    return ((probabilities - right) ** 2).sum(1)
+
+
+def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -> pd.DataFrame:
+    """Return table ``calibration``: how often a classifier is right when it is so sure (Guo et al. 2017).
+
+    Args:
+        probability: of the predicted class (n,).
+        correct: whether it is the class (n,).
+        bins: of equal width, see :func:`stages.metrics.classification.bin_of`.
+    """
+    placed = bin_of(probability, bins)
+    texts = np.bincount(placed, minlength=bins)
+    filled = np.where(texts > 0, texts, np.nan)
+    return pd.DataFrame({
+        "bin": np.arange(1, bins + 1, dtype=np.int32), "from": np.arange(bins) / bins,
+        "to": np.arange(1, bins + 1) / bins, "texts": texts,
+        "confidence": np.bincount(placed, probability, bins) / filled,
+        "accuracy": np.bincount(placed, correct, bins) / filled})
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,8 +12,8 @@ from models.clld.texts import LabelledTexts
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.tracks.clld.lookup import LoadedClassifier, load_classifier
-from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
+from stages.tracks.clld.classifier import LoadedClassifier, load_classifier
+from stages.tracks.clld.schemas import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD
 
 # Texts of the model that both are given once it is written.

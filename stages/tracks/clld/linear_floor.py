@@ -23,8 +23,8 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.schemas.evaluated import LINEAR_FLOOR
-from stages.tracks.clld.texts import class_numbers, classes_of, read_labelled_texts
+from stages.tracks.clld.schemas import LINEAR_FLOOR
+from stages.tracks.clld.tables import class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_floor"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
@@ -44,7 +44,7 @@ def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
     """Return what a linear classifier makes of the validation and test texts.
 
     Args:
-        items: from :func:`stages.tracks.clld.texts.labelled_texts`, all splits.
+        items: from :func:`stages.tracks.clld.tables.labelled_texts`, all splits.
         values: plain values of the block ``linear_floor``.
 
     Raises:

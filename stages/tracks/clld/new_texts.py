@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from stages.tracks.clld.inference import ROWS, class_probabilities
-from stages.tracks.clld.lookup import load_classifier
+from stages.tracks.clld.classifier import ROWS, class_probabilities, load_classifier
 from stages.tracks.clld.track import CLLD
 from stages.tracks.common.track import Asked, Finding
 

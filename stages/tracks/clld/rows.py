@@ -1,7 +1,6 @@
-"""Rows of the results table: what each value of ``contrast`` is called in print, and what it asks of a model."""
+"""Rows of the results table: what each value of ``contrast`` is called in print."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stages.common.settings import Params
 
@@ -16,7 +15,6 @@ LABELS = {"none": "CT", "uniform": "CT+CL", "static_tau_pairs": "CT+CLSLED", "ad
 # CT whose cross-entropy reads two views: the time that a contrast takes, without one.
 TWO_VIEWS = "two_views"
 _NAMES = {**LABELS, TWO_VIEWS: "CT, two views"}
-_KINDS = {"none": "none", "supcl_seq": "supervised", "simcse": "twin"}
 
 
 def source_of(params: "Params | Validated", name: str) -> str:
@@ -37,23 +35,3 @@ def row_of(contrast: str, ce_views: str) -> str:
 def row_name(row: str) -> str:
     """Return what a row is called in print; what is none, as it is."""
     return _NAMES.get(row, row)
-
-
-def contrast_group(contrast: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the group ``contrast`` of a model's configuration.
-
-    Args:
-        contrast: of ``models.clld.NAME``, a key of ``LABELS``.
-        values: plain values of the block ``train_clld.contrast``.
-    """
-    return {"kind": _KINDS.get(contrast, "label_distance"), **values}
-
-
-def distance_group(contrast: str, pairs: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    """Return the group ``distance`` of a model's configuration.
-
-    Args:
-        contrast: of ``models.clld.NAME``.
-        pairs: indices of confusable classes, for ``static_tau_pairs``.
-    """
-    return {"kind": contrast if contrast in ("static_tau_pairs", "adaptive") else "ones", "pairs": tuple(pairs)}

@@ -2,8 +2,7 @@
 
 from stages.common.columns.items import LABELLED_EXAMPLES
 from stages.tracks.clld.rows import TEXTCNN, source_of
-from stages.tracks.clld.schemas.evaluated import CLASS_PREDICTIONS, CLASS_SCORES
-from stages.tracks.clld.schemas.trained import LABELLED_ITEMS
+from stages.tracks.clld.schemas import CLASS_PREDICTIONS, CLASS_SCORES, LABELLED_ITEMS
 from stages.tracks.common.track import Track
 
 CLLD = Track(
