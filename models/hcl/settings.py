@@ -48,16 +48,16 @@ class LatentSettings:
 
     enabled: bool = _setting(True, "false: deterministic backbone")
     size: int = _setting(200, ge=1)
-    free_bits: float = _setting(0.0, "nats in all, shared evenly by the dimensions", ge=0)
+    free_bits: float = _setting(5.0, "nats in all; by dimension they are shared evenly", ge=0)
     free_bits_by: Literal["dimension", "total"] = _setting(
-        "dimension", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
+        "total", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
     free_bits_for: Literal["both", "posterior"] = _setting(
-        "both", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from the "
+        "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from the "
                 "first step")
     posterior: Literal["absolute", "relative"] = _setting(
-        "relative", "relative: it says how far z is from the prior's mean, in units of the prior's spread, so that "
-                    "reconstruction teaches the prior")
-    batch_norm: float = _setting(0.2, "gamma: standard deviation to which the posterior's means are normalised over a "
+        "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which the "
+                    "KL and L_ins no longer teach prior, keyword and graph")
+    batch_norm: float = _setting(0.0, "gamma: standard deviation to which the posterior's means are normalised over a "
                                       "micro-batch (BN-VAE); 0: they are not", ge=0)
     prior_share: float = _setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
                                        "as texts are decoded, instead of from the posterior", ge=0, lt=1)
@@ -72,7 +72,7 @@ class LatentSettings:
     def __post_init__(self) -> None:
         if self.posterior == "relative" and self.free_bits_for == "posterior":
             raise ValueError("free_bits_for posterior needs posterior absolute, because the prior has no part in the "
-                             "KL of a relative one; change either")
+                             "KL of a relative one; set free_bits_for: both beside posterior: relative")
 
 
 @dataclass(frozen=True)
