@@ -35,9 +35,10 @@ from stages.run.processes import keep_freed_memory
 
 TOLERANCE = 1e-5  # of losses and weights of two trainings without dropout
 _STEPS = 5
-# Settings that differ from the defaults of the block train_hcl.
-_MODELS: dict[str, dict[str, Any]] = {
-    "the deterministic backbone": {"latent": {"enabled": False}, "keyword": {"condition": False}}, "HCL": {}}
+# Track of each model, and settings that differ from the defaults of the block train_hcl.
+_MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "the deterministic backbone": ("hcl", {"latent": {"enabled": False}, "keyword": {"condition": False}}),
+    "HCL": ("hcl", {}), "PGKPR": ("pgkpr", {})}
 _NOTES = ["Both train the same module on the same batches in the same order; the Trainer's output goes nowhere: no "
           "logging, no checkpoints. What a step takes is the module's forward and backward passes, the same in both; "
           "ours collates in a thread, and reads losses and gradient norm once per step.",
@@ -84,9 +85,9 @@ def run(context: Context) -> list[Section]:
     with ExitStack() as stack:
         stage, plain, kept = (stack.enter_context(ProcessPoolExecutor(
             1, get_context("spawn"), _begin, (torch.get_num_threads(), keep))) for keep in (True, False, True))
-        return [_section(name, Job("hcl", precision, device, "tiny" if context.quick else "small", settings=settings),
+        return [_section(name, Job(track, precision, device, "tiny" if context.quick else "small", settings=settings),
                          context.repeats, stage, plain, kept)
-                for name, settings in _MODELS.items() for precision in ("fp32", "bf16")]
+                for name, (track, settings) in _MODELS.items() for precision in ("fp32", "bf16")]
 
 
 def _begin(threads: int, keep: bool) -> None:
@@ -109,11 +110,11 @@ def _section(name: str, job: Job, repeats: int, stage: ProcessPoolExecutor, plai
             ran = where.submit(train, job, True).result()
             seconds[contender] += ran.seconds
             processor[contender] += ran.processor
-    rows = timings(seconds, job.batch[0], "triples")
+    rows = timings(seconds, job.batch[0], "items")
     for row in rows:
         row["processor seconds"] = median(processor[row["contender"]])
     place = torch.cuda.get_device_name() if job.device == "cuda" else f"CPU, {torch.get_num_threads()} thread(s)"
-    workload = (f"batches of {job.batch[0]} triples, {job.size}, {job.precision}, {place}; from one step's end to the "
+    workload = (f"batches of {job.batch[0]} items, {job.size}, {job.precision}, {place}; from one step's end to the "
                 f"next's, collation, clipping and fused AdamW included")
     return Section(f"{name}, {job.precision}", workload, agreement, [rows], _NOTES)
 
