@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import benchmarks.__main__ as command
-from benchmarks import graph, harness, keyphrases, repro
+from benchmarks import graph, harness, keyphrases, repro, scale
 from benchmarks.__main__ import NAMES, main
 from benchmarks.gpu import run as gpu
 from benchmarks.gpu.subjects import SUBJECTS, Job, subject_of
@@ -165,6 +165,29 @@ def test_the_table_has_every_installed_system_on_the_sets_that_are_there(tmp_pat
     heads, _, row = shown.out.splitlines()
     assert heads.startswith("| system | DUC-2001 (2) F1@5 | DUC-2001 (2) F1@10 |") and heads.endswith("| MiB |")
     assert row.startswith("| mine | 50.0 | 50.0 | 50.0 | 50.0 |") and row.endswith("| 77 |")
+
+
+# A corpus that grows
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_work_of_a_growing_corpus_stays_in_the_folder_that_is_named(kept, tmp_path, monkeypatch, capsys):
+    folders = []
+
+    def measured(folder, texts, workers, pairs):
+        scale.write_triples(folder / "triples.parquet", texts // 3)
+        folders.append(folder)
+        yield from ({"texts": texts, "stage": stage, "seconds": 1.0, "MiB": 2} for stage in scale.STAGES)
+
+    monkeypatch.setattr(scale, "measure", measured)
+    arguments = ["--texts", "30", "60", *(["--folder", str(tmp_path / "work")] * kept)]
+    assert scale.main(arguments) == 0 and "| ingest | 1.0 | 2 | 1.0 | 2 |" in " ".join(capsys.readouterr().out.split())
+    assert [folder.exists() for folder in folders] == [kept, kept]
+    if kept:
+        assert folders == [tmp_path / "work" / size for size in ("30", "60")]
+        with pytest.raises(SystemExit):
+            scale.main(arguments)
+        assert f"--folder: {folders[0]}, {folders[1]} is there already" in capsys.readouterr().err
 
 
 # The keyword graph
