@@ -12,7 +12,7 @@ from pipeline.recipes import _FORMER, _ON_RECORD, Change, apply, params_text, pl
 from stages.common.settings import NOTHING, laid_over
 from stages.common.yaml_files import read_yaml
 from stages.graph.params import Graph
-from stages.params import load_params, parse_params
+from stages.params import Params, load_params, parse_params
 from stages.results.published import paper
 from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl.params import TrainHcl
@@ -35,6 +35,15 @@ def test_every_shipped_recipe_is_valid_and_carries_its_own_name_and_title(name):
     for dataset in read_yaml(ROOT / "recipes" / f"{name}.yaml").get("by_dataset", ()):
         one = read_recipe(name, "/data", ROOT / "recipes", [f"dataset={dataset}"], called="mine")
         assert {*one.datasets} == {dataset} and one.recipe == "mine"
+
+
+@pytest.mark.parametrize(("block", "preset"), [
+    (name, preset) for name, field in Params.model_fields.items() for preset in getattr(field.annotation, "presets", ())])
+def test_every_preset_sets_its_switches_and_may_be_spelt_out(block, preset):
+    content = {"recipe": "r", "datasets": {"d": {"source": "f"}}}
+    values = getattr(parse_params({**content, block: {"preset": preset}}, "params"), block).model_dump()
+    assert laid_over(values, Params.model_fields[block].annotation.presets[preset]) == values
+    assert getattr(parse_params({**content, block: values}, "params"), block).model_dump() == values
 
 
 @pytest.mark.parametrize("name", [*_FORMER, *_ON_RECORD])
