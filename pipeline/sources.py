@@ -5,7 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from keycontrast.errors import InputError
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.common.paths import ARTIFACTS
 from stages.ingest.counts import few_labelled, source_counts
 from stages.ingest.deduplicate import deduplicate

@@ -16,11 +16,10 @@ from test_annotate import saved_pipeline
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
-from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
+from stages.common import tables
+from stages.common.schemas import TEXTS
 from stages.common.settings import Values
-from stages.common.tables import Provenance, parts_of, read_metadata, read_table, write_part, write_table
-from stages.common.writing import table_writer
+from stages.common.tables import Provenance, parts_of, read_metadata, read_table, table_writer, write_part, write_table
 from stages.keywords import textrank
 from stages.params import Params
 from stages.run import executor as module
@@ -66,8 +65,7 @@ def block(address=None, file=None, wait=20.0):
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     """A table of seven parts."""
-    for each in (tables, writing):
-        monkeypatch.setattr(each, "PART_ROWS", 3)
+    monkeypatch.setattr(tables, "PART_ROWS", 3)
     return texts(tmp_path / "texts")
 
 
@@ -147,7 +145,7 @@ def test_errors_of_workers_arrive_as_they_are(source, tmp_path, workers, cluster
 PARENT = """
 import sys
 from pathlib import Path
-from stages.common.writing import table_writer
+from stages.common.tables import table_writer
 from stages.run.executor import Executor
 import test_executor as test
 
@@ -282,8 +280,7 @@ def test_stages_make_a_part_of_each_part(source, pipeline, tmp_path, monkeypatch
     assert stages_of(tmp_path / "cluster", pipeline, monkeypatch, address=cluster) == alone
     found = [read_table(tmp_path / "one/artifacts/data/toy" / name) for name in MADE]
     counts = read_metadata(tmp_path / "one/artifacts/data/toy/textrank")["counts"]
-    for each in (tables, writing):
-        monkeypatch.setattr(each, "PART_ROWS", 100)
+    monkeypatch.setattr(tables, "PART_ROWS", 100)
     assert [len(parts) for parts in stages_of(tmp_path / "whole", pipeline, monkeypatch)] == [1, 1]
     whole = tmp_path / "whole/artifacts/data/toy"
     assert all(read_table(whole / name).equals(table) for name, table in zip(MADE, found, strict=True))

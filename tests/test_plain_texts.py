@@ -20,8 +20,8 @@ from keycontrast.text.tokens import token_table
 from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
-from stages.common import tables, writing
-from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common import tables
+from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import Provenance, parts_of, read_frame, write_table
 from stages.graph import graph, phrases
@@ -142,7 +142,6 @@ def test_phrases_are_joined_by_the_texts_that_contain_both(project):
 
 def test_it_is_the_graph_of_the_library_and_the_same_bytes_by_parts(project, monkeypatch):
     monkeypatch.setattr(tables, "PART_ROWS", 2)
-    monkeypatch.setattr(writing, "PART_ROWS", 2)
     paths, _ = written()
     textrank = {"method": "tfidf", "chunks": "adjectives", "phrases": 100}
     Path("params.yaml").write_text(json.dumps(content(textrank=textrank)), encoding="utf-8")

@@ -38,7 +38,8 @@ def test_every_shipped_recipe_is_valid_and_carries_its_own_name_and_title(name):
 
 
 @pytest.mark.parametrize(("block", "preset"), [
-    (name, preset) for name, field in Params.model_fields.items() for preset in getattr(field.annotation, "presets", ())])
+    (name, preset) for name, field in Params.model_fields.items()
+    for preset in getattr(field.annotation, "presets", ())])
 def test_every_preset_sets_its_switches_and_may_be_spelt_out(block, preset):
     content = {"recipe": "r", "datasets": {"d": {"source": "f"}}}
     values = getattr(parse_params({**content, block: {"preset": preset}}, "params"), block).model_dump()

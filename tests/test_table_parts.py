@@ -13,10 +13,10 @@ from rich.console import Console
 from keycontrast.errors import InputError
 from pipeline import dataset_export, inspection, sql
 from pipeline.schemas import SCHEMAS
-from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
+from stages.common import tables
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import TEXTS
 from stages.common.tables import (
     Provenance,
     column_names,
@@ -25,9 +25,9 @@ from stages.common.tables import (
     read_metadata,
     read_table,
     row_count,
+    table_writer,
     write_table,
 )
-from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
 
 STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]
@@ -36,8 +36,7 @@ PROVENANCE = Provenance("ingest@toy", "h", counts={"n": 1})
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    for module in (tables, writing):
-        monkeypatch.setattr(module, "PART_ROWS", 6)
+    monkeypatch.setattr(tables, "PART_ROWS", 6)
 
 
 def rows(start=0, stop=20):

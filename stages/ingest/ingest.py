@@ -12,14 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
-from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
-from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.encoders import resolve_encoder
-from stages.common.layouts import is_paired, structure_of
+from stages.common.examples import is_paired, structure_of
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import SPLITS, TableSchema
-from stages.common.tables import Provenance, write_json
-from stages.common.writing import table_writer
+from stages.common.schemas import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, REJECTED, SPLITS, TEXTS, TableSchema
+from stages.common.tables import Provenance, table_writer, write_json
 from stages.ingest.counts import (
     account,
     by_split,

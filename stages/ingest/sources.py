@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from keycontrast.errors import InputError
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
 from stages.ingest.deduplicate import CONTINUATIONS

@@ -10,9 +10,9 @@ from functools import partial
 
 import pandas as pd
 
+from stages.common.device import computed_in, computing
 from stages.common.manifest import write_manifest
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.schemas import TableSchema
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params

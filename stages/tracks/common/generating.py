@@ -14,8 +14,8 @@ import pandas as pd
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.progress import progress
+from stages.common.device import computed_in, computing
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params
 from stages.common.tables import Provenance, write_table
