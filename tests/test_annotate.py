@@ -157,13 +157,6 @@ def test_cleaned_texts_and_those_of_another_language_are_counted():
     assert counts["cleaned"] == 1
 
 
-@pytest.mark.parametrize("text", ["", " ", "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}\N{GRINNING FACE}", "\n\n", "\ufffd"])
-def test_texts_with_nothing_to_say(pipeline, text):
-    row = annotate.run(texts([text, "Dogs"]), Annotate(pipeline=pipeline, clean=False)).to_pylist()[0]
-    assert "".join(row["token"]) == text
-    assert (row["chunk_start"], row["chunk_end"]) == ([], [])
-
-
 def test_a_text_that_is_too_long_is_named_with_the_remedy(pipeline, monkeypatch):
     monkeypatch.setattr(load_annotator(pipeline, "en").nlp, "max_length", 1000)
     with pytest.raises(InputError, match=r"text 1: 1,001 characters, but .* at most 1,000 .*Split it into paragraphs"):
@@ -251,14 +244,3 @@ def test_the_stage_reads_chinese_and_says_by_what(tmp_path, monkeypatch):
     assert annotate.main(["toy"]) == 0
     assert read_table(out, SCHEMAS["tokens"])["token"].to_pylist() == [["我", "喜欢", "苹果", "。"], []]
     assert read_metadata(out)["models"]["jieba"]["language"] == "zh"
-
-
-def test_a_data_set_without_texts(pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    out = project(tmp_path, pipeline, strings=[])
-    assert annotate.main(["toy"]) == 0
-    assert read_table(out, SCHEMAS["tokens"]).num_rows == 0
-
-
-def test_no_texts_give_an_empty_table(pipeline):
-    assert annotate.run(texts([]), Annotate(pipeline=pipeline)).schema.equals(SCHEMAS["tokens"].arrow())

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import benchmarks.__main__ as command
 from benchmarks import graph, harness, keyphrases, repro, scale
 from benchmarks.__main__ import NAMES, main
 from benchmarks.gpu import run as gpu
@@ -67,33 +66,6 @@ def test_a_document_keeps_what_was_not_measured_now(tmp_path, monkeypatch):
     assert page.endswith(f"## textrank\n\nnew\n\n{first}\n")
     assert "`python -m benchmarks graph`" in page and "Same answers: 10 of 10." in page and "torch 2." in page
     assert "| rows | MiB |\n| --- | ---: |\n| 1,000 | 12.3 |\n| 2,000 |  |" in page
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["textrnk"], "no benchmark is called 'textrnk'; did you mean 'textrank'"),
-    (["--repeats", "0"], "--repeats: 0 is less than 1"),
-    (["--quick", "--write"], "--write: the document holds what is measured at full size"),
-    (["pgkpr_parity"], "pgkpr_parity: name a checkout of github.com/DaSESmartEdu/PGKPR"),
-    (["--peer", "nowhere"], "--peer: nowhere is no folder; name a checkout of github.com/DaSESmartEdu/PGKPR")])
-def test_wrong_arguments_are_named(arguments, message, capsys):
-    assert main(arguments) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_a_failed_benchmark_is_named_and_the_others_are_shown(monkeypatch, capsys):
-    ran = []
-
-    def measured(name, context):
-        ran.append(name)
-        if name == "textrank":
-            raise Disagreement("0.5 apart")
-        return [SECTION]
-
-    monkeypatch.setattr(command, "run_apart", measured)
-    assert main([]) == 1 and ran == [name for name in NAMES if name != "pgkpr_parity"]
-    shown = capsys.readouterr()
-    assert "textrank: 0.5 apart" in shown.err and "pgkpr_parity is left out: it needs --peer" in shown.err
-    assert "## graph" in shown.out and "## textrank" not in shown.out
 
 
 @pytest.mark.parametrize("name", [

@@ -21,8 +21,6 @@ from stages.common.schemas import TEXTS
 from stages.common.settings import Values
 from stages.common.tables import Provenance, parts_of, read_metadata, read_table, table_writer, write_part, write_table
 from stages.keywords import textrank
-from stages.params import Params
-from stages.run import executor as module
 from stages.run.executor import Executor, code_fingerprint, make_part
 from stages.run.processes import alive
 
@@ -123,15 +121,6 @@ def test_a_killed_worker_of_a_cluster_is_made_up_for(source, tmp_path, cluster):
     assert parts == alone and begun.count(9) >= 2
 
 
-def test_parts_of_other_work_and_half_written_ones_do_not_count(source, tmp_path):
-    folder = tmp_path / "scratch" / "parts"
-    for name in ("old/0.parquet", f"k/{'0' * 64}.17.tmp"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("half")
-    _, begun, _ = made(source, tmp_path)
-    assert len(begun) == 7
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_errors_of_workers_arrive_as_they_are(source, tmp_path, workers, cluster):
     bad = texts(tmp_path / "bad", first=-1)
@@ -187,18 +176,6 @@ def test_nobody_at_the_address(source, tmp_path, asked, message):
         made(source, tmp_path, cluster=asked)
 
 
-def test_a_cluster_without_workers(source, tmp_path):
-    with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as found,
-          pytest.raises(InputError, match=r"the scheduler has no workers after 0.5 seconds. Start some with `dask")):
-        made(source, tmp_path, cluster=block(found.scheduler_address, wait=0.5))
-
-
-def test_dask_is_not_installed(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'keycontrast\[cluster\]'"):
-        made(source, tmp_path, cluster=block("tcp://127.0.0.1:9"))
-
-
 MORTAL = """import distributed
 if __name__ == "__main__":
     cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp",
@@ -241,13 +218,6 @@ def test_a_scheduler_file_and_a_scheduler_of_ones_own(source, tmp_path):
             client.write_scheduler_file(str(tmp_path / "scheduler.json"))
         assert made(source, tmp_path, cluster=block(file=str(tmp_path / "scheduler.json")))[0] == alone
     assert made(source, tmp_path, cluster=block("local"), workers=2)[0] == alone
-
-
-def test_local_stands_for_a_block():
-    content = {"recipe": "t", "datasets": {"toy": {"source": "x"}}}
-    assert Params.model_validate({**content, "cluster": "local"}).cluster.address == "local"
-    with pytest.raises(ValueError, match="both address and scheduler_file"):
-        Params.model_validate({**content, "cluster": {"address": "tcp://h:1", "scheduler_file": "s.json"}})
 
 
 # Stages

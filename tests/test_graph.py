@@ -33,14 +33,6 @@ def test_edges_equal_the_oracle(seed, params):
     assert edges == oracle(triples, **params)
 
 
-def test_the_papers_preset_has_neither_caps_nor_links():
-    triples = [("hub", f"w{number}", f"n{number}") for number in range(30)]
-    result, edges = build(triples, preset="paper")
-    assert edges == oracle(triples, max_nbr=None, link_inputs=False)
-    assert len(edges) == 30 * 29 + 30 * 30
-    assert result.metrics["edges_capped"] == result.metrics["cluster_outputs_capped"] == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_edges_equal_the_oracle_without_negatives_and_with_clusters_of_one(seed):
     triples = random_triples(seed, rows=12, words=[*WORDS, "漢字", "😀", "é"], negatives=0.2)
@@ -84,25 +76,12 @@ def test_what_is_dropped_takes_no_place_under_the_cap():
     assert result.metrics["edges_capped"] == 0
 
 
-def test_only_training_examples_are_seen():
-    result, edges = build([("a", "b", "c"), ("a", "d", "e")], splits=["train", "test"], link_inputs=False)
-    assert result.nodes["keyword"].to_pylist() == ["a", "b", "c"]
-    assert edges == {("b", "c", -1): 1}
-
-
 def test_a_text_without_keyword_is_a_node_without_edges_or_cluster():
     result, edges = build([(NO_KEYWORD, "b", "c"), ("a", NO_KEYWORD, "c"), ("a", "b", NO_KEYWORD)])
     assert edges == oracle([("a", "b", None), ("a", NO_KEYWORD, "c")])
     assert not any(NO_KEYWORD in edge for edge in edges)
     sizes = dict(zip(result.nodes["keyword"].to_pylist(), result.nodes["cluster_size"].to_pylist(), strict=True))
     assert sizes == {NO_KEYWORD: 0, "a": 2, "b": 0, "c": 0}
-
-
-def test_nodes_are_the_sorted_keywords_of_all_three_places():
-    result, _ = build([("😀", "漢", "b"), ("é", "\uffee", None), (NO_KEYWORD, "B", "z")])
-    names = result.nodes["keyword"].to_pylist()
-    assert names == sorted({"😀", "漢", "b", "é", "\uffee", NO_KEYWORD, "B", "z"})
-    assert result.nodes["node_id"].to_pylist() == list(range(len(names)))
 
 
 def test_rows_in_any_order_make_the_same_graph():

@@ -130,11 +130,3 @@ def test_a_part_of_training_that_cannot_be_is_refused(tmp_path):
         Ingest(train_part=[0, 0.5])
     with pytest.raises(InputError, match="no example is left for train: .* widen ingest.train_part"):
         made_of(corpus(700, seed=6), tmp_path, neg_source="none", split_by="hashed", train_part=[0, 1e-9])
-
-
-def test_a_split_that_the_hash_leaves_empty_is_named(tmp_path):
-    pairs = [(f"p{n}", f"q{n}", 1) for n in range(6)]
-    with pytest.raises(InputError, match=r"no example is left for (validation|test): under ingest.split_by hashed each "
-                                         r"component .* set ingest.split_by to component"):
-        ingest.run(raw(pairs), dataset(), Ingest(neg_source="none", split_by="hashed", validation=0.01, test=0.01), 1,
-                   tmp_path)

@@ -89,15 +89,6 @@ def test_plain_texts_are_neither_pairs_nor_labelled():
         parse_params(content(linear_floor={"datasets": ["mine"]}), "r")
 
 
-@pytest.mark.parametrize(("more", "message"), [
-    ({"models": {"hcl": {"hcl": {"dataset": "mine"}}}}, "mine has plain texts, and the model needs pairs"),
-    ({"models": {"clld": {"ct": {"dataset": "mine"}}}}, "mine has plain texts, and the model needs labelled texts"),
-    ({"keywords": {"datasets": ["mine"], "method": "attribution"}}, "data set mine of keywords.datasets has plain")])
-def test_what_plain_texts_lack_is_said(more, message):
-    with pytest.raises(InputError, match=message):
-        parse_params(content(**more), "r")
-
-
 def written(texts=TEXTS):
     """Write what the stage phrases reads of plain texts, and return their paths and ranked phrases."""
     paths, made = DatasetPaths("mine"), Provenance("s", "")
@@ -167,13 +158,6 @@ def test_the_phrases_of_most_texts_are_the_nodes(project, monkeypatch):
     assert frames(paths)[0]["keyword"].tolist() == kept
 
 
-def test_tables_out_of_step_are_named(project, capsys):
-    paths, _ = written()
-    write_table(paths.table("texts"), SCHEMAS["texts"], {
-        "text_id": [0, 1, 2, 3, 9], "text": TEXTS, "language": ["en"] * 5}, Provenance("s", ""))
-    assert graph.main(["mine"]) == 1 and "tokens: not of the same texts in part-00000" in capsys.readouterr().err
-
-
 def test_page_and_command_show_the_texts_of_a_phrase(project):
     paths, _ = written()
     assert graph.main(["mine"]) == 0
@@ -193,9 +177,3 @@ def test_the_page_of_plain_texts_speaks_of_texts(project):
     assert "those that share texts" in corpus and "share most texts with them" in corpus
     for word in ("negative", "training examples", "keyword graph of HCL"):
         assert word not in re.sub("<script.*?</script>", "", corpus, flags=re.DOTALL)
-
-
-def test_a_graph_of_no_phrases_is_empty(project):
-    paths, _ = written(["Why not?"])
-    assert graph.main(["mine"]) == 0
-    assert all(frame.empty for frame in frames(paths))

@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 
 import networkx as nx
-import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
 from keycontrast.explain import explain
 from keycontrast.ranking import Settings, rank
-from keycontrast.ranking.package import docs, package_component, rank_with_package
+from keycontrast.ranking.package import package_component, rank_with_package
 from keycontrast.text.pipelines import load_pipeline
 from keycontrast.text.tokens import annotate_texts, token_table
 
@@ -89,12 +88,6 @@ def test_a_package_with_a_full_pipeline_gives_the_same(sample):
         assert [(line["keyword"], line["score"]) for line in mine] == [
             (" ".join(phrase.text.lower().split()), phrase.rank) for phrase in doc._.phrases if phrase.text]
     assert {line["status"] for line in ours} == {"ok", "no_candidate", "empty_text"}
-
-
-def test_documents_of_the_reference_know_stop_words():
-    tokens = tagged("The/DET dog/NOUN")
-    tokens = tokens.set_column(7, "is_stop", pa.array([[True, False]]))
-    assert [[token.is_stop for token in doc] for _, doc in docs(tokens)] == [[True, False]]
 
 
 def test_scores_by_hand():

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from keycontrast.errors import InputError
 from keycontrast.explain import explain
 from keycontrast.ranking import Settings, rank, ranker
 from keycontrast.ranking.blocks import blocks, pieces
@@ -214,29 +213,3 @@ def test_only_the_best_phrases_are_kept():
     whole, kept = (rank(tokens, "mihalcea", phrases=phrases).to_pandas() for phrases in (1000, 2))
     assert kept["rank"].max() == 2
     assert kept.reset_index(drop=True).equals(whole[whole["rank"] <= 2].reset_index(drop=True))
-
-
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"method": "mihalce"}, "no ranking is called 'mihalce'; did you mean 'mihalcea'"),
-    ({"compat": "pytextrnk", "method": "pytextrank"}, "textrank.compat: found 'pytextrnk'; did you mean 'pytextrank'"),
-    ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
-    ({"method": "topicrank"}, "topicrank is computed by the pytextrank package alone; set textrank.engine to package"),
-    ({"window": 1}, "textrank.window: must be at least 2, found 1"),
-    ({"damping": 1.0}, "damping must lie between 0 and 1")])
-def test_settings_that_cannot_be_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
-        rank(tagged("a/NOUN"), **settings)
-
-
-def test_a_count_of_phrases_below_one_is_refused():
-    with pytest.raises(ValueError, match="phrases must be at least 1, found 0"):
-        rank(tagged("a/NOUN"), phrases=0)
-
-
-def test_a_damaged_token_table_is_refused():
-    broken = tagged("a/NOUN b/NOUN").set_column(3, "pos", pa.array([["NOUN"]]))
-    with pytest.raises(InputError, match="the lists of column 'pos' are not as long as those of 'token'"):
-        rank(broken, "mihalcea")
-    outside = tagged("a/NOUN b/NOUN").set_column(10, "chunk_end", pa.array([[9]], pa.list_(pa.int32())))
-    with pytest.raises(InputError, match="noun chunks lie outside their texts"):
-        rank(outside, "pytextrank", chunks="annotated")

@@ -102,20 +102,6 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
     assert (two.model("n").training.epochs, two.model("n").training.clip) == (7, 1.0)
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    (["dataset=dueban"], "many.yaml: dataset: by_dataset holds no 'dueban'; did you mean 'douban'"),
-    (["by_dataset=5"], "many.yaml: by_dataset: must hold names and values, found int"),
-    (["by_dataset.qqp=5"], "many.yaml: by_dataset: qqp: must hold names and values, found int"),
-    (["every_model=5"], "many.yaml: every_model: must hold names and values, found int"),
-    (["models=5"], "many.yaml: models: must hold names and values, found int"),
-    (["models.hcl=5"], "many.yaml: models: hcl: must hold names and values, found int"),
-    (["models.hcl.hcl=5"], "many.yaml: models.hcl: hcl: must hold names and values, found int")])
-def test_what_a_recipe_says_of_data_sets_and_models_must_fit(recipes, changes, message):
-    (recipes / "many.yaml").write_text((ROOT / "recipes/paper-hcl.yaml").read_text())
-    with pytest.raises(InputError, match=message):
-        read_recipe("many", "/data", recipes, changes)
-
-
 def test_keywords_may_be_by_attribution():
     twin, one = (read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", changes) for changes in (
         [], ["keywords.method=attribution", "attribution.datasets=[qqp, qqp-pairs, qqp-20k]"]))
@@ -166,24 +152,6 @@ def test_params_yaml_has_what_dvc_reads_and_comes_back_the_same(recipes, tmp_pat
     content = yaml.safe_load(text)
     assert content["train_hcl"] == {} and content["models"]["hcl"]["m1"] == {
         "dataset": "d", "seeds": [13], "init": NOTHING}    # all other settings have a default
-
-
-def test_shipped_params_are_a_shipped_recipe():
-    assert load_params(ROOT / "params.yaml").recipe in recipe_names(ROOT / "recipes")
-
-
-def test_unknown_recipe_names_the_nearest(recipes):
-    with pytest.raises(InputError, match="no recipe is called 'twoo'; did you mean 'two'?"):
-        read_recipe("twoo", folder=recipes)
-
-
-def test_all_problems_of_a_recipe_are_named_at_once(recipes):
-    (recipes / "bad.yaml").write_text("recipe: bad\nsead: 1\ndatasets: {d: {source: raw, langage: en}}\n")
-    with pytest.raises(InputError, match=r"(?s)bad\.yaml: 2 problems.*langage.*'language'.*sead.*'seed'"):
-        read_recipe("bad", folder=recipes)
-    (recipes / "broken.yaml").write_text("a: [\n")
-    with pytest.raises(InputError, match="broken.yaml: not valid YAML"):
-        read_recipe("broken", folder=recipes)
 
 
 def test_data_takes_the_place_of_its_mark(recipes):

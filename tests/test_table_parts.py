@@ -80,12 +80,6 @@ def test_a_table_is_a_folder_of_parts_of_a_fixed_number_of_rows(tmp_path):
         assert other.equals(pd.read_parquet(one))
 
 
-def test_an_empty_table_is_one_part_without_rows(tmp_path):
-    with table_writer(tmp_path / "texts", TEXTS, PROVENANCE):
-        pass
-    assert len(parts_of(tmp_path / "texts")) == 1 and read_table(tmp_path / "texts", TEXTS).num_rows == 0
-
-
 def test_a_table_appears_whole_or_not_at_all(tmp_path):
     path = written(tmp_path / "texts")
     before = read_table(path)
