@@ -11,7 +11,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graph import graph, graph_tables
+from stages.graph import graph
 from stages.graph.params import Graph
 from stages.graph.triples import node_triples
 
@@ -138,7 +138,7 @@ def test_a_training_set_without_keywords_makes_an_empty_graph(triples):
 
 def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(graph_tables, "ROW_GROUP", 9)
+    monkeypatch.setattr(graph, "ROW_GROUP", 9)
     (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw}}\ngraph: {max_nbr: 3}\n")
     triples = random_triples(7, rows=80)
     examples, keywords = tables(triples)

@@ -30,14 +30,21 @@ from stages.ingest.counts import (
     triple_lines,
 )
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows, deduplicate
-from stages.ingest.exclusions import Connected, connected, in_items
 from stages.ingest.files import read_rows
 from stages.ingest.items import Items
 from stages.ingest.negatives import Embed, frozen
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.parsing import strip_post
 from stages.ingest.rows import RawRow
-from stages.ingest.sources import check_source, make_items, negative_origin, with_negatives
+from stages.ingest.sources import (
+    Connected,
+    check_source,
+    connected,
+    in_items,
+    make_items,
+    negative_origin,
+    with_negatives,
+)
 from stages.ingest.splits import (
     LARGEST_HASH,
     TRAIN,
