@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from benchmarks import graph, harness, keyphrases, repro, scale
+from benchmarks import graph, harness, keyphrases, scale
 from benchmarks.__main__ import NAMES, main
 from benchmarks.gpu import run as gpu
 from benchmarks.gpu.subjects import SUBJECTS, Job, subject_of
@@ -85,20 +85,6 @@ def test_trainings_of_different_models_are_not_timed(loss, weight, said):
     with pytest.raises(Disagreement, match=said):
         same_training(first, second)
     assert "by up to 0" in same_training(first, first)
-
-
-def test_artifacts_that_differ_are_named(tmp_path):
-    plan = repro._Plan([], ["artifacts/a", "artifacts/log.txt"])
-    projects = {name: tmp_path / name for name in ("run", "repro", "hand")}
-    for project in projects.values():
-        (project / "artifacts" / "a").mkdir(parents=True)
-        (project / "artifacts" / "a" / "1.parquet").write_bytes(b"1")
-        (project / "artifacts" / "log.txt").write_text(project.name)     # no table: it may differ
-        (project / "dvc.lock").write_text("stages: {}")
-    assert repro._same_tables(projects, plan) == 1
-    (projects["hand"] / "artifacts" / "a" / "1.parquet").write_bytes(b"3")
-    with pytest.raises(Disagreement, match="hand gives other artifacts: artifacts/a/1.parquet"):
-        repro._same_tables(projects, plan)
 
 
 # Keyphrases
@@ -172,16 +158,6 @@ def test_both_contenders_build_the_same_graph(settings, monkeypatch):
     monkeypatch.setattr(graph, "columns_first", lambda table, settings: ours(table.slice(200), settings))
     with pytest.raises(Disagreement, match="edges differ"):
         graph._agreement(triples, settings)
-
-
-@pytest.mark.whole
-def test_the_stage_makes_the_graph_of_networkx(monkeypatch):
-    monkeypatch.setattr(graph, "peak_memory", lambda work, *given: (work(*given), 1.0))
-    triples = graph.zipf_triples(3000)
-    point, built = graph._point(triples), graph.networkx_loops(triples, Graph())
-    signs = [sign for _, _, sign in built.edges]
-    assert (point["positive edges"], point["negative edges"]) == (signs.count(1), signs.count(-1))
-    assert point["nodes"] == len(built.ranks)
 
 
 # A GPU

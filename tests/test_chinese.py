@@ -12,7 +12,7 @@ import pytest
 
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.chinese import universal
-from keycontrast.text.tokens import rebuild_docs, token_table
+from keycontrast.text.tokens import token_table
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["我来到北京清华大学。", "他说：“真的吗？”我不知道！！你呢", "my hometown 的 中文 歌词 很 感动",
@@ -54,15 +54,6 @@ def test_words_and_flags_are_those_of_jieba(reader, table):
         assert found == expected
 
 
-def test_a_sentence_read_by_hand(reader):
-    one = row(reader, "我来到北京清华大学。")
-    assert one["token"] == ["我", "来到", "北京", "清华大学", "。"]
-    assert one["tag"] == ["r", "v", "ns", "nt", "x"]
-    assert one["pos"] == ["PRON", "VERB", "PROPN", "PROPN", "PUNCT"]
-    assert one["is_stop"] == [True, False, False, False, False]
-    assert (one["chunk_start"], one["chunk_end"]) == ([2], [4])
-
-
 @pytest.mark.parametrize(("word", "flag", "expected"), [
     ("苹果", "n", "NOUN"), ("小田", "nr", "PROPN"), ("花", "nrfg", "PROPN"), ("跑", "v", "VERB"), ("红", "a", "ADJ"),
     ("地", "uv", "PART"), ("了", "ul", "AUX"), ("着", "uz", "AUX"), ("三", "m", "NUM"), ("3.5", "m", "NUM"),
@@ -96,15 +87,6 @@ def test_spaces_separate_words(reader):
     assert row(reader, "歌词")["token"] == ["歌词"]
     assert row(reader, "你好  世界\n吗")["token"] == ["你好", " ", "世界", "\n", "吗"]
     assert row(reader, " 你好")["pos"][0] == "SPACE"
-
-
-def test_documents_are_rebuilt_with_their_spaces(table):
-    for (text_id, doc), one in zip(rebuild_docs(table), table.to_pylist(), strict=True):
-        assert doc.text == TEXTS[text_id]
-        assert [token.idx for token in doc] == one["start"]
-        assert [(chunk.start, chunk.end) for chunk in doc.noun_chunks] == list(
-            zip(one["chunk_start"], one["chunk_end"], strict=True))
-        assert [token.is_sent_start for token in doc] == one["sentence_start"]
 
 
 def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):

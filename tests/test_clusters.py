@@ -47,12 +47,6 @@ def test_a_text_contains_keywords_token_by_token(text, found):
                                                                                          else set())
 
 
-def test_apostrophes_and_scripts_without_spaces():
-    contains = Containment(["womens rights", "学习 方法", "学习"], lemmas=False)
-    assert contains.of("women's rights", [0, 5, 8], [5, 7, 14], ["woman", "'s", "right"]) == {"womens rights"}
-    assert contains.of("好的学习", [0, 2], [2, 4], ["好的", "学习"]) == {"学习"}
-
-
 def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
     examples = pd.DataFrame({"example_id": [0, 1, 2, 3], "split": ["train", "train", "test", "train"],
                              "source_id": [0, 1, 0, 4], "target_id": [1, 2, 2, 1],
@@ -78,24 +72,6 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
     names = made.nodes["keyword"].to_pylist()
     assert {(names[a], names[b]): count for (a, b), count in edges.items()} == {
         ("dough", "oven"): 1, ("oven", "dough"): 1, ("oven", "yeast"): 3, ("yeast", "oven"): 3}
-
-
-def test_rows_come_sorted_however_the_tables_lie():
-    examples, keywords = tables(random_triples(1, rows=60))
-    rows = clusters_of(examples, keywords)
-    assert as_table(SCHEMAS["clusters"], rows).to_pylist() == rows.to_pylist()
-    shuffled = clusters_of(examples.sample(frac=1, random_state=2), keywords.sample(frac=1, random_state=3))
-    assert shuffled.equals(rows)
-
-
-@pytest.mark.parametrize(("rows", "sizes"), [(25, [10, 10, 5]), (20, [10, 10]), (3, [3])])
-def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes):
-    examples, keywords = tables([("a", "b", None)] * rows)
-    whole = clusters_of(examples, keywords)
-    monkeypatch.setattr(triples, "ROW_GROUP", 10)
-    pieces = list(node_triples(examples, keywords).clusters())
-    assert [piece.num_rows for piece in pieces] == sizes
-    assert [row for piece in pieces for row in piece.to_pylist()] == whole.to_pylist()
 
 
 def test_a_text_without_keyword_row_is_named():

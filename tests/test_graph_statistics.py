@@ -22,18 +22,6 @@ def random_edges(seed, nodes=30, edges=90):
     return Edges.of(target[apart], source[apart], sign[apart], rng.integers(1, 20, size=edges)[apart])
 
 
-def cliques(sizes, bridges):
-    """Edges of both directions inside groups of nodes in a row, of count 5, and ``bridges`` of count 1."""
-    pairs, first = [], 0
-    for size in sizes:
-        group = range(first, first + size)
-        pairs += [(a, b, 5) for a in group for b in group if a != b]
-        first += size
-    pairs += [(a, b, 1) for pair in bridges for a, b in (pair, pair[::-1])]
-    target, source, count = np.array(sorted(pairs)).T
-    return Edges.of(target, source, np.ones(len(count)), count)
-
-
 def as_networkx(nodes, edges, kind, signs=(1,)):
     graph = kind()
     graph.add_nodes_from(range(nodes))
@@ -74,12 +62,6 @@ def test_components_join_both_signs_and_count_from_the_smallest_node(seed):
     for number, part in enumerate(sorted(nx.connected_components(graph), key=min)):
         expected[list(part)] = number
     assert components(40, edges).tolist() == expected.tolist()
-
-
-def test_cliques_are_communities_numbered_by_their_smallest_nodes():
-    edges = cliques([4, 5, 6], bridges=[(3, 4), (8, 9)])
-    found = communities(16, edges, 1.0)
-    assert found.number.tolist() == [0] * 4 + [1] * 5 + [2] * 6 + [3]  # the last node has no edge
 
 
 @pytest.mark.parametrize("resolution", [0.5, 1.0, 2.0])

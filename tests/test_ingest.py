@@ -105,15 +105,6 @@ def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):
     assert set(refused["reason"]) == {"both labels: the pair occurs as paraphrase and as non-paraphrase"}
 
 
-def test_rejected_rows_are_sorted_by_file_and_row_whatever_the_order_of_files(tmp_path):
-    rows = raw([("a", "b", 1), ("", "b", 1)], "z.csv") + raw([("b", "a", 1), ("c", "c", 1)], "a.csv")
-    _, refused = taken(rows, tmp_path)
-    assert refused[["file", "row", "reason"]].to_numpy().tolist() == [
-        ["a.csv", 1, "duplicate: of z.csv row 1"],
-        ["a.csv", 2, "same text: source and target are the same"],
-        ["z.csv", 2, "empty text: source"]]
-
-
 def test_too_many_unusable_rows_stop_the_stage_and_name_ten(tmp_path):
     rows = raw([("a", "b", 1), ("b", "a", 0), *(("a", f"b{n}", 7) for n in range(12)),
                 *((f"x{n}", f"y{n}", 1) for n in range(40))])

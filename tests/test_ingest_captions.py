@@ -96,15 +96,6 @@ def test_groups_of_another_size_than_asked_for_are_set_aside(tmp_path):
     assert len(made_of(groups, tmp_path).examples) == 41
 
 
-def test_captions_that_go_to_an_evaluated_split_are_not_counted(tmp_path):
-    """An image that loses captions of training to a published test split has the size that is left."""
-    rows = captions(images(40), "train", "a.json")
-    rows += captions({"image 3": ["another one of image 3", "and a further one of image 3"]}, "test", "b.json")
-    made = made_of({}, tmp_path, rows=rows, captions=2)
-    assert made.counts["examples"]["test"] == 1 and len(made.examples) == 11
-    assert made.counts["rows"]["not_taken_by_reason"] == {"group size": 3 * 10 + 4 * 10 + 5 * 9, "other split": 5}
-
-
 def test_groups_that_share_a_text_are_one_component(tmp_path):
     groups = images(30)
     groups["image 0"].append("shared")

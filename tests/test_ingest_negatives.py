@@ -15,17 +15,6 @@ def made_of(pairs, folder, seed=3, **changes):
     return ingested(raw(pairs), dataset(), Ingest(**{**SHARES, "max_rejected": 1, **changes}), seed, folder)
 
 
-def test_negatives_are_texts_of_the_table_and_count_as_seen_in_training(tmp_path):
-    made = made_of(corpus(300, seed=2), tmp_path, neg_source="retrieved", split_by="pair")
-    frame = by_key(made)
-    assert set(frame[["source", "target", "negative"]].to_numpy().ravel()) == set(made.texts["text"].map(text_key))
-    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
-    for name in ("validation", "test"):
-        mine = frame[frame["split"] == name]
-        leaks = sum(row.source in seen or row.target in seen for row in mine.itertuples())
-        assert made.counts["leak"][name]["items_with_a_leak"] == leaks > 0
-
-
 # Splits by hash
 
 

@@ -25,12 +25,6 @@ from stages.ingest.texts import TextLists
 # Components
 
 
-def test_splits_get_their_share():
-    groups = np.arange(400)
-    split = split_groups(groups, 400, validation=0.05, test=0.1, seed=1)
-    assert np.bincount(split).tolist() == [340, 20, 40]
-
-
 def test_large_components_go_to_train_and_groups_without_items_everywhere():
     items = np.concatenate([np.zeros(300, dtype=int), np.arange(1, 301)])
     split = split_groups(items, 1301, validation=0.05, test=0.05, seed=1)
@@ -223,10 +217,3 @@ def test_a_row_of_two_published_splits_is_kept_in_test(tmp_path):
     frame = by_key(made).set_index("source")
     assert frame.loc["a", "split"] == "test"
     assert frame["split"].value_counts().to_dict() == {"train": 11, "test": 9, "validation": 1}
-
-
-def test_rows_without_a_split_are_drawn_for_what_is_not_published(tmp_path):
-    rows = raw([(f"p{n}", f"q{n}", 1) for n in range(100)]) + raw([("a", "b", 1), ("c", "d", 1)], "t.csv", "test")
-    made = ingested(rows, dataset(), Ingest(neg_source="none", validation=0.1, test=0.2), 3, tmp_path)
-    assert made.counts["examples"] == {"train": 90, "validation": 10, "test": 2}
-    assert set(by_key(made).set_index("split").loc["test", "source"]) == {"a", "c"}

@@ -13,7 +13,6 @@ import networkx as nx
 import pandas as pd
 import pyarrow as pa
 import pytest
-import spacy
 from wheel import wheel_site
 
 from keycontrast import InputError, Keywords, keyword_graph
@@ -99,18 +98,6 @@ def test_options_that_users_of_keybert_know():
     wide = [phrase.keyword for phrase in Keywords(diversity=0.7).rank([near, "Else."], top=3)[0]]
     assert first[0] == wide[0] == "deep neural network" and {"weather", "spain"} <= set(wide) and first != wide
     assert "weather" in [phrase.keyword for phrase in Keywords("embedrank", diversity=0.9).rank([near], top=3)[0]]
-
-
-@pytest.mark.parametrize(("texts", "message"), [
-    ([TEXTS[0], None], r"text 1 \(counted from 0\) is no text but of type NoneType; give on_null='skip'"),
-    ([None, TEXTS[0]], "text 0 .* of type NoneType"), (pd.Series([None, TEXTS[0]]), "text 0 .* is no text"),
-    (pa.array([None, TEXTS[0]]), "text 0 .* is no text"), (["a red ball", "\ud800"], "text 1 .* half a surrogate pair"),
-    (pd.DataFrame({"text": TEXTS}), "this is a table. Give the column"), ({"text": TEXTS}, "this is a table"),
-    (5, "a text, or texts in a list, .* found int"), (b"A dog.", "found bytes"),
-    ([spacy.blank("en")("A dog.")], "document 0 .* has no parts of speech")])
-def test_what_is_no_text_is_named(texts, message):
-    with pytest.raises(InputError, match=message):
-        Keywords().rank(texts)
 
 
 @pytest.mark.parametrize("texts", [[None, "A red ball.", float("nan")], pd.Series([None, "A red ball.", None]),

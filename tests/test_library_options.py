@@ -74,13 +74,6 @@ def test_no_phrase_has_a_stop_word(method):
     assert list(fitted.stream(TEXTS)) == list(Keywords(method, stop_words=["red", "black"]).rank(TEXTS))
 
 
-def test_chinese_chunks_are_parted_at_stop_words():
-    text = "我们的网络电话质量好"
-    assert keywords(text, language="zh") == [["网络电话质量"]]
-    assert keywords(text, language="zh", stop_words=["质量"]) == [["网络电话"]]
-    assert keywords(text, language="zh", candidates=["电话质量", "质量"]) == [["质量"]]  # 网络电话 is one word
-
-
 @pytest.mark.parametrize("method", ["tfidf", "pytextrank", "positionrank", "embedrank"])
 def test_a_vocabulary_takes_the_place_of_noun_chunks(method):
     found = Keywords(method, candidates=["New York", "york", "A copy  of", "nothing of it"], stop_words=["red"])

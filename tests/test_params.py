@@ -71,20 +71,6 @@ def test_the_paper_starts_from_the_encoder_alone(sample):
     assert parse_params(sample, "params.yaml").model("literal").latent.free_bits == 0
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("x" * 101, "at most 100 characters"), ("my.set", "String should match pattern"), ("../x", "pattern")])
-def test_names_must_serve_as_folders_and_keys(sample, name, message):
-    sample["datasets"][name] = sample["datasets"]["sample"]
-    with pytest.raises(InputError, match=message):
-        parse_params(sample, "params.yaml")
-
-
-def test_a_model_of_no_data_set_s_name_is_told(sample):
-    sample["models"]["clld"]["ct"]["dataset"] = float("nan")  # which is not equal to itself
-    with pytest.raises(InputError, match=r"models\.clld\.ct\.dataset"):
-        parse_params(sample, "params.yaml")
-
-
 def test_overrides_reach_one_model_only(sample):
     params = parse_params(sample, "recipe")
     assert params.model("hcl").graph.iterations == 2
@@ -213,15 +199,6 @@ def test_keywords_of_a_run_need_a_model_that_reads_them(sample, architecture):
     content["runs"]["pgkpr"]["plain"]["decode"] = {"keywords": None}
     params = parse_params(content, "recipe")
     assert params.decoding("plain").keywords is None and params.decoding("pgkpr").keywords == "xy"
-
-
-def test_the_s_tagger_needs_labels_without_any_such_model(sample):
-    content = sample | {name: {**sample[name], "pgkpr": {}} for name in ("models", "runs")}
-    content |= {"psi": {**sample["psi"], "modes": ["xx"]}}
-    assert refused(content) == ["psi.modes: xy missing, from which the S-Tagger learns; write [xx, xy], or take "
-                                "the data sets out of s_tagger.datasets"]
-    assert parse_params(content | {"psi": {**sample["psi"], "modes": ["xy"]},
-                                   "attribution": {**sample["attribution"], "modes": ["xx"]}}, "recipe")
 
 
 @pytest.mark.parametrize(("place", "value", "line"), [

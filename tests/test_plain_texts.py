@@ -31,7 +31,6 @@ from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
 from stages.keywords import textrank as textrank_stage
-from stages.params import parse_params
 from stages.results.page.explorer import explorer_data, read_graph
 from stages.results.report import main
 
@@ -77,16 +76,6 @@ def test_lines_and_columns_are_read(tmp_path):
 def content(**more):
     return {"recipe": "r", "datasets": {"mine": {"source": "x.csv", "layout": "texts"}},
             "keywords": {"datasets": ["mine"]}, "graph": {"datasets": ["mine"]}, **more}
-
-
-def test_plain_texts_are_neither_pairs_nor_labelled():
-    params = parse_params(content(), "r")
-    assert params.keywords.datasets == ["mine"] and params.keywords.method == "textrank"
-    assert parse_params(content(keywords={"datasets": ["mine"], "method": "yake"}), "r").keywords.method == "yake"
-    with pytest.raises(InputError, match="node_vectors.datasets: data set mine has plain texts, and the stage needs"):
-        parse_params(content(node_vectors={"datasets": ["mine"]}), "r")
-    with pytest.raises(InputError, match="linear_floor.datasets: data set mine has no labelled texts"):
-        parse_params(content(linear_floor={"datasets": ["mine"]}), "r")
 
 
 def written(texts=TEXTS):

@@ -146,23 +146,6 @@ def test_corrected_ties_fall_by_position_not_by_alphabet():
         "apple", "zebra"]
 
 
-def test_corrected_phrases_differ_in_more_than_capitals():
-    tokens = tagged("Dog/NOUN ./PUNCT dog/NOUN")
-    assert [line["phrase"] for line in rank(tokens, "pytextrank", compat="pytextrank").to_pylist()] == ["Dog", "dog"]
-    assert [line["phrase"] for line in rank(tokens, "pytextrank").to_pylist()] == ["Dog"]
-
-
-def test_a_window_of_the_package_is_its_look_back():
-    tokens = tagged("a/NOUN b/NOUN c/NOUN d/NOUN")
-    assert len(explain(tokens, Settings("pytextrank")).edges) == 6
-    assert len(explain(tokens, Settings("pytextrank", window=2)).edges) == 5
-
-
-def test_a_package_that_would_give_up_has_not_converged():
-    rows = rank(tagged("a/NOUN b/NOUN ./PUNCT b/NOUN c/NOUN"), "pytextrank", compat="pytextrank", max_iterations=2)
-    assert set(rows["status"].to_pylist()) == {"not_converged"}
-
-
 def test_ranking_needs_neither_spacy_nor_the_package():
     program = ("import sys, keycontrast.ranking, keycontrast.explain\n"
                "import stages.keywords.textrank, stages.keywords.keywords\n"

@@ -158,16 +158,6 @@ def test_broken_captions_are_set_aside(tmp_path):
     assert "caf\\xe9" in rows[3].raw
 
 
-def test_splits_come_from_a_column(tmp_path):
-    names = ["train", "dev", "val", "valid", "Validation", " test ", "extra", ""]
-    content = "sentence,class,part\n" + "".join(f"a,b,{name}\n" for name in names)
-    rows = read(tmp_path, "t.csv", content, layout="labelled", columns=LABELLED | {"split": "part"})
-    assert [row.split for row in rows] == ["train", *["validation"] * 4, "test", None, None]
-    assert problems(rows) == {
-        7: "split: must be train, validation (or dev, val, valid) or test, found 'extra'",
-        8: "split: must be train, validation (or dev, val, valid) or test, found ''"}
-
-
 def test_splits_come_from_files(tmp_path):
     files(tmp_path, "a1.csv", "a2.csv", "b.csv", "other.csv", "unnamed.csv")
     splits = {"test": ["b.csv"], "train": ["a*.csv"]}
@@ -339,12 +329,6 @@ def test_characters_that_are_no_text_are_named_row_by_row(tmp_path):
     assert is_unicode("é你\N{GRINNING FACE}") and not is_unicode("a\ud800")
 
 
-def test_bytes_that_cannot_be_passed_over_end_the_reading(tmp_path):
-    content = "q1,q2,dup\na,b,1\n".encode("utf-16") + b"\x00\xd8x\x00"
-    with pytest.raises(InputError, match=r"t\.csv: not valid utf-16 \(.*If the file has another encoding"):
-        read(tmp_path, "t.csv", content, encoding="utf-16")
-
-
 @pytest.mark.parametrize(("content", "encoding", "message"), [
     ("q1".encode("utf-16"), "utf-8", "begins with the mark of UTF-16, but the data set's `encoding` is utf-8. "
                                      "Set it to utf-16"),
@@ -434,12 +418,6 @@ def test_broken_lines_are_set_aside_with_the_reason(tmp_path, line, problem):
     assert rows[2].content == {"source": None, "target": "c", "label": 0}
 
 
-def test_half_a_surrogate_pair_is_left_to_be_checked_and_can_be_written(tmp_path):
-    rows = read(tmp_path, "t.jsonl", '{"q1":"\\ud800é","q2":"z","dup":1}\n')
-    assert rows[0].content["source"] == "\ud800é" and not rows[0].problem
-    assert rows[0].raw == '{"q1": "\\ud800\\u00e9", "q2": "z", "dup": 1}'
-
-
 # Parquet
 
 
@@ -454,15 +432,6 @@ def test_columns_of_another_type_are_a_reason_of_each_row(tmp_path, column, reas
     found = dataset(parquet(tmp_path, q1=["a"], q2=column, dup=[1]))
     with pytest.raises(ValueError, match=f"not text: target is of {reason}"):
         RowCheck(found)(next(read_rows(found)))
-
-
-def test_texts_of_every_text_type_are_read(tmp_path):
-    path = parquet(tmp_path, q1=pa.array(["a", "b"]).dictionary_encode(), q2=pa.array(["c", None], pa.large_string()),
-                   dup=pa.array([None, None]), more=[[1], [2, 3]])
-    rows = list(read_rows(dataset(path)))
-    assert contents(rows) == [{"source": "a", "target": "c", "label": None},
-                              {"source": "b", "target": None, "label": None}]
-    assert json.loads(rows[1].raw)["more"] == [2, 3]
 
 
 def test_parquet_files_that_cannot_be_used(tmp_path):

@@ -12,13 +12,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from networkx import PowerIterationFailedConvergence
 from ranking_tables import by_chance, frequencies, tagged
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking import rank
-from keycontrast.ranking.package import docs, pytextrank, rank_with_package
+from keycontrast.ranking.package import docs, pytextrank
 from keycontrast.text.normal_form import normal_form
 from pipeline.schemas import SCHEMAS
 from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
@@ -155,11 +154,3 @@ def test_methods_of_the_package_alone(settings):
             phrases = doc._.phrases if topics else ranked.change_focus("graph word", 1.0, 0.0)
             assert [(row["keyword"], row["score"]) for row in found if row["text_id"] == text and row["rank"]] == [
                 (normal_form(phrase.text), phrase.rank) for phrase in phrases if normal_form(phrase.text)][:4]
-
-
-def test_a_text_that_does_not_converge_in_the_package_is_named(monkeypatch):
-    def fails(doc):
-        raise PowerIterationFailedConvergence(100)
-
-    found = rank_with_package(tagged("dog/NOUN bites/VERB man/NOUN", ""), 5, fails).to_pylist()
-    assert [(row["rank"], row["status"]) for row in found] == [(0, "not_converged"), (0, "empty_text")]

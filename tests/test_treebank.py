@@ -15,9 +15,7 @@ from tools.english_pipeline import train as training
 from tools.english_pipeline.corpus import (
     POS_OF_TAG,
     Sentence,
-    Shape,
     build_doc,
-    documents,
     parse_treebank,
     read_tagged,
 )
@@ -119,26 +117,6 @@ def test_spaces_follow_the_text():
     assert text_of(row("1", "a", "Cxn=x|SpaceAfter=No"), row("2", "b")) == "ab "
 
 
-def test_fused_tokens_stay_apart_and_unspaced():
-    rows = [row("1", "You"), row("2-3", "can't", "SpaceAfter=No"), row("2", "ca"), row("3", "n't"), row("4", ".")]
-    assert text_of(*rows) == "You can't. "
-    assert (
-        text_of(row("1-3", "y'all's"), row("1", "y'"), row("2", "all"), row("3", "'s"), row("4", "x")) == "y'all's x "
-    )
-
-
-def test_documents_and_paragraphs(sentences):
-    groups = documents(sentences)
-    assert [len(group) for group in groups] == [4, 4, 4]
-    vocab = spacy.blank("en").vocab
-    doc = build_doc(vocab, groups[0])
-    assert doc.text.count("\n\n") == 1
-    assert doc.text.startswith("The kettle sings. I don't like cold tea.\n\nTwo birds")
-    assert [sentence.text.strip() for sentence in doc.sents][1] == "I don't like cold tea."
-    assert {token.tag_ for token in doc if token.is_space} == {"_SP"}
-    assert "\n" not in build_doc(vocab, groups[0], Shape(paragraphs=False)).text
-
-
 def test_lemmas_of_seen_and_unseen_words(sentences):
     tables = learn_lemma_tables(sentences)
     rules = tables.get_table("lemma_rules")["verb"]
@@ -148,17 +126,6 @@ def test_lemmas_of_seen_and_unseen_words(sentences):
     words, pos = ["Maria", "Built", "nests", "!!!"], ["PROPN", "VERB", "NOUN", "PUNCT"]
     doc = nlp(Doc(nlp.vocab, words=words, pos=pos))
     assert [token.lemma_ for token in doc] == ["Maria", "build", "nest", "!!!"]
-
-
-def test_tagged_sentences_have_tags_spaces_and_no_lemmas(tagged):
-    first, second = read_tagged(tagged)
-    assert [(word.form, word.tag, word.pos) for word in first.words][:3] == [
-        ("Do", "VB", "AUX"), ("n't", "RB", "PART"), ("stir", "VB", "VERB")]
-    vocab = spacy.blank("en").vocab
-    texts = [build_doc(vocab, [one]).text for one in (first, second)]
-    assert texts == ["Don't stir pea soup!", "Who drank my ginger tea?"]
-    assert not build_doc(vocab, [first]).has_annotation("LEMMA")
-    assert [len(group) for group in documents([first, second])] == [1, 1]
 
 
 def test_shipped_questions_are_distinct_and_in_tokens_of_the_pipeline():

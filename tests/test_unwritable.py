@@ -49,18 +49,6 @@ def test_a_stage_on_a_full_disk_says_which_artifact_and_leaves_nothing(tmp_path,
     assert [path.name for path in target.parent.iterdir()] == ["metrics.json"] and "before" in target.read_text()
 
 
-def test_other_errors_of_a_stage_keep_their_traceback(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-
-    def work(_):
-        raise RuntimeError("a fault of the program")
-
-    with pytest.raises(RuntimeError, match="a fault of the program"):
-        run_stage("ingest", work, ["sample"])
-    assert unwritten(FileNotFoundError(errno.ENOENT, "No such file", "x")) is None
-
-
 @pytest.mark.parametrize("write", [
     lambda path: pq.write_table(pa.table({"a": range(4096)}), path, compression="none", use_dictionary=False),
     lambda path: save_file({"a": torch.zeros(4096)}, path),

@@ -1,6 +1,5 @@
 """YAKE: the package's phrases among our tokens, and the way from a text to its keyword."""
 
-import builtins
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ from yake import KeywordExtractor
 
 from keycontrast.errors import InputError
 from keycontrast.explain import explain
-from keycontrast.ranking import yake as engine
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
@@ -79,25 +77,6 @@ def test_ties_fall_by_idf(tokens):
     idf = frequencies([["alpha"], ["alpha"], ["gamma"]])
     assert stage.run(text, Yake(ngrams=1))["keyword"].to_pylist() == ["alpha", "gamma"]
     assert stage.run(text, Yake(ngrams=1), idf)["keyword"].to_pylist() == ["gamma", "alpha"]
-
-
-def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name == "yake":
-            raise ModuleNotFoundError("No module named 'yake'")
-        return real(name, *rest, **more)
-
-    engine._extractor.cache_clear()
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InputError, match=r"pip install 'keycontrast\[yake\]'"):
-        stage.ranking(Yake(), "en")
-
-
-def test_chinese_is_refused():
-    with pytest.raises(InputError, match="yake reads no Chinese.*Choose another method"):
-        stage.run(written("东京 很 大"), Yake(), language="zh")
 
 
 def test_it_names_keywords_from_the_table_to_the_choice(tokens):
