@@ -6,7 +6,8 @@ import pytest
 import yaml
 from test_params import refused, with_clld
 
-from stages.params import parse_params, stage_hash, stage_values
+from stages.common.settings import stage_hash, stage_values
+from stages.params import parse_params
 from stages.tracks.clld.rows import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,7 +87,7 @@ def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(sample)
     def hashed(stage="train_clld", key="ct", **changes):
         content = {**with_clld(sample, sled={**STATIC, "pairs_of": OF + "ct"}),
                    "confusing_pairs": {"models": ["ct"]}, **changes}
-        return stage_hash(parse_params(content, "recipe"), stage, key)
+        return stage_hash(parse_params(content, "recipe").plain(), stage, key)
 
     of_ngrams = {"datasets": ["questions"], "ngrams": 2}
     assert hashed() == hashed(evaluate_clld={"bins": 3}) == hashed(linear_floor=of_ngrams)
@@ -94,5 +95,5 @@ def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(sample)
                 hashed(key="sled")}) == 4
     assert hashed("confusing_pairs") != hashed("confusing_pairs", confusing_pairs={"models": ["ct"], "share": 0.5})
     assert hashed("linear_floor", "questions") == hashed("linear_floor", "questions", train_clld={"pool": "mean"})
-    values = stage_values(parse_params(with_clld(sample), "recipe"), "evaluate_clld", "ct")
+    values = stage_values(parse_params(with_clld(sample), "recipe").plain(), "evaluate_clld", "ct")
     assert values["evaluate_clld"]["split"] == "test" and values["models.clld.ct.seeds"] == [13]

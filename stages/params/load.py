@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from stages.common import settings
 from stages.common.settings import PARAMS, laid_over, stages_of_dvc
 from stages.common.yaml_files import read_yaml
 from stages.params.problems import problem_lines
@@ -147,13 +146,3 @@ def _long_values(content: Any) -> Iterator[str]:
             yield from _long_values(value)
     elif isinstance(content, str) and len(content) > _LONGEST:
         yield content
-
-
-def stage_hash(params: Params, stage: str, key: str = "", seed: int | None = None) -> str:
-    """Return the hash of the params that stage instance ``stage@key`` declares; see :mod:`stages.common.settings`."""
-    return settings.stage_hash(params.plain(), stage, key, seed)
-
-
-def stage_values(params: Params, stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
-    """Return the params that stage instance ``stage@key`` declares, by dotted name."""
-    return settings.stage_values(params.plain(), stage, key, seed)
