@@ -139,7 +139,7 @@ def test_the_work_of_a_growing_corpus_stays_in_the_folder_that_is_named(kept, tm
 
     monkeypatch.setattr(scale, "measure", measured)
     arguments = ["--texts", "30", "60", *(["--folder", str(tmp_path / "work")] * kept)]
-    assert scale.main(arguments) == 0 and "| ingest | 1.0 | 2 | 1.0 | 2 |" in " ".join(capsys.readouterr().out.split())
+    assert scale.main(arguments) == 0 and "| ingest | 1 | 2 | 1 | 2 |" in " ".join(capsys.readouterr().out.split())
     assert [folder.exists() for folder in folders] == [kept, kept]
     if kept:
         assert folders == [tmp_path / "work" / size for size in ("30", "60")]
