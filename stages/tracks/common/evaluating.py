@@ -19,11 +19,16 @@ from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics.tokens import Text
 from stages.run.process import StageProcess
-from stages.tracks.common.evaluation.similarity import Similarity, similarity_of, similarity_sources
-from stages.tracks.common.evaluation.systems import Evaluation, Resampling, write_evaluation
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.seeds import for_each_seed
+from stages.tracks.common.evaluation import (
+    Evaluation,
+    Resampling,
+    Similarity,
+    similarity_of,
+    similarity_sources,
+    write_evaluation,
+)
+from stages.tracks.common.frame import for_each_seed
+from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 
 
 @dataclass(frozen=True)

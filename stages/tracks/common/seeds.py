@@ -13,7 +13,7 @@ from keycontrast.files import hash_values
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.settings import code_of, hash_code, hash_files
 from stages.run.process import StageProcess
-from stages.tracks.common.finished import Finished
+from stages.tracks.common.frame import Finished
 
 
 def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None],

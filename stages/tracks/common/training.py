@@ -31,8 +31,8 @@ from stages.common.training import (
     warn_of_idle_processes,
 )
 from stages.run.process import StageProcess
-from stages.tracks.common.finished import Finished
-from stages.tracks.common.trained import ModelFolder, write_model
+from stages.tracks.common.frame import Finished
+from stages.tracks.common.training import ModelFolder, write_model
 
 OpenBar = Callable[[int, int], Bar]
 

@@ -40,9 +40,17 @@ from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.common.starts import GivenStart, Start, start_of
-from stages.tracks.common.trained import ModelFolder, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.common.training import (
+    GivenStart,
+    ModelFolder,
+    OpenBar,
+    Start,
+    Training,
+    best_values,
+    model_card,
+    start_of,
+    train,
+)
 from stages.tracks.hcl import baselines
 from stages.tracks.hcl.data import (
     STAGE,
@@ -151,7 +159,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
                    report.copied if report is not None else (), item_views)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
-    settings = replace(settings, patience_from=annealing)
+    settings = replace(settings, final_from_step=annealing)
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedHcl(model, items, history, report, item_views)
 

@@ -17,7 +17,7 @@ from stages.metrics import EncoderVectors, WordVectors
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer
 from stages.metrics.tokens import Text
 from stages.metrics.word_tables import vectors_from_file, vectors_from_training
-from stages.tracks.common.evaluation.floors import SEEDED_AS
+from stages.tracks.common.floors import SEEDED_AS
 
 if TYPE_CHECKING:
     from stages.tracks.common.params import BertScore

@@ -23,7 +23,7 @@ from stages.metrics.bertscore import BertScorer, rescaled
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
-from stages.tracks.common.evaluation.floors import SEEDED_AS
+from stages.tracks.common.floors import SEEDED_AS
 
 _DECIMALS = 6
 
