@@ -2,6 +2,7 @@
 
     python -m benchmarks.scale --texts 100000 1000000 --workers 2
     python -m benchmarks.scale --texts 30000 300000 --pairs
+    python -m benchmarks.scale --texts 1000000 --folder /data/scale    # /data/scale/1000000 stays
 
 Texts are short sentences of words by Zipf's law from a seed; source and target of a triple have the same nouns. A blank
 tokenizer with a tagger by endings replaces the language pipeline, so that the stages around it are measured. Each stage
@@ -17,6 +18,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -161,14 +163,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--texts", type=int, nargs="+", default=[100_000, 1_000_000], help="sizes of the corpus")
     parser.add_argument("--workers", type=int, default=2, help="processes of a stage (2)")
     parser.add_argument("--pairs", action="store_true", help="of the stages that look texts up by their id")
+    parser.add_argument("--folder", type=Path, metavar="DIR",
+                        help="where each corpus and its artifacts stay, in DIR/TEXTS; without it they are removed")
     parser.add_argument("--write", action="store_true", help=f"also write the tables into {DOCUMENT}")
     given = parser.parse_args(argv)
     rows = []
-    for texts in given.texts:
-        with TemporaryDirectory(prefix="keycontrast-scale-") as folder:
-            for row in measure(Path(folder), texts, given.workers, given.pairs):
+    with TemporaryDirectory(prefix="keycontrast-scale-") as temporary:
+        folders = {texts: (given.folder or Path(temporary)) / str(texts) for texts in given.texts}
+        if there := [str(folder) for folder in folders.values() if folder.exists()]:
+            parser.error(f"--folder: {', '.join(there)} is there already; remove it, or name another folder")
+        for texts, folder in folders.items():
+            folder.mkdir(parents=True)
+            for row in measure(folder, texts, given.workers, given.pairs):
                 rows.append(row)
                 sys.stderr.write(f"{row}\n")
+            if given.folder is None:
+                rmtree(folder)  # a large corpus needs the disk of the one before
     text = part("scale", "benchmarks.scale", sections(rows, given.workers))
     sys.stdout.write(text + "\n")
     if given.write:

@@ -16,10 +16,8 @@ os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 # Files are dealt out to processes in this order (`make test`): one of minutes at the end would leave the others idle.
-_LONG = ("test_whole_pipeline.py", "test_compiled.py", "test_flow.py", "test_small_pipeline.py", "test_lockfile.py",
-         "test_pack.py", "test_benchmarks.py", "test_contract.py", "test_device.py",
-         "test_train_clld.py", "test_deployment.py", "test_spread.py", "test_several_machines.py",
-         "test_pack_clld.py", "test_report_page.py")
+_LONG = ("test_whole_pipeline.py", "test_flow.py", "test_benchmarks.py", "test_contract.py", "test_device.py",
+         "test_train_clld.py", "test_several_machines.py", "test_report_page.py")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -157,34 +157,6 @@ def test_cleaned_texts_and_those_of_another_language_are_counted():
     assert counts["cleaned"] == 1
 
 
-@pytest.mark.parametrize("text", ["", " ", "\N{GRINNING FACE}\N{ZERO WIDTH JOINER}\N{GRINNING FACE}", "\n\n", "\ufffd"])
-def test_texts_with_nothing_to_say(pipeline, text):
-    row = annotate.run(texts([text, "Dogs"]), Annotate(pipeline=pipeline, clean=False)).to_pylist()[0]
-    assert "".join(row["token"]) == text
-    assert (row["chunk_start"], row["chunk_end"]) == ([], [])
-
-
-def test_a_text_that_is_too_long_is_named_with_the_remedy(pipeline, monkeypatch):
-    monkeypatch.setattr(load_annotator(pipeline, "en").nlp, "max_length", 1000)
-    with pytest.raises(InputError, match=r"text 1: 1,001 characters, but .* at most 1,000 .*Split it into paragraphs"):
-        annotate.run(texts(["Dogs", "x" * 1001]), Annotate(pipeline=pipeline))
-    assert annotate.run(texts(["x" * 1000]), Annotate(pipeline=pipeline)).num_rows == 1
-
-
-def test_pipelines_that_cannot_be_used(pipeline, tmp_path):
-    with pytest.raises(InputError, match="language pipeline 'embeded' is neither .* did you mean 'embedded'"):
-        annotate.run(texts(["x"]), Annotate(pipeline="embeded"))
-    with pytest.raises(InputError, match="'embedded' reads English and Chinese, but the texts are 'ja'. Name an"):
-        annotate.run(texts(["x"], language="ja"), Annotate())
-    with pytest.raises(InputError, match="'jieba' is made for language 'zh', but the texts are 'en'"):
-        annotate.run(texts(["x"]), Annotate(pipeline="jieba"))
-    mixed = pa.concat_tables([texts(["x"]), texts(["y"], language="zh")])
-    with pytest.raises(InputError, match=r"texts in 2 languages \(en, zh\)"):
-        annotate.run(mixed, Annotate(pipeline=pipeline))
-    anything = saved_pipeline(tmp_path / "any", "xx")
-    assert annotate.run(texts(["Dogs"], language="ja"), Annotate(pipeline=anything)).num_rows == 1
-
-
 def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):
     with pytest.raises(InputError, match="Install the same one on every machine"):
         annotate.part_annotator(pipeline, "en", 4, False, {"name": "another"}, Provenance("annotate@toy", "0"))
@@ -206,14 +178,6 @@ def test_streamed_chunks_are_the_same_however_they_come():
         assert [chunk.num_rows for chunk in chunks] == [5, 5, 5, 5, 3]
         assert all(one.equals(other) for one, other in zip(chunks, whole, strict=True))
     assert list(stream_chunks([], 5)) == list(stream_chunks([table.slice(0, 0)], 5)) == []
-
-
-def test_row_groups_are_cut_by_what_they_hold(monkeypatch):
-    monkeypatch.setattr(annotate, "_GROUP_TEXTS", 5)
-    monkeypatch.setattr(annotate, "_GROUP_TOKENS", 40)
-    tables = [pa.table({"text_id": [number] * 2, "token": [["x"] * length] * 2})
-              for number, length in enumerate([1, 1, 1, 1, 30, 1])]
-    assert [group.num_rows for group in annotate.row_groups(tables)] == [6, 4, 2]
 
 
 def project(folder, pipeline, workers=1, strings=TEXTS, language="en"):
@@ -251,14 +215,3 @@ def test_the_stage_reads_chinese_and_says_by_what(tmp_path, monkeypatch):
     assert annotate.main(["toy"]) == 0
     assert read_table(out, SCHEMAS["tokens"])["token"].to_pylist() == [["我", "喜欢", "苹果", "。"], []]
     assert read_metadata(out)["models"]["jieba"]["language"] == "zh"
-
-
-def test_a_data_set_without_texts(pipeline, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    out = project(tmp_path, pipeline, strings=[])
-    assert annotate.main(["toy"]) == 0
-    assert read_table(out, SCHEMAS["tokens"]).num_rows == 0
-
-
-def test_no_texts_give_an_empty_table(pipeline):
-    assert annotate.run(texts([]), Annotate(pipeline=pipeline)).schema.equals(SCHEMAS["tokens"].arrow())

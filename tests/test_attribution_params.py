@@ -3,10 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from keycontrast.errors import InputError
 from stages.attribution.params import Attribution
 from stages.attribution.saliency.scorers import BUGS, settings
-from stages.params import parse_params
 
 RELEASED = {"attr_target": "argmax_logit", "argmax_of": "first_row", "embedding": "block_output",
             "token_types": False, "normalisation": "minmax", "method": "gradient"}
@@ -24,24 +22,6 @@ def test_released_sets_every_switch():
     assert {name: values[name] for name in RELEASED} == RELEASED and values["batch_size"] == 8
     assert {name: values[name] for name in BUGS} == BUGS
     assert Attribution(**values).model_dump() == values  # spelt out in full, as `keycontrast use` writes it
-
-
-def test_a_switch_that_contradicts_its_preset_is_named_with_it():
-    with pytest.raises(InputError) as raised:
-        parse_params({"recipe": "r", "datasets": {"d": {"source": "f"}}, "attribution": {
-            "preset": "released", "attr_target": "pos_logit", "token_types": True, "normalisation": "minmax"}}, "p")
-    assert ("attribution: preset released contradicts 2 of the switches beside it: attr_target is 'pos_logit' where "
-            "the preset has 'argmax_logit'; token_types is True where the preset has False. Take these out, or set "
-            "preset to null.") in str(raised.value)
-    with pytest.raises(ValidationError, match="method is 'siamese' where the preset has 'gradient'"):
-        Attribution(preset="paper", method="siamese")
-
-
-def test_unknown_presets_and_bad_content_keep_their_own_message():
-    with pytest.raises(ValidationError, match="Input should be 'paper' or 'released'"):
-        Attribution(preset="code")
-    with pytest.raises(ValidationError, match="valid dictionary"):
-        Attribution.model_validate(["released"])
 
 
 def test_switches_without_effect_are_errors():

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-import benchmarks.__main__ as command
-from benchmarks import graph, harness, keyphrases, repro
+from benchmarks import graph, harness, keyphrases, scale
 from benchmarks.__main__ import NAMES, main
 from benchmarks.gpu import run as gpu
 from benchmarks.gpu.subjects import SUBJECTS, Job, subject_of
@@ -69,33 +68,6 @@ def test_a_document_keeps_what_was_not_measured_now(tmp_path, monkeypatch):
     assert "| rows | MiB |\n| --- | ---: |\n| 1,000 | 12.3 |\n| 2,000 |  |" in page
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["textrnk"], "no benchmark is called 'textrnk'; did you mean 'textrank'"),
-    (["--repeats", "0"], "--repeats: 0 is less than 1"),
-    (["--quick", "--write"], "--write: the document holds what is measured at full size"),
-    (["pgkpr_parity"], "pgkpr_parity: name a checkout of github.com/DaSESmartEdu/PGKPR"),
-    (["--peer", "nowhere"], "--peer: nowhere is no folder; name a checkout of github.com/DaSESmartEdu/PGKPR")])
-def test_wrong_arguments_are_named(arguments, message, capsys):
-    assert main(arguments) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_a_failed_benchmark_is_named_and_the_others_are_shown(monkeypatch, capsys):
-    ran = []
-
-    def measured(name, context):
-        ran.append(name)
-        if name == "textrank":
-            raise Disagreement("0.5 apart")
-        return [SECTION]
-
-    monkeypatch.setattr(command, "run_apart", measured)
-    assert main([]) == 1 and ran == [name for name in NAMES if name != "pgkpr_parity"]
-    shown = capsys.readouterr()
-    assert "textrank: 0.5 apart" in shown.err and "pgkpr_parity is left out: it needs --peer" in shown.err
-    assert "## graph" in shown.out and "## textrank" not in shown.out
-
-
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=pytest.mark.nightly if name == "repro" else pytest.mark.whole)
     for name in NAMES if name != "pgkpr_parity"])
@@ -113,20 +85,6 @@ def test_trainings_of_different_models_are_not_timed(loss, weight, said):
     with pytest.raises(Disagreement, match=said):
         same_training(first, second)
     assert "by up to 0" in same_training(first, first)
-
-
-def test_artifacts_that_differ_are_named(tmp_path):
-    plan = repro._Plan([], ["artifacts/a", "artifacts/log.txt"])
-    projects = {name: tmp_path / name for name in ("run", "repro", "hand")}
-    for project in projects.values():
-        (project / "artifacts" / "a").mkdir(parents=True)
-        (project / "artifacts" / "a" / "1.parquet").write_bytes(b"1")
-        (project / "artifacts" / "log.txt").write_text(project.name)     # no table: it may differ
-        (project / "dvc.lock").write_text("stages: {}")
-    assert repro._same_tables(projects, plan) == 1
-    (projects["hand"] / "artifacts" / "a" / "1.parquet").write_bytes(b"3")
-    with pytest.raises(Disagreement, match="hand gives other artifacts: artifacts/a/1.parquet"):
-        repro._same_tables(projects, plan)
 
 
 # Keyphrases
@@ -167,6 +125,29 @@ def test_the_table_has_every_installed_system_on_the_sets_that_are_there(tmp_pat
     assert row.startswith("| mine | 50.0 | 50.0 | 50.0 | 50.0 |") and row.endswith("| 77 |")
 
 
+# A corpus that grows
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_work_of_a_growing_corpus_stays_in_the_folder_that_is_named(kept, tmp_path, monkeypatch, capsys):
+    folders = []
+
+    def measured(folder, texts, workers, pairs):
+        scale.write_triples(folder / "triples.parquet", texts // 3)
+        folders.append(folder)
+        yield from ({"texts": texts, "stage": stage, "seconds": 1.0, "MiB": 2} for stage in scale.STAGES)
+
+    monkeypatch.setattr(scale, "measure", measured)
+    arguments = ["--texts", "30", "60", *(["--folder", str(tmp_path / "work")] * kept)]
+    assert scale.main(arguments) == 0 and "| ingest | 1 | 2 | 1 | 2 |" in " ".join(capsys.readouterr().out.split())
+    assert [folder.exists() for folder in folders] == [kept, kept]
+    if kept:
+        assert folders == [tmp_path / "work" / size for size in ("30", "60")]
+        with pytest.raises(SystemExit):
+            scale.main(arguments)
+        assert f"--folder: {folders[0]}, {folders[1]} is there already" in capsys.readouterr().err
+
+
 # The keyword graph
 
 
@@ -177,16 +158,6 @@ def test_both_contenders_build_the_same_graph(settings, monkeypatch):
     monkeypatch.setattr(graph, "columns_first", lambda table, settings: ours(table.slice(200), settings))
     with pytest.raises(Disagreement, match="edges differ"):
         graph._agreement(triples, settings)
-
-
-@pytest.mark.whole
-def test_the_stage_makes_the_graph_of_networkx(monkeypatch):
-    monkeypatch.setattr(graph, "peak_memory", lambda work, *given: (work(*given), 1.0))
-    triples = graph.zipf_triples(3000)
-    point, built = graph._point(triples), graph.networkx_loops(triples, Graph())
-    signs = [sign for _, _, sign in built.edges]
-    assert (point["positive edges"], point["negative edges"]) == (signs.count(1), signs.count(-1))
-    assert point["nodes"] == len(built.ranks)
 
 
 # A GPU

@@ -3,17 +3,13 @@
 import time
 import warnings
 
-import networkx as nx
 import pytest
-from typer.testing import CliRunner
 
 from keycontrast import Keywords, keyword_graph
-from keycontrast.cli import app
 from keycontrast.text.clean import clean
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import NAME
 from pipeline.results import data_remarks
-from pipeline.sources import label_remarks
 from stages.common.paths import DatasetPaths
 from stages.common.tables import write_json
 from stages.params import parse_params
@@ -138,21 +134,6 @@ def test_texts_in_another_language_are_counted_in_a_warning(texts, language, sha
         Keywords().rank(["A red ball.", "\u00c9t\u00e9 \u00e0 la plage", "123"])
 
 
-def test_control_characters_do_not_break_graphml(tmp_path):
-    graph = keyword_graph(["The blue\x01ball rolled in the yard.", "A blue\x01ball and the yard wall."])
-    graph.graphml(tmp_path / "g.graphml")
-    assert nx.read_graphml(tmp_path / "g.graphml").nodes["blue ball"]["texts"] == 2
-
-
-def test_words_that_other_readers_take_for_nothing_are_texts(tmp_path):
-    file = tmp_path / "t.csv"
-    file.write_text("text\nNA\nnull\nnan\na blue lamp\n", encoding="utf-8")
-    said = CliRunner().invoke(app, ["keywords", str(file), "--csv"]).stdout
-    assert [line.split(",")[3] for line in said.splitlines()[1:]] == ["na", "null", "nan", "blue lamp"]
-    (tmp_path / "t.tsv").write_text('id\ttext\n1\tA 6" hose leaks in the shed.\n', encoding="utf-8")
-    assert "hose leaks" in CliRunner().invoke(app, ["keywords", str(tmp_path / "t.tsv"), "--quoting", "none"]).stdout
-
-
 @pytest.mark.parametrize("text", [*(case[0] for case in CASES.values()), "", " \n", "\ufe0f", "</", "&#0;", "$",
                                   "a\u0301"])
 def test_a_cleaned_text_knows_its_places(text):
@@ -195,12 +176,3 @@ def test_a_class_of_the_test_that_training_lacks_and_texts_of_another_language_a
     assert unseen.startswith("no text of class 'c' is in training")
     assert foreign.startswith("2 of 6 texts are not written")
     assert data_remarks("d", {"ingest@other"}) == []
-
-
-def test_labels_that_give_few_negatives_are_said_before_any_work(tmp_path):
-    rows = ["a,b,1", "a,c,0", *(f"p{n},q{n},1" for n in range(9))]
-    (tmp_path / "t.csv").write_text("\n".join(["source,target,label", *rows]))
-    params = parse_params({"recipe": "r", "datasets": {"d": {
-        "source": str(tmp_path / "t.csv"), "columns": {"label": "label"}}}}, "recipe")
-    remark, = label_remarks(params)
-    assert remark.startswith("d: few texts have both") and remark.endswith("retrieved gives 10 triples, labelled 1")

@@ -2,9 +2,8 @@
 
 import math
 
-import pyarrow as pa
 import pytest
-from ranking_tables import by_chance, frequencies, row, table, tagged
+from ranking_tables import frequencies, row, table, tagged
 
 from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
@@ -36,17 +35,6 @@ def words_of(text):
     ("", [])])
 def test_chunks_keep_the_adjectives_before_their_noun(text, found):
     assert chunks(words_of(text)) == found
-
-
-def test_participles_hyphens_and_line_ends_join():
-    assert chunks([("distributed", "VERB", "distribute", "VBN"), ("system", "NOUN")]) == ["distributed system"]
-    assert chunks([("running", "VERB", "run", "VBG"), ("system", "NOUN")]) == ["system"]
-    words = [("state", "NOUN"), ("-", "PUNCT"), ("of", "ADP"), ("-", "PUNCT"), ("art", "NOUN"), ("tool", "NOUN")]
-    assert chunks(words, [False, False, False, False, True, True]) == ["state - of - art tool"]
-    assert chunks(words) == ["state", "art tool"]  # dashes with spaces part
-    line = [("graph", "NOUN"), ("\n", "SPACE"), ("theory", "NOUN")]
-    assert chunks(line) == ["graph \n theory"]
-    assert chunks([line[0], ("\n\n", "SPACE"), line[2]]) == ["graph", "theory"]
 
 
 WHOLE = {"How can I reduce my belly fat?": "belly fat", "How can I get rid of belly fat in a month?": "belly fat",
@@ -96,14 +84,6 @@ def test_tfidf_is_its_formula():
         ("plain", pytest.approx(of("plain") / 13 ** 0.25))]
     assert [one["score"] for one in rank(tokens, "tfidf", chunks="adjectives").to_pylist()] == [
         pytest.approx(math.sqrt(2) * 2 / 10 ** 0.25), pytest.approx(1 / 13 ** 0.25)]
-
-
-def test_tfidf_takes_any_text_alone_or_among_others():
-    tokens, idf = by_chance(5), frequencies([["graph", "text"], ["text"]])
-    whole = rank(tokens, "tfidf", chunks="adjectives", idf=idf)
-    assert pa.concat_tables([rank(tokens.slice(n, 1), "tfidf", chunks="adjectives", idf=idf)
-                             for n in range(tokens.num_rows)]).equals(whole)
-    assert set(whole["status"].to_pylist()) == {"ok", "empty_text", "no_candidate"}
 
 
 def test_whole_runs_keep_what_the_best_third_cuts():

@@ -1,8 +1,6 @@
 """Clusters: which examples stand in them, their order, and the queries behind them."""
 
-import random
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -23,7 +21,6 @@ from stages.graph.params import Graph
 from stages.graph.triples import Searched, node_triples
 
 # Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.
-ALPHABET = ["", " ", "A", "B", "a", "a ", "aa", "b", "é", "ß", "漢", "漢字", "\uffee", "😀", "😀a", "𠜎"]
 
 
 def test_training_examples_are_grouped_by_input_keyword():
@@ -48,12 +45,6 @@ def test_a_text_contains_keywords_token_by_token(text, found):
     assert Containment(keywords, lemmas=False).of(text, starts, ends, lemmas) == found
     assert Containment(keywords, lemmas=True).of(text, starts, ends, lemmas) == found | ({"art"} if "arts" in text
                                                                                          else set())
-
-
-def test_apostrophes_and_scripts_without_spaces():
-    contains = Containment(["womens rights", "学习 方法", "学习"], lemmas=False)
-    assert contains.of("women's rights", [0, 5, 8], [5, 7, 14], ["woman", "'s", "right"]) == {"womens rights"}
-    assert contains.of("好的学习", [0, 2], [2, 4], ["好的", "学习"]) == {"学习"}
 
 
 def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
@@ -83,39 +74,10 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
         ("dough", "oven"): 1, ("oven", "dough"): 1, ("oven", "yeast"): 3, ("yeast", "oven"): 3}
 
 
-def test_keywords_are_ordered_as_python_sorts_them():
-    words = random.Random(0).sample(ALPHABET, len(ALPHABET))
-    found = clusters_of(*tables([(word, "x", None) for word in words]))["keyword"].to_pylist()
-    assert found == sorted(words)
-
-
-def test_rows_come_sorted_however_the_tables_lie():
-    examples, keywords = tables(random_triples(1, rows=60))
-    rows = clusters_of(examples, keywords)
-    assert as_table(SCHEMAS["clusters"], rows).to_pylist() == rows.to_pylist()
-    shuffled = clusters_of(examples.sample(frac=1, random_state=2), keywords.sample(frac=1, random_state=3))
-    assert shuffled.equals(rows)
-
-
-@pytest.mark.parametrize(("rows", "sizes"), [(25, [10, 10, 5]), (20, [10, 10]), (3, [3])])
-def test_pieces_have_a_fixed_size_and_join_to_the_whole(monkeypatch, rows, sizes):
-    examples, keywords = tables([("a", "b", None)] * rows)
-    whole = clusters_of(examples, keywords)
-    monkeypatch.setattr(triples, "ROW_GROUP", 10)
-    pieces = list(node_triples(examples, keywords).clusters())
-    assert [piece.num_rows for piece in pieces] == sizes
-    assert [row for piece in pieces for row in piece.to_pylist()] == whole.to_pylist()
-
-
 def test_a_text_without_keyword_row_is_named():
     examples, keywords = tables([("a", "b", "c"), ("d", "e", "f")])
     with pytest.raises(InputError, match="table keywords: no keyword for text 5 of example 1. The tables are out of"):
         node_triples(examples, keywords.iloc[:5])
-
-
-def test_no_training_example_gives_no_row():
-    assert clusters_of(*tables([("a", "b", "c")], splits=["test"])).num_rows == 0
-    assert clusters_of(*tables([])).num_rows == 0
 
 
 @pytest.fixture()
@@ -149,24 +111,6 @@ def test_the_stage_streams_what_run_yields(project, monkeypatch):
     assert bytes_of(path) == first
 
 
-def test_the_stage_writes_an_empty_table_for_inputs_without_keyword(project):
-    nothing = project[1].assign(keyword=NO_KEYWORD, method="none", score=None)
-    write_table(DatasetPaths("d").table("keywords"), SCHEMAS["keywords"], nothing, Provenance("keywords@d", ""))
-    assert graph.main(["d"]) == 0
-    path = DatasetPaths("d").table("clusters")
-    assert read_table(path, SCHEMAS["clusters"]).num_rows == 0
-    assert read_metadata(path)["counts"] == {"clusters": 0}
-
-
-def test_too_little_memory_is_said(project, capsys):
-    params = Path("params.yaml")
-    params.write_text(params.read_text().replace("0.0625", "0.001"))
-    assert graph.main(["d"]) == 1
-    assert re.search(r"runtime.memory_gib: 0.001 GiB.* too little to join examples, keywords. Raise it",
-                     capsys.readouterr().err)
-    assert not DatasetPaths("d").table("clusters").exists()
-
-
 def test_what_exceeds_memory_goes_to_disk_and_gives_the_same(tmp_path, monkeypatch):
     rng, rows, texts = np.random.default_rng(0), 300_000, 600_000
     examples = pa.table({"split": pa.repeat("train", rows), "example_id": rng.permutation(rows), **{
@@ -184,15 +128,6 @@ def test_what_exceeds_memory_goes_to_disk_and_gives_the_same(tmp_path, monkeypat
     assert not on_disk[0] and on_disk[1]
     assert ample.num_rows == rows
     assert scarce.equals(ample)
-
-
-def test_a_missing_or_foreign_file_is_named(tmp_path):
-    examples, _ = tables([("a", "b", "c")])
-    with pytest.raises(InputError, match="keywords.parquet: no such artifact"):
-        node_triples(examples, tmp_path / "keywords.parquet")
-    examples.to_parquet(tmp_path / "foreign.parquet")
-    with pytest.raises(InputError, match="foreign.parquet: column 'text_id' is missing"):
-        node_triples(examples, tmp_path / "foreign.parquet")
 
 
 def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):

@@ -1,6 +1,5 @@
 """HCL on attribution keywords: every text is scored beside itself, from the data set's params to a new text."""
 
-import json
 from importlib import import_module
 
 import pyarrow.compute as pc
@@ -9,11 +8,10 @@ import pytest
 import tiny_project
 from typer.testing import CliRunner
 
-from keycontrast.errors import InputError
 from pipeline.cli import app
 from pipeline.predict import predict
-from stages.common.example_texts import all_text_ids, read_examples
-from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.examples import all_text_ids, read_examples
+from stages.common.paths import DatasetPaths
 from stages.common.settings import module_of
 from stages.common.tables import read_metadata
 from stages.params import load_params
@@ -64,13 +62,6 @@ def test_every_text_has_its_keyword_from_its_own_scores():
     assert not any("no row in" in sentence for sentence in about["fallbacks"])
 
 
-def test_the_model_says_by_what_its_keywords_were_found():
-    folder = ModelPaths("hcl", 13).weights
-    sha = json.loads((folder / "trained_on.json").read_text())["keywords"]["pair_classifier"]["sha256"]
-    assert f"Keywords were found by pair classifier artifacts/data/tiny/pair_classifier (sha256 {sha})" in (
-        folder / "README.md").read_text()
-
-
 def test_a_new_text_has_the_keyword_that_the_stage_would_give_it():
     rows = pq.read_table(PATHS.table("texts")).to_pylist()[:6]
     chosen = pq.read_table(PATHS.table("keywords")).to_pylist()
@@ -87,15 +78,3 @@ def test_an_explanation_names_the_keyword_by_attribution():
     assert "Its best words: " in said
     stored = " ".join(CliRunner().invoke(app, ["explain", "0"]).output.split())
     assert "That keyword comes from attribution, not from TextRank" in stored
-
-
-def test_without_the_classifier_it_is_said_what_makes_it(project, tmp_path):
-    weights = PATHS.pair_classifier / "model.safetensors"
-    weights.rename(tmp_path / "kept")
-    try:
-        with pytest.raises(InputError, match="(?s)Make it with `keycontrast stage pair_classifier@tiny`. Keywords of "
-                                             "new texts are found by attribution.*give one with --keyword"):
-            list(predict(load_params(), "hcl", TEXTS))
-        assert [line["keyword"] for line in predict(load_params(), "hcl", TEXTS, "saddle")] == ["saddle", "saddle"]
-    finally:
-        (tmp_path / "kept").rename(weights)

@@ -6,13 +6,11 @@ import pytest
 from ranking_tables import by_chance, frequencies, tagged
 from tiny_project import save_encoder
 
-from keycontrast.errors import InputError
 from keycontrast.explain import explain
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.chunks import with_chunks
 from keycontrast.ranking.embedrank import EmbedRanking
 from keycontrast.ranking.methods import keyness
-from stages.common.methods import COMPARED, FOR_ANY_TEXT, METHODS, NAMING, ON_DEMAND
 from stages.keywords import embedrank
 from stages.keywords.params import EmbedRank
 
@@ -60,15 +58,3 @@ def test_it_is_explained(source):
     tokens = tagged("old/ADJ graph/NOUN is/AUX text/NOUN")
     found = explain(tokens, embedrank.ranking(with_encoder(source), "en"), 5, method="embedrank", idf=IDF)
     assert {one.phrase for one in found.phrases} == {"old graph", "text"} and "embedrank: cosine" in found.settings
-
-
-def test_wrong_settings_are_named(tmp_path):
-    with pytest.raises(InputError, match="embedrank.encoder is bundled, which reads no Chinese"):
-        embedrank.ranking(EmbedRank(), "zh")
-    with pytest.raises(InputError, match=r"embedrank.encoder: path:.* holds no config.json"):
-        embedrank.run(tagged("a/NOUN"), with_encoder(f"path:{tmp_path}"))
-
-
-def test_it_is_made_where_it_names_keywords_and_nowhere_else():
-    assert "embedrank" in NAMING and "embedrank" in FOR_ANY_TEXT and "embedrank" in ON_DEMAND
-    assert METHODS["embedrank"].ranks_phrases and "embedrank" not in COMPARED

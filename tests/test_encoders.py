@@ -117,23 +117,6 @@ def test_hub_is_read_from_the_cache_in_offline_mode(tiny, tmp_path):
         assert torch.equal(one, other)
 
 
-def test_hub_that_cannot_be_reached_says_what_to_do(tmp_path):
-    message = ask_hub(tmp_path, "hub:somebody/nothing", HF_HUB_OFFLINE="1")["error"]
-    assert message.startswith("encoder.source: hub:somebody/nothing could not be had")
-    for part in ("offline mode is on (HF_HUB_OFFLINE)", str(tmp_path), "hf download somebody/nothing",
-                 "point HF_HOME at it", "to path and name a folder beside it, or set it to bundled"):
-        assert part in message
-    # An address that nobody listens on stands for a machine without network.
-    message = ask_hub(tmp_path, "hub:somebody/nothing", HF_ENDPOINT="http://127.0.0.1:9")["error"]
-    assert "the network was tried" in message
-
-
-def test_unknown_sources_are_errors():
-    for source in ("hub:", "path:", "bert-base-uncased"):
-        with pytest.raises(InputError, match="is none of bundled, scratch, hub:<id>, path and characters"):
-            resolve_encoder(source)
-
-
 def test_chunks_have_fixed_shapes_and_hold_every_item_once():
     lengths = [3, 40, 16, 17, 5, 100, 16, 2]
     chunks = fixed_chunks(lengths, 2, widest=50)

@@ -16,14 +16,11 @@ from test_annotate import saved_pipeline
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
-from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
+from stages.common import tables
+from stages.common.schemas import TEXTS
 from stages.common.settings import Values
-from stages.common.tables import Provenance, parts_of, read_metadata, read_table, write_part, write_table
-from stages.common.writing import table_writer
+from stages.common.tables import Provenance, parts_of, read_metadata, read_table, table_writer, write_part, write_table
 from stages.keywords import textrank
-from stages.params import Params
-from stages.run import executor as module
 from stages.run.executor import Executor, code_fingerprint, make_part
 from stages.run.processes import alive
 
@@ -66,8 +63,7 @@ def block(address=None, file=None, wait=20.0):
 @pytest.fixture
 def source(tmp_path, monkeypatch):
     """A table of seven parts."""
-    for each in (tables, writing):
-        monkeypatch.setattr(each, "PART_ROWS", 3)
+    monkeypatch.setattr(tables, "PART_ROWS", 3)
     return texts(tmp_path / "texts")
 
 
@@ -125,15 +121,6 @@ def test_a_killed_worker_of_a_cluster_is_made_up_for(source, tmp_path, cluster):
     assert parts == alone and begun.count(9) >= 2
 
 
-def test_parts_of_other_work_and_half_written_ones_do_not_count(source, tmp_path):
-    folder = tmp_path / "scratch" / "parts"
-    for name in ("old/0.parquet", f"k/{'0' * 64}.17.tmp"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("half")
-    _, begun, _ = made(source, tmp_path)
-    assert len(begun) == 7
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_errors_of_workers_arrive_as_they_are(source, tmp_path, workers, cluster):
     bad = texts(tmp_path / "bad", first=-1)
@@ -147,7 +134,7 @@ def test_errors_of_workers_arrive_as_they_are(source, tmp_path, workers, cluster
 PARENT = """
 import sys
 from pathlib import Path
-from stages.common.writing import table_writer
+from stages.common.tables import table_writer
 from stages.run.executor import Executor
 import test_executor as test
 
@@ -189,44 +176,6 @@ def test_nobody_at_the_address(source, tmp_path, asked, message):
         made(source, tmp_path, cluster=asked)
 
 
-def test_a_cluster_without_workers(source, tmp_path):
-    with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as found,
-          pytest.raises(InputError, match=r"the scheduler has no workers after 0.5 seconds. Start some with `dask")):
-        made(source, tmp_path, cluster=block(found.scheduler_address, wait=0.5))
-
-
-def test_dask_is_not_installed(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'keycontrast\[cluster\]'"):
-        made(source, tmp_path, cluster=block("tcp://127.0.0.1:9"))
-
-
-MORTAL = """import distributed
-if __name__ == "__main__":
-    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp",
-                                       dashboard_address=None)
-    print(cluster.scheduler_address, flush=True)
-    input()
-"""
-
-
-def test_a_scheduler_that_dies(source, tmp_path):
-    with subprocess.Popen([sys.executable, "-c", MORTAL], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True,
-                          env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}) as process:
-        address = process.stdout.readline().strip()
-        watcher = subprocess.Popen([sys.executable, "-c", f"import os, time, pathlib\n"
-                                    f"while not pathlib.Path({str(tmp_path / 'log')!r}).exists(): time.sleep(0.1)\n"
-                                    f"os.kill({process.pid}, 9)"])
-        try:
-            with pytest.raises(InputError, match=r"shout@toy: the connection to the scheduler was lost. Start"):
-                made(source, tmp_path, arguments=(str(tmp_path / "log"), 5.0), cluster=block(address))
-        finally:
-            process.kill()
-            watcher.kill()
-            watcher.wait()
-
-
 def test_a_worker_with_other_code_or_files_is_refused(tmp_path):
     with pytest.raises(InputError, match="another version of this project's code"):
         make_part(tmp_path / "work", tmp_path, tmp_path, "another")
@@ -243,13 +192,6 @@ def test_a_scheduler_file_and_a_scheduler_of_ones_own(source, tmp_path):
             client.write_scheduler_file(str(tmp_path / "scheduler.json"))
         assert made(source, tmp_path, cluster=block(file=str(tmp_path / "scheduler.json")))[0] == alone
     assert made(source, tmp_path, cluster=block("local"), workers=2)[0] == alone
-
-
-def test_local_stands_for_a_block():
-    content = {"recipe": "t", "datasets": {"toy": {"source": "x"}}}
-    assert Params.model_validate({**content, "cluster": "local"}).cluster.address == "local"
-    with pytest.raises(ValueError, match="both address and scheduler_file"):
-        Params.model_validate({**content, "cluster": {"address": "tcp://h:1", "scheduler_file": "s.json"}})
 
 
 # Stages
@@ -282,8 +224,7 @@ def test_stages_make_a_part_of_each_part(source, pipeline, tmp_path, monkeypatch
     assert stages_of(tmp_path / "cluster", pipeline, monkeypatch, address=cluster) == alone
     found = [read_table(tmp_path / "one/artifacts/data/toy" / name) for name in MADE]
     counts = read_metadata(tmp_path / "one/artifacts/data/toy/textrank")["counts"]
-    for each in (tables, writing):
-        monkeypatch.setattr(each, "PART_ROWS", 100)
+    monkeypatch.setattr(tables, "PART_ROWS", 100)
     assert [len(parts) for parts in stages_of(tmp_path / "whole", pipeline, monkeypatch)] == [1, 1]
     whole = tmp_path / "whole/artifacts/data/toy"
     assert all(read_table(whole / name).equals(table) for name, table in zip(MADE, found, strict=True))

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import sys
 
 import pandas as pd
 import pytest
@@ -12,13 +11,6 @@ from keycontrast.errors import InputError
 from keycontrast.texts import FileOptions, texts_from
 
 TEXTS = ["Who was it?", "Where, and when?", "caf\u00e9"]
-
-
-class Terminal(io.StringIO):
-    """Standard input that a person sits at."""
-
-    def isatty(self):
-        return True
 
 
 def read(file, **options):
@@ -53,30 +45,6 @@ def test_tables_have_their_texts_in_a_column(tmp_path, write):
         assert read(tmp_path / name, column="question") == TEXTS[::-1]
 
 
-def test_other_encodings_are_named(write):
-    assert read(write("a.txt", "caf\u00e9\n".encode("cp1252")), encoding="cp1252") == ["caf\u00e9"]
-    assert read(write("a.csv", "text\ncaf\u00e9\n".encode("utf-16")), encoding="utf-16") == ["caf\u00e9"]
-    with pytest.raises(InputError, match="--encoding: no encoding is called 'utf-88'"):
-        read(write("b.txt", "a\n"), encoding="utf-88")
-
-
-@pytest.mark.parametrize(("arguments", "message"), [
-    (([" "], None), "the text is empty"), ((["a", ""], None), "text 2 is empty"),
-    ((["caf\udce9"], None), "the text is not valid in the encoding of this terminal"),
-    ((["a"], "in.txt"), "not both"), (([], "no.txt"), r"no\.txt: no such file"), (([], "."), "a folder")])
-def test_what_is_given_wrongly_is_said(tmp_path, arguments, message):
-    texts, name = arguments
-    with pytest.raises(InputError, match=message):
-        list(texts_from(texts, None if name is None else tmp_path / name, io.StringIO()))
-
-
-def test_a_person_who_gives_nothing_is_told_what_to_give():
-    with pytest.raises(InputError, match="no text. Give one"):
-        texts_from([], None, Terminal())
-    with pytest.raises(InputError, match="--column and --encoding say how a file is read"):
-        texts_from(["a"], None, io.StringIO(), FileOptions("question"))
-
-
 @pytest.mark.parametrize(("name", "content", "message"), [
     ("a.txt", b"one\ncaf\xe9\n", r"a\.txt: encoding: not valid UTF-8: byte 0xe9 in line 2.*--encoding"),
     ("a.txt", b"\n \n", r"a\.txt: the file has no text"),
@@ -103,27 +71,8 @@ def test_files_and_rows_that_cannot_be_read_are_named(write, name, content, mess
     assert "data set" not in str(found.value) and "`files`" not in str(found.value)
 
 
-def test_columns_of_numbers_and_gaps_in_parquet_are_named(tmp_path, write):
-    pd.DataFrame({"text": [1, 2]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"column 'text' is of type int64, but must be text"):
-        read(tmp_path / "a.parquet")
-    pd.DataFrame({"text": ["a", None]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet, row 2: column 'text' has no value"):
-        read(tmp_path / "a.parquet")
-    with pytest.raises(InputError, match="--column: .* is read line by line and has no columns"):
-        read(write("a.txt", "a\n"), column="text")
-
-
 def test_rows_before_a_broken_one_are_given(write):
     rows = texts_from([], write("a.jsonl", json.dumps({"text": "a"}) + "\nx\n"), io.StringIO())
     assert next(rows) == "a"
     with pytest.raises(InputError, match="row 2"):
         next(rows)
-
-
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_standard_input_of_another_encoding_is_named(monkeypatch, errors):
-    stream = io.TextIOWrapper(io.BytesIO(b"one\ncaf\xe9\n"), "utf-8", errors)
-    monkeypatch.setattr(sys, "stdin", stream)
-    with pytest.raises(InputError, match="standard input, line [12] or soon after: not valid text"):
-        list(texts_from([], None, sys.stdin))

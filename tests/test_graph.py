@@ -11,7 +11,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_metadata, read_table, write_table
-from stages.graph import graph, graph_tables
+from stages.graph import graph
 from stages.graph.params import Graph
 from stages.graph.triples import node_triples
 
@@ -33,61 +33,11 @@ def test_edges_equal_the_oracle(seed, params):
     assert edges == oracle(triples, **params)
 
 
-def test_the_papers_preset_has_neither_caps_nor_links():
-    triples = [("hub", f"w{number}", f"n{number}") for number in range(30)]
-    result, edges = build(triples, preset="paper")
-    assert edges == oracle(triples, max_nbr=None, link_inputs=False)
-    assert len(edges) == 30 * 29 + 30 * 30
-    assert result.metrics["edges_capped"] == result.metrics["cluster_outputs_capped"] == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_edges_equal_the_oracle_without_negatives_and_with_clusters_of_one(seed):
     triples = random_triples(seed, rows=12, words=[*WORDS, "漢字", "😀", "é"], negatives=0.2)
     _, edges = build(triples)
     assert edges == oracle(triples)
-
-
-def test_a_hub_is_cut_to_its_most_frequent_outputs():
-    # 40 outputs, the first 5 of them twice; the rest tie, and so go by name.
-    words = [f"w{number:02d}" for number in range(40)]
-    triples = [("hub", word, f"n{word}") for word in [*words, *words[35:]]]
-    result, edges = build(triples, max_cluster_outputs=8, max_nbr=16)
-    assert edges == oracle(triples, max_cluster_outputs=8)
-    assert {source for target, source, sign in edges if target == "w39" and sign == 1} == {
-        "hub", "w35", "w36", "w37", "w38", "w00", "w01", "w02"}
-    assert result.metrics["cluster_outputs_capped"] == 32 + 32
-    assert result.metrics["clusters_capped"] == 1
-
-
-def test_positive_wins_over_negative_and_is_counted():
-    # In cluster "a" both members answer with b or c, and b is also the negative of the second.
-    result, edges = build([("a", "b", None), ("a", "c", "b")], link_inputs=False)
-    assert edges == {("b", "c", 1): 1, ("c", "b", 1): 1}
-    assert result.metrics["conflicts_kept_positive"] == 1
-    assert result.metrics["negative_self_pairs_dropped"] == 1
-    assert result.metrics["positive_self_pairs"] == 2
-
-
-def test_links_of_inputs_make_conflicts_too():
-    _, edges = build([("a", "b", "a")], link_inputs=True)
-    assert edges == {("a", "b", 1): 1, ("b", "a", 1): 1}
-    _, edges = build([("a", "b", "a")], link_inputs=False)
-    assert edges == {("b", "a", -1): 1}
-
-
-def test_what_is_dropped_takes_no_place_under_the_cap():
-    # b answers twice and is the negative thrice: neither its self loop nor the conflict with c uses up the one place.
-    triples = [("a", "b", "b"), ("a", "b", "c"), ("a", "c", "b"), ("a", "c", "d")]
-    result, edges = build(triples, max_nbr=1, link_inputs=False)
-    assert edges == {("b", "c", 1): 4, ("b", "d", -1): 2, ("c", "b", 1): 4, ("c", "d", -1): 2}
-    assert result.metrics["edges_capped"] == 0
-
-
-def test_only_training_examples_are_seen():
-    result, edges = build([("a", "b", "c"), ("a", "d", "e")], splits=["train", "test"], link_inputs=False)
-    assert result.nodes["keyword"].to_pylist() == ["a", "b", "c"]
-    assert edges == {("b", "c", -1): 1}
 
 
 def test_a_text_without_keyword_is_a_node_without_edges_or_cluster():
@@ -96,13 +46,6 @@ def test_a_text_without_keyword_is_a_node_without_edges_or_cluster():
     assert not any(NO_KEYWORD in edge for edge in edges)
     sizes = dict(zip(result.nodes["keyword"].to_pylist(), result.nodes["cluster_size"].to_pylist(), strict=True))
     assert sizes == {NO_KEYWORD: 0, "a": 2, "b": 0, "c": 0}
-
-
-def test_nodes_are_the_sorted_keywords_of_all_three_places():
-    result, _ = build([("😀", "漢", "b"), ("é", "\uffee", None), (NO_KEYWORD, "B", "z")])
-    names = result.nodes["keyword"].to_pylist()
-    assert names == sorted({"😀", "漢", "b", "é", "\uffee", NO_KEYWORD, "B", "z"})
-    assert result.nodes["node_id"].to_pylist() == list(range(len(names)))
 
 
 def test_rows_in_any_order_make_the_same_graph():
@@ -159,7 +102,7 @@ def test_a_training_set_without_keywords_makes_an_empty_graph(triples):
 
 def test_the_stage_writes_what_run_returns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(graph_tables, "ROW_GROUP", 9)
+    monkeypatch.setattr(graph, "ROW_GROUP", 9)
     (tmp_path / "params.yaml").write_text("recipe: r\ndatasets: {d: {source: raw}}\ngraph: {max_nbr: 3}\n")
     triples = random_triples(7, rows=80)
     examples, keywords = tables(triples)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from keyword_graphs import named, oracle, random_triples, tables
 
-from keycontrast import network
 from keycontrast.errors import InputError
-from keycontrast.network import BLOCK, Dropped, Edges, strongest
+from keycontrast.network import BLOCK, strongest
 from stages.graph import relations
 from stages.graph.relations import relate
 from stages.graph.triples import node_triples
@@ -32,31 +31,6 @@ def test_the_size_of_a_block_changes_nothing(seed, block):
     assert columns(cut.edges) == columns(whole.edges)
     assert cut.dropped == whole.dropped
     assert [column.dtype for column in vars(cut.edges).values()] == ["int32", "int32", "int8", "int64"]
-
-
-def test_blocks_hold_what_they_may_and_cover_all_rows(monkeypatch):
-    seen = []
-
-    def watched(product, first, max_nbr):
-        seen.append((first, product.shape[0], product.nnz))
-        return Edges.joined([]), Dropped()
-
-    monkeypatch.setattr(network, "_resolved", watched)
-    triples = numbered(random_triples(0, rows=400, words=MANY_WORDS))
-    relate(triples, 16, None, True, 500)
-    assert len(seen) > 3
-    assert [first for first, _, _ in seen] == np.cumsum([0, *(rows for _, rows, _ in seen[:-1])]).tolist()
-    assert sum(rows for _, rows, _ in seen) == len(triples.names)
-    assert all(entries <= 500 or rows == 1 for _, rows, entries in seen)
-
-
-def test_triples_keep_nulls_and_the_mark_for_none():
-    triples = numbered([("b", "a", None), ("<nokw>", "c", "<nokw>")])
-    assert triples.names.to_pylist() == ["<nokw>", "a", "b", "c"]
-    assert triples.none == 0
-    assert sorted(zip(triples.input.tolist(), triples.output.tolist(), triples.negative.tolist(), strict=True)) == [
-        (0, 3, 0), (2, 1, -1)]
-    assert numbered([("a", "b", None)]).none == -1
 
 
 def test_what_was_dropped_is_counted_as_the_loops_count_it():
@@ -89,11 +63,6 @@ def test_the_strongest_equal_a_sort(limit, scale):
     found = strongest(group, column, count, 50, limit)
     entries = list(zip(group.tolist(), column.tolist(), count.tolist(), strict=True))
     assert list(zip(*(part.tolist() for part in found), strict=True)) == strongest_by_loop(entries, limit)
-
-
-def test_the_strongest_of_nothing_are_nothing():
-    nothing = np.zeros(0, dtype=np.int64)
-    assert [len(part) for part in strongest(nothing, nothing, nothing, 5, 2)] == [0, 0, 0]
 
 
 def test_large_counts_stay_exact():

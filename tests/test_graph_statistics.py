@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 
@@ -21,18 +20,6 @@ def random_edges(seed, nodes=30, edges=90):
     apart = target != source
     sign = np.where(rng.random(edges) < 0.7, 1, -1)
     return Edges.of(target[apart], source[apart], sign[apart], rng.integers(1, 20, size=edges)[apart])
-
-
-def cliques(sizes, bridges):
-    """Edges of both directions inside groups of nodes in a row, of count 5, and ``bridges`` of count 1."""
-    pairs, first = [], 0
-    for size in sizes:
-        group = range(first, first + size)
-        pairs += [(a, b, 5) for a in group for b in group if a != b]
-        first += size
-    pairs += [(a, b, 1) for pair in bridges for a, b in (pair, pair[::-1])]
-    target, source, count = np.array(sorted(pairs)).T
-    return Edges.of(target, source, np.ones(len(count)), count)
 
 
 def as_networkx(nodes, edges, kind, signs=(1,)):
@@ -67,17 +54,6 @@ def test_iteration_stops_at_the_first_absolute_change_below_the_tolerance():
     assert centrality(30, edges).residual < 1e-10
 
 
-def test_without_edges_all_nodes_are_alike():
-    nothing = Edges.joined([])
-    assert centrality(4, nothing).scores.tolist() == [0.25] * 4
-    assert centrality(0, nothing).iterations == 0
-    assert components(3, nothing).tolist() == [0, 1, 2]
-    assert components(0, nothing).tolist() == []
-    assert communities(3, nothing, 1.0).number.tolist() == [0, 1, 2]
-    assert communities(3, nothing, 1.0).modularity == 0
-    assert communities(0, nothing, 1.0).number.tolist() == []
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_components_join_both_signs_and_count_from_the_smallest_node(seed):
     edges = random_edges(seed, 40, 25)
@@ -86,18 +62,6 @@ def test_components_join_both_signs_and_count_from_the_smallest_node(seed):
     for number, part in enumerate(sorted(nx.connected_components(graph), key=min)):
         expected[list(part)] = number
     assert components(40, edges).tolist() == expected.tolist()
-
-
-def test_cliques_are_communities_numbered_by_their_smallest_nodes():
-    edges = cliques([4, 5, 6], bridges=[(3, 4), (8, 9)])
-    found = communities(16, edges, 1.0)
-    assert found.number.tolist() == [0] * 4 + [1] * 5 + [2] * 6 + [3]  # the last node has no edge
-
-
-def test_negative_edges_make_no_community():
-    edges = cliques([3, 3], bridges=[])
-    signed = Edges(edges.target, edges.source, np.where(edges.target < 3, 1, -1).astype(np.int8), edges.count)
-    assert communities(6, signed, 1.0).number.tolist() == [0, 0, 0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("resolution", [0.5, 1.0, 2.0])
@@ -109,18 +73,6 @@ def test_modularity_equals_networkx_on_summed_counts(resolution):
     assert found.modularity == pytest.approx(nx.community.modularity(graph, parts, resolution=resolution), abs=1e-12)
     greedy = nx.community.greedy_modularity_communities(graph, weight="weight", resolution=resolution)
     assert found.modularity >= nx.community.modularity(graph, greedy, resolution=resolution) - 0.01
-
-
-def test_communities_neither_read_nor_disturb_pythons_random_numbers():
-    edges = random_edges(3, 200, 900)
-    random.seed(1)
-    first, state = communities(200, edges, 1.0), random.getstate()
-    random.seed(1)
-    assert state == random.getstate()
-    random.seed(2)
-    again = communities(200, edges, 1.0)
-    assert again.number.tolist() == first.number.tolist()
-    assert again.modularity == first.modularity
 
 
 def test_communities_do_not_depend_on_the_hash_seed():

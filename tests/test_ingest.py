@@ -47,11 +47,6 @@ def test_symbols_and_signs_make_other_texts(texts):
     assert len({symbol_key(text) for text in texts}) == len(texts)
 
 
-@pytest.mark.parametrize(("text", "key"), [("", ""), ("?!", ""), ("--", ""), ("...", ""), ("☀", "☀"), ("+", "+")])
-def test_what_has_a_symbol_is_a_text(text, key):
-    assert symbol_key(text) == key
-
-
 def test_the_identity_decides_what_is_a_duplicate(tmp_path):
     rows = raw([("I know C", "a", 1), ("I know C++", "A.", 1), ("I know C.", "a", 1)])
     by_symbols = deduplicate(rows, dataset(), tmp_path, identity="symbols")
@@ -63,11 +58,6 @@ def test_the_identity_decides_what_is_a_duplicate(tmp_path):
 def test_keys_keep_vowel_signs_and_accents():
     assert text_key("कि") != text_key("का")
     assert text_key("résumé") != text_key("resume")
-
-
-@pytest.mark.parametrize("text", ["", "?!", "\N{GRINNING FACE}\ufe0f", "__"])
-def test_texts_without_letters_have_no_key(text):
-    assert text_key(text) == ""
 
 
 def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
@@ -99,18 +89,6 @@ def test_rows_that_cannot_be_taken_say_why(tmp_path, row, reason):
     assert reason in refused["reason"][0]
 
 
-def test_rows_that_the_readers_could_not_read_keep_their_line(tmp_path):
-    _, refused = taken([RawRow("a", 1, "x,y", "broken line: 2 fields instead of 3")], tmp_path)
-    assert refused[["row", "reason", "raw"]].to_numpy().tolist() == [[1, "broken line: 2 fields instead of 3", "x,y"]]
-
-
-def test_labels_may_be_written_in_several_ways(tmp_path):
-    labels = ["1", True, 1.0, " 0 ", 0]
-    found, _ = taken(raw([("a", f"b{place}", label) for place, label in enumerate(labels)]), tmp_path)
-    assert [found.texts[number] for number in found.second] == ["b0", "b1", "b2", "b3", "b4"]
-    assert found.label.tolist() == [1, 1, 1, 0, 0]
-
-
 def test_pairs_are_one_in_either_order_and_the_first_surface_stays(tmp_path):
     pairs = [("How are you?", "What's up", 1), ("whats UP!", "how are you", 1), ("x", "y", 0)]
     found, refused = taken(raw(pairs), tmp_path)
@@ -125,15 +103,6 @@ def test_a_pair_with_both_labels_is_dropped_with_all_its_rows(tmp_path):
     assert [[found.texts[number] for number in pair] for pair in found.pairs] == [["c", "d"]]
     assert refused["row"].tolist() == [1, 3, 4]
     assert set(refused["reason"]) == {"both labels: the pair occurs as paraphrase and as non-paraphrase"}
-
-
-def test_rejected_rows_are_sorted_by_file_and_row_whatever_the_order_of_files(tmp_path):
-    rows = raw([("a", "b", 1), ("", "b", 1)], "z.csv") + raw([("b", "a", 1), ("c", "c", 1)], "a.csv")
-    _, refused = taken(rows, tmp_path)
-    assert refused[["file", "row", "reason"]].to_numpy().tolist() == [
-        ["a.csv", 1, "duplicate: of z.csv row 1"],
-        ["a.csv", 2, "same text: source and target are the same"],
-        ["z.csv", 2, "empty text: source"]]
 
 
 def test_too_many_unusable_rows_stop_the_stage_and_name_ten(tmp_path):
@@ -216,9 +185,7 @@ def test_items_without_negatives_have_none(tmp_path):
 
 @pytest.mark.parametrize(("params", "columns", "pairs", "message"), [
     ({"neg_source": "given"}, LABELLED, [("a", "b", 1)], "neg_source is given, but the data set has layout pairs"),
-    ({"neg_source": "labelled"}, {"source": "q1", "target": "q2"}, [("a", "b", 1)], "Name the label column"),
     ({"neg_source": "labelled"}, LABELLED, [("a", "b", 1)], "No text has both a paraphrase and a non-paraphrase"),
-    ({"neg_source": "retrieved"}, LABELLED, [("a", "b", 0)], "Give rows that are paraphrases"),
     ({"neg_source": "retrieved"}, LABELLED, [("a", "b", 1), ("c", "d", 1)], "at least 3 groups are needed"),
     ({"neg_source": "none", "split_by": "pair"}, LABELLED, [("a", "b", 1), ("c", "d", 1)],
      "2 examples cannot be cut into 3 splits"),
@@ -227,20 +194,6 @@ def test_items_without_negatives_have_none(tmp_path):
 def test_data_that_give_no_examples_say_what_to_do(tmp_path, params, columns, pairs, message):
     with pytest.raises(InputError, match=message):
         ingest.run(raw(pairs), dataset(columns=columns), Ingest(**params), 1, tmp_path)
-
-
-def test_the_text_that_connects_all_others_is_named(tmp_path):
-    pairs = [((f"text {n}", "see the answer", 1), (f"text {n}", f"more {n}", 1)) for n in range(20)]
-    rows = raw([pair for both in pairs for pair in both])
-    with pytest.raises(InputError, match="the text 'see the answer' stands in 20 of 40 rows and connects them"):
-        ingest.run(rows, dataset(), Ingest(neg_source="none"), 1, tmp_path)
-
-
-def test_few_labelled_triples_name_the_other_source_and_all_counts(tmp_path):
-    rows = raw([("a", "b", 1), ("a", "c", 0), *((f"p{n}", f"q{n}", 1) for n in range(30))])
-    with pytest.raises(InputError, match=r"(?s)at least 3 groups are needed.*labelled 1, retrieved 31.*undirected_one 1"
-                                         r".*neg_source: retrieved gives 31 triples, labelled 1"):
-        ingest.run(rows, dataset(), Ingest(qqp_rule="undirected_one"), 1, tmp_path)
 
 
 # Invariants of every rule
@@ -326,21 +279,6 @@ def test_the_stage_writes_the_same_bytes_under_any_hash_seed(tmp_path, monkeypat
     assert sum(counts["examples"].values()) == len(read_frame(home / "items" / "examples", SCHEMAS["examples"]))
     assert read_metadata(home / "items" / "texts")["counts"] == counts
     assert not list((tmp_path / ".keycontrast").rglob("spool"))
-
-
-def test_the_stage_writes_labelled_texts(tmp_path, monkeypatch, capsys):
-    for name, rows in (("train", range(40)), ("test", range(38, 50))):
-        lines = [json.dumps({"t": f"text {n}", "c": "ab"[n % 2]}) for n in rows]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-    (tmp_path / "params.yaml").write_text(json.dumps({"recipe": "test", "ingest": SHARES, "datasets": {"toy": {
-        "source": ".", "layout": "labelled", "columns": {"text": "t", "label": "c"},
-        "splits": {"train": ["train.jsonl"], "test": ["test.jsonl"]}}}}))
-    monkeypatch.chdir(tmp_path)
-    assert ingest.main(["toy"]) == 0
-    table = tmp_path / "artifacts" / "data" / "toy" / "items" / "examples"
-    frame = read_frame(table, SCHEMAS["labelled_examples"])
-    assert frame["split"].value_counts().to_dict() == {"train": 30, "test": 12, "validation": 8}
-    assert "rows left out because their text is evaluated: 2\n" in capsys.readouterr().err
 
 
 def test_nothing_is_written_when_the_stage_fails(tmp_path, monkeypatch, capsys):

@@ -1,14 +1,10 @@
 """Captions: one item per group of texts that say the same (PGKPR section 5.1)."""
 
-import numpy as np
 import pytest
 from ingest_rows import by_key, dataset, ingested
 
-from keycontrast.errors import InputError
-from stages.ingest import ingest
 from stages.ingest.params import Ingest
 from stages.ingest.rows import RawRow
-from stages.ingest.text_keys import text_key
 
 COLUMNS = {"group": "image", "text": "caption"}
 PARAMS = {"neg_source": "none", "validation": 0.1, "test": 0.1}
@@ -100,15 +96,6 @@ def test_groups_of_another_size_than_asked_for_are_set_aside(tmp_path):
     assert len(made_of(groups, tmp_path).examples) == 41
 
 
-def test_captions_that_go_to_an_evaluated_split_are_not_counted(tmp_path):
-    """An image that loses captions of training to a published test split has the size that is left."""
-    rows = captions(images(40), "train", "a.json")
-    rows += captions({"image 3": ["another one of image 3", "and a further one of image 3"]}, "test", "b.json")
-    made = made_of({}, tmp_path, rows=rows, captions=2)
-    assert made.counts["examples"]["test"] == 1 and len(made.examples) == 11
-    assert made.counts["rows"]["not_taken_by_reason"] == {"group size": 3 * 10 + 4 * 10 + 5 * 9, "other split": 5}
-
-
 def test_groups_that_share_a_text_are_one_component(tmp_path):
     groups = images(30)
     groups["image 0"].append("shared")
@@ -144,35 +131,3 @@ def test_published_splits_are_kept(tmp_path, way):
     assert made.counts["leak"]["test"]["items_with_a_leak"] == (0 if way == "component" else 1)
     tested = frame[frame["split"] == "test"]
     assert {"asseenintest", "andoncemore"} <= set(tested["source"]) | set(tested["target"])
-
-
-@pytest.mark.parametrize(("changes", "groups", "message"), [
-    ({"neg_source": "labelled"}, images(9), "layout captions has no pairs that are labelled as non-paraphrases"),
-    ({"neg_source": "given"}, images(9), "has layout captions. Set neg_source to retrieved or none"),
-    ({}, {f"g{n}": [f"text {n}"] for n in range(9)}, r"No group has two texts; name the column .* \(columns.group\)"),
-    ({}, images(2), "at least 3 groups are needed"),
-    ({"captions": 6}, images(9), r"No group has exactly 6 distinct texts; change ingest.captions"),
-])
-def test_captions_that_give_no_examples_say_what_to_do(tmp_path, changes, groups, message):
-    with pytest.raises(InputError, match=message):
-        made_of(groups, tmp_path, **changes)
-
-
-def test_a_caption_needs_a_group_and_a_text(tmp_path):
-    broken = [RawRow("d", 1, {"group": None, "text": "x"}), RawRow("d", 2, {"group": "g", "text": ""})]
-    made = made_of({}, tmp_path, rows=captions(images(9)) + broken, max_rejected=1)
-    assert made.rejected["reason"].tolist() == ["group: is missing", "empty text: text"]
-
-
-def test_nothing_but_rows_that_cannot_be_used(tmp_path):
-    with pytest.raises(InputError, match="no example could be made from 0 usable rows"):
-        ingest.run([RawRow("d", 1, {"group": "g", "text": ""})], dataset(layout="captions", columns=COLUMNS),
-                   Ingest(**PARAMS, max_rejected=1), 1, tmp_path)
-
-
-def test_references_hold_every_caption_that_is_not_the_source(tmp_path):
-    made = made_of(images(12), tmp_path)
-    texts = made.texts["text"].map(text_key)
-    sizes = np.array([len(ids) for ids in made.examples["reference_ids"]])
-    assert sizes.tolist() == [1 + n % 4 for n in range(12)]
-    assert len(texts) == sizes.sum() + 12

@@ -7,14 +7,12 @@ import pandas as pd
 import pytest
 from ingest_rows import by_key, ingested
 
-from keycontrast.errors import InputError
 from stages.ingest import ingest
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.parsing import douban_line, groupwise_line
 from stages.ingest.rows import RawRow
 from stages.ingest.text_keys import join_han, text_key
-from stages.params import parse_params
 
 SETTINGS = {"neg_source": "retrieved", "douban_neg": "bm25", "validation": 0.2, "test": 0.2, "max_rejected": 1}
 FILE = Path("d.txt")
@@ -79,28 +77,15 @@ def test_every_shape_of_a_context_gives_the_same_items(tmp_path, shape):
 
 @pytest.mark.parametrize(("content", "reason"), [
     ({"context": None, "response": "r"}, "empty text: context is missing"),
-    ({"context": ["", " "], "response": "r"}, "empty text: context has no turn"),
-    ({"context": 5, "response": "r"}, "not text: context is of type int"),
-    ({"context": ["a", 5], "response": "r"}, "not text: turn 2 of context is of type int"),
-    ({"context": ["a"], "response": None}, "empty text: response is missing"),
-    ({"context": ["a"], "response": "?!"}, "empty text: response has no letter, digit or symbol"),
     ({"context": ["a"], "response": "A."}, "same text: context and response are the same"),
     ({"context": ["a"]}, "empty text: context has 1 turns, and the last one is the response; two are needed"),
     ({"context": ["a"], "response": "r", "candidates": ["x"], "scores": None},
      "candidates: must be a list of texts beside a list of scores, found list and NoneType"),
-    ({"context": ["a"], "response": "r", "candidates": ["x", "y"], "scores": [1]}, "candidates: 2 texts and 1 scores"),
-    ({"context": ["a"], "response": "r", "candidates": ["x"], "scores": ["high"]},
-     "candidates: score 1 must be a number, found 'high'"),
-    ({"context": ["a"], "response": "r", "candidates": [None], "scores": [0.5]}, "candidate 1 is of type NoneType")])
+    ({"context": ["a"], "response": "r", "candidates": ["x", "y"], "scores": [1]}, "candidates: 2 texts and 1 scores")])
 def test_rows_that_are_no_dialogues_say_why(tmp_path, content, reason):
     made = made_of([], tmp_path, read=[*rows(dialogues(30)), RawRow("x.jsonl", 4, content)], neg_source="none")
     assert made.rejected[["file", "row"]].to_numpy().tolist() == [["x.jsonl", 4]]
     assert reason in made.rejected["reason"][0]
-
-
-def test_empty_turns_are_left_out(tmp_path):
-    pairs = [(["a", "", None, " b "], "c"), *dialogues(30)]
-    assert texts_of(made_of(pairs, tmp_path, neg_source="none"))[0] == ("a [SEP] b", "c")
 
 
 @pytest.mark.parametrize(("text", "joined"), [
@@ -152,19 +137,6 @@ def test_lines_with_samples_hold_pairs_and_scores_in_both_directions(tmp_path):
     assert (bad.row, bad.problem) == (2, "broken line: must be a number, a context, a tab and a response, in line 2")
 
 
-def test_text_files_are_read_in_their_layouts_alone(tmp_path):
-    (tmp_path / "a.txt").write_text("1\ta\tb\n")
-    (tmp_path / "b.tsv").write_text("x\ty\n")
-    with pytest.raises(InputError, match=r"b\.tsv: files of layout douban_dialogue are text files with one dialogue"):
-        list(read_rows(data(layout="douban_dialogue", source=tmp_path / "b.tsv")))
-    with pytest.raises(InputError, match=r"a\.txt: files of type '\.txt' cannot be read"):
-        list(read_rows(data(source=tmp_path / "a.txt")))
-    assert len(list(read_rows(data(layout="douban_dialogue", source=tmp_path)))) == 1
-    (tmp_path / "a.txt").write_text("\n")
-    with pytest.raises(InputError, match=r"a\.txt: the file has no rows"):
-        list(read_rows(data(layout="douban_dialogue", source=tmp_path)))
-
-
 # Splits and components
 
 
@@ -179,35 +151,7 @@ def test_a_context_is_one_component_and_responses_connect_nothing(tmp_path):
     assert (frame["group"].iloc[:10].to_numpy() == frame["group"].iloc[80:].to_numpy()).all()
 
 
-def test_published_splits_of_dialogues_are_kept(tmp_path):
-    pairs = dialogues(60)
-    trained = [*pairs[:40], (pairs[45][0], "one more answer"), pairs[46]]
-    made = made_of([], tmp_path, read=rows(trained, "train", "a") + rows(pairs[40:], "test", "b"))
-    assert made.counts["examples"] == {"train": 32, "validation": 8, "test": 20}
-    assert made.rejected[["row", "reason"]].to_numpy().tolist() == [
-        [41, "other split: its texts are connected with rows of a split that is evaluated"],
-        [42, "other split: kept as b row 7, of a split that is evaluated"]]
-
-
 # Negatives
-
-
-@pytest.mark.parametrize("way", ["bm25", "random"])
-def test_invariants_of_dialogues(tmp_path, way):
-    pairs = dialogues(90)
-    pairs += [(context, f"another answer {number}") for number, (context, _) in enumerate(pairs[:10])]
-    made = made_of(pairs, tmp_path, douban_neg=way)
-    frame = by_key(made)
-    said = frame.groupby("group")[["source", "target"]].agg(set)
-    for row in frame.itertuples():
-        assert row.negative not in said.loc[row.group, "source"] | said.loc[row.group, "target"]
-        assert row.negative in set(frame[frame["split"] == row.split]["target"])
-    assert not frame[["source", "target", "negative"]].duplicated().any()
-    assert set(frame["negative_origin"]) == {way}
-    again = made_of(pairs, tmp_path, douban_neg=way)
-    pd.testing.assert_frame_equal(made.examples, again.examples)
-    sizes = made.counts["examples"]
-    assert sizes["validation"] == sizes["test"] == 20
 
 
 def test_bm25_does_not_see_the_marks_between_turns(tmp_path):
@@ -286,43 +230,6 @@ def test_labelled_negatives_are_the_wrong_responses_to_the_context(tmp_path):
     # A response is never an input, whatever the rule says of directions.
     assert set(frame["source"]) <= {text_key(" [SEP] ".join(context)) for context, _ in pairs}
     assert set(frame["negative_origin"]) == {"labelled"}
-
-
-def test_a_response_that_is_right_and_wrong_is_dropped(tmp_path):
-    read = rows(dialogues(30), label=1) + [RawRow("z", 1, {"context": ["q"], "response": "r", "label": 1}),
-                                           RawRow("z", 2, {"context": ["Q"], "response": "R", "label": 0})]
-    made = made_of([], tmp_path, read=read, dataset=data({"label": "label"}))
-    assert made.rejected["row"].tolist() == [1, 2]
-    assert set(made.rejected["reason"]) == {"both labels: the text occurs as 'wrong' and as 'right'"}
-
-
-# Errors
-
-
-@pytest.mark.parametrize(("columns", "changes", "message"), [
-    ({}, {"douban_neg": "scored"}, r"scored, but the data set has no scored candidates. Name the columns that hold "
-                                   r"them \(columns.candidates and columns.scores\), or set douban_neg to bm25"),
-    ({}, {"neg_source": "labelled"}, "no labels of right and wrong responses. Name the column in columns.label, or "),
-    ({}, {"neg_source": "given"}, "has layout dialogue. Set neg_source to retrieved or none"),
-    ({"label": "l"}, {"neg_source": "given"}, "has layout dialogue. Set neg_source to labelled, retrieved or none")])
-def test_sources_of_negatives_that_are_not_there_say_what_to_do(tmp_path, columns, changes, message):
-    with pytest.raises(InputError, match=message):
-        made_of(dialogues(), tmp_path, dataset=data(columns), **changes)
-
-
-def test_no_context_with_both_kinds_of_responses(tmp_path):
-    read = [RawRow("z", number, {"context": [f"q{number}"], "response": "r", "label": number % 2})
-            for number in range(20)]
-    with pytest.raises(InputError, match="No context has both a right and a wrong response; give more data"):
-        made_of([], tmp_path, read=read, dataset=data({"label": "label"}), neg_source="labelled")
-    with pytest.raises(InputError, match="responses must be right ones"):
-        made_of([], tmp_path, read=read[::2], dataset=data({"label": "label"}))
-
-
-def test_candidates_without_scores_are_refused():
-    content = {"recipe": "r", "datasets": {"a": {"source": "x", "layout": "dialogue", "columns": {"scores": "s"}}}}
-    with pytest.raises(InputError, match=r"datasets\.a: layout dialogue needs columns\.candidates and columns\.scores"):
-        parse_params(content, "params.yaml")
 
 
 # Turns in columns of their own, and several right responses

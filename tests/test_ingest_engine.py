@@ -1,11 +1,10 @@
 """Texts on disk, components, and a database of rows that goes to disk."""
 
-from itertools import pairwise
 
 import networkx as nx
 import numpy as np
 import pytest
-from ingest_rows import SHARES, corpus, dataset, ingested, raw, text_file
+from ingest_rows import SHARES, dataset, raw, text_file
 
 from stages.ingest import ingest
 from stages.ingest.params import Ingest
@@ -22,14 +21,6 @@ def test_texts_are_found_by_number_and_in_order(tmp_path):
     assert len(text_file(tmp_path, [])) == 0
 
 
-def test_texts_are_numbered_by_first_appearance(tmp_path):
-    pairs = corpus(300)
-    found = ingested(raw(pairs), dataset(), Ingest(neg_source="none", **SHARES), 1, tmp_path)
-    order = {text: None for source, target, _ in pairs for text in (source, target)}
-    used = set(found.texts["text"])
-    assert found.texts["text"].tolist() == [text for text in order if text in used]
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_components_are_those_of_a_graph_library_numbered_by_first_text(seed):
     rng = np.random.default_rng(seed)
@@ -40,13 +31,6 @@ def test_components_are_those_of_a_graph_library_numbered_by_first_text(seed):
     for number, members in enumerate(sorted(nx.connected_components(graph), key=min)):
         expected[list(members)] = number
     assert components(200, pairs).tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("way", [1, -1])
-def test_long_chains_are_one_component(way):
-    chain = np.array(list(pairwise(range(100_000))), dtype=np.int32)[::way]
-    assert not components(100_000, chain).any()
-    assert components(3, np.empty((0, 2), np.int32)).tolist() == [0, 1, 2]
 
 
 def test_rows_beyond_the_memory_of_the_database_go_to_disk(tmp_path):

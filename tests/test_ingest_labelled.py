@@ -79,19 +79,6 @@ def test_repetitions_contradictions_and_texts_of_two_splits(tmp_path):
         made_of(rows, tmp_path)
 
 
-def test_samples_of_labelled_texts(tmp_path):
-    made = made_of(labelled(classes({"a": 60, "b": 40})), tmp_path, max_train=10, validation=0.1, test=0.1)
-    assert made.counts["examples"] == {"train": 10, "validation": 10, "test": 10}
-    assert made.texts["text_id"].tolist() == list(range(30)) == made.examples["text_id"].tolist()
-
-
-def test_a_labelled_text_needs_both(tmp_path):
-    rows = labelled(classes({"a": 20})) + labelled([("", "a"), ("x", None), ("y", " ")], "g")
-    made = made_of(rows, tmp_path, max_rejected=0.5)
-    assert made.rejected["reason"].tolist() == [
-        "empty text: text", "label: is missing", "label: is empty"]
-
-
 def test_a_column_of_texts_is_no_label(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs, "_CLASSES", 10)
     with pytest.raises(InputError, match="f: the labels have more than 10 different values.*columns.label"):

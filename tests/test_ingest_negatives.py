@@ -15,17 +15,6 @@ def made_of(pairs, folder, seed=3, **changes):
     return ingested(raw(pairs), dataset(), Ingest(**{**SHARES, "max_rejected": 1, **changes}), seed, folder)
 
 
-def test_negatives_are_texts_of_the_table_and_count_as_seen_in_training(tmp_path):
-    made = made_of(corpus(300, seed=2), tmp_path, neg_source="retrieved", split_by="pair")
-    frame = by_key(made)
-    assert set(frame[["source", "target", "negative"]].to_numpy().ravel()) == set(made.texts["text"].map(text_key))
-    seen = set(frame[frame["split"] == "train"][["source", "target", "negative"]].to_numpy().ravel())
-    for name in ("validation", "test"):
-        mine = frame[frame["split"] == name]
-        leaks = sum(row.source in seen or row.target in seen for row in mine.itertuples())
-        assert made.counts["leak"][name]["items_with_a_leak"] == leaks > 0
-
-
 # Splits by hash
 
 
@@ -130,11 +119,3 @@ def test_a_part_of_training_that_cannot_be_is_refused(tmp_path):
         Ingest(train_part=[0, 0.5])
     with pytest.raises(InputError, match="no example is left for train: .* widen ingest.train_part"):
         made_of(corpus(700, seed=6), tmp_path, neg_source="none", split_by="hashed", train_part=[0, 1e-9])
-
-
-def test_a_split_that_the_hash_leaves_empty_is_named(tmp_path):
-    pairs = [(f"p{n}", f"q{n}", 1) for n in range(6)]
-    with pytest.raises(InputError, match=r"no example is left for (validation|test): under ingest.split_by hashed each "
-                                         r"component .* set ingest.split_by to component"):
-        ingest.run(raw(pairs), dataset(), Ingest(neg_source="none", split_by="hashed", validation=0.01, test=0.01), 1,
-                   tmp_path)

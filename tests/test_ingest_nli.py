@@ -7,7 +7,6 @@ import json
 import pytest
 from ingest_rows import SHARES, by_key, ingested
 
-from keycontrast.errors import InputError
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 
@@ -54,22 +53,3 @@ def test_a_premise_with_what_it_entails_and_contradicts_is_a_triple(tmp_path, fo
     assert set(made.rejected["reason"]) == {"neutral: neither entails nor contradicts"}
     assert json.loads(made.rejected["raw"][0])["sentence2"] == "Friends visit the river"
     assert set(made.examples["split"]) == {"train", "validation", "test"}
-
-
-@pytest.mark.parametrize(("label", "reason"), [
-    ("-", "undecided: its annotators did not agree"),
-    ("entails", r"label: must be entailment, neutral or contradiction \(or 0, 1, 2\), found 'entails'"),
-    (None, "label: is missing")])
-def test_other_labels_are_said(tmp_path, label, reason):
-    path = written(tmp_path, "jsonl", [*corpus(), {"sentence1": "a b", "sentence2": "c d", "gold_label": label}])
-    if label == "-":
-        assert made_of(path, tmp_path).counts["rows"]["not_taken_by_reason"] == {"neutral": 12, "undecided": 1}
-    else:
-        with pytest.raises(InputError, match=f"1 of 37 rows cannot be used(?s:.*)nli.jsonl row 37: {reason}"):
-            made_of(path, tmp_path)
-
-
-def test_a_missing_column_is_named(tmp_path):
-    (tmp_path / "nli.csv").write_text("premise,sentence2,gold_label\na,b,0\n")
-    with pytest.raises(InputError, match=r"no column 'sentence1' \(columns\.premise in the params\)"):
-        made_of(tmp_path / "nli.csv", tmp_path)

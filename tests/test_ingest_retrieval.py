@@ -211,14 +211,6 @@ def test_a_ceiling_passes_over_what_may_be_a_paraphrase(tmp_path):
                  tmp_path, lambda texts: np.ones((len(texts), 1), dtype=np.float32))
 
 
-def test_chinese_needs_an_encoder_that_reads_it(tmp_path):
-    data = dataset(language="zh")
-    with pytest.raises(InputError, match="ingest.neg_encoder is bundled, which reads no Chinese"):
-        ingested(raw(corpus()), data, Ingest(**SHARES, neg_source="mined"), 3, tmp_path, vectors_of)
-    settings = Ingest(**SHARES, neg_source="mined", neg_encoder="hub:bert-base-chinese", max_rejected=1)
-    assert len(ingested(raw(corpus()), data, settings, 3, tmp_path, vectors_of).examples)
-
-
 @pytest.mark.whole
 def test_the_bundled_encoder_is_nearer_to_meaning_than_to_words():
     found = frozen("bundled")(["How can I lose weight quickly?", "What is the fastest way to get slim?",

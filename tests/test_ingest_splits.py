@@ -7,7 +7,6 @@ import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from keycontrast.errors import InputError
-from stages.ingest import ingest
 from stages.ingest.counts import leak_lines, leak_report
 from stages.ingest.items import plain_items
 from stages.ingest.params import Ingest
@@ -24,12 +23,6 @@ from stages.ingest.text_keys import text_key
 from stages.ingest.texts import TextLists
 
 # Components
-
-
-def test_splits_get_their_share():
-    groups = np.arange(400)
-    split = split_groups(groups, 400, validation=0.05, test=0.1, seed=1)
-    assert np.bincount(split).tolist() == [340, 20, 40]
 
 
 def test_large_components_go_to_train_and_groups_without_items_everywhere():
@@ -85,13 +78,6 @@ def test_every_class_gives_its_share_and_the_sum_is_right():
     split = split_classes(label, list("abcd"), np.where(label == 1, TEST, TRAIN), [TEST], 0.1, 0.2, 1)
     assert (split[label == 1] == TEST).all()
     assert np.bincount(label[split == VALIDATION], minlength=4).tolist() == [10, 0, 1, 1]
-
-
-def test_too_few_items_are_not_split():
-    with pytest.raises(InputError, match="2 examples cannot be cut into 3 splits"):
-        split_items(np.zeros(2, np.int8), [], 0.1, 0.1, 1)
-    with pytest.raises(InputError, match="1 labelled texts cannot be cut into 2 splits"):
-        split_classes(np.array([0, 0]), ["a"], np.array([TEST, TRAIN]), [TEST], 0.1, 0.1, 1)
 
 
 def test_samples_are_seeded_and_keep_the_order():
@@ -231,16 +217,3 @@ def test_a_row_of_two_published_splits_is_kept_in_test(tmp_path):
     frame = by_key(made).set_index("source")
     assert frame.loc["a", "split"] == "test"
     assert frame["split"].value_counts().to_dict() == {"train": 11, "test": 9, "validation": 1}
-
-
-def test_rows_without_a_split_are_drawn_for_what_is_not_published(tmp_path):
-    rows = raw([(f"p{n}", f"q{n}", 1) for n in range(100)]) + raw([("a", "b", 1), ("c", "d", 1)], "t.csv", "test")
-    made = ingested(rows, dataset(), Ingest(neg_source="none", validation=0.1, test=0.2), 3, tmp_path)
-    assert made.counts["examples"] == {"train": 90, "validation": 10, "test": 2}
-    assert set(by_key(made).set_index("split").loc["test", "source"]) == {"a", "c"}
-
-
-def test_a_published_split_that_gives_no_example_is_named(tmp_path):
-    rows = raw([(f"p{n}", f"q{n}", 1) for n in range(100)]) + raw([("a", "b", 0)], "t.csv", "test")
-    with pytest.raises(InputError, match="no example is left for test: the rows that the data set publishes"):
-        ingest.run(rows, dataset(), Ingest(neg_source="none"), 3, tmp_path)

@@ -6,11 +6,9 @@ import pytest
 import spacy
 from spacy.tokens import Doc
 
-from keycontrast.errors import InputError
 from keycontrast.text.pipelines import (
     EMBEDDED_FOLDER,
     describe_pipeline,
-    hash_folder,
     load_pipeline,
     noun_chunks,
 )
@@ -59,48 +57,3 @@ def test_a_folder_and_its_copy_have_one_description(tmp_path, embedded):
     assert description["language"] == "en"
     assert "lemmatizer" in description["components"]
     assert len(description["sha256"]) == 64
-
-
-def test_hash_sees_names_and_bytes_but_no_caches(tmp_path):
-    (tmp_path / "a").write_text("x")
-    first = hash_folder(tmp_path)
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "junk").write_text("y")
-    assert hash_folder(tmp_path) == first
-    (tmp_path / "a").rename(tmp_path / "b")
-    renamed = hash_folder(tmp_path)
-    (tmp_path / "b").write_text("z")
-    assert len({first, renamed, hash_folder(tmp_path)}) == 3
-
-
-def test_pipeline_in_memory_has_no_hash():
-    assert describe_pipeline(spacy.blank("en"))["sha256"] is None
-
-
-def test_misspelt_name_gets_the_nearest():
-    with pytest.raises(InputError, match="'embeded' is neither .* did you mean 'embedded'"):
-        load_pipeline("embeded")
-
-
-def test_a_folder_is_named_with_a_slash(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(InputError, match=r"'mine' is a folder; write \./mine, and DVC watches"):
-        load_pipeline("mine")
-
-
-def test_folder_that_is_no_pipeline(tmp_path):
-    with pytest.raises(InputError, match="does not load"):
-        load_pipeline(str(tmp_path))
-
-
-def test_pipeline_without_lemmas_is_refused(tmp_path):
-    spacy.blank("en").to_disk(tmp_path / "blank")
-    with pytest.raises(InputError, match="no parts of speech and no lemmas .*components: none"):
-        load_pipeline(str(tmp_path / "blank"))
-
-
-def test_missing_embedded_pipeline_says_how_to_make_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("keycontrast.text.pipelines.EMBEDDED_FOLDER", tmp_path)
-    with pytest.raises(InputError, match=r"python -m tools\.english_pipeline\.train --treebank"):
-        load_pipeline("embedded")

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import pytextrank
 import spacy
@@ -73,13 +72,6 @@ def test_no_phrase_has_a_stop_word(method):
     assert without[0] and without[3]
     fitted = Keywords(method, stop_words=["red", "black"]).fit(TEXTS)
     assert list(fitted.stream(TEXTS)) == list(Keywords(method, stop_words=["red", "black"]).rank(TEXTS))
-
-
-def test_chinese_chunks_are_parted_at_stop_words():
-    text = "我们的网络电话质量好"
-    assert keywords(text, language="zh") == [["网络电话质量"]]
-    assert keywords(text, language="zh", stop_words=["质量"]) == [["网络电话"]]
-    assert keywords(text, language="zh", candidates=["电话质量", "质量"]) == [["质量"]]  # 网络电话 is one word
 
 
 @pytest.mark.parametrize("method", ["tfidf", "pytextrank", "positionrank", "embedrank"])
@@ -171,40 +163,3 @@ def test_any_pipeline_reads_texts_and_stays_as_it_is(tmp_path):
     for held in (["ball"], [tagged("ball")]):
         with pytest.raises(InputError, match="no lemmas"):
             keywords(held, "pytextrank", pipeline=tagged)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"stop_words": "english"}, "stop_words: a list of words is needed, .* found 'english'"),
-    ({"stop_words": ["a", 5]}, "stop_words: a word is needed, found 5"),
-    ({"candidates": []}, "candidates: the vocabulary is empty"), ({"threshold": "1"}, "threshold: must be a number"),
-    ({"candidates": ["x"], "method": "yake"}, "candidates: the method yake does nothing with them; choose tfidf, "),
-    ({"seed_words": ["x"]}, "seed_words: the method tfidf .* choose pytextrank or embedrank"),
-    ({"encoder": Letters()}, "encoder: it is of embedrank, not of tfidf"),
-    ({"encoder": 5}, "encoder: a folder, a name on the hub or an object with encode.texts. is needed, found int"),
-    ({"encoder": "./nowhere"}, "encoder: there is no folder './nowhere'. Name a folder"),
-    ({"method": "embedrank", "encoder": type("Odd", (), {"encode": lambda self, texts: [1.0] * len(texts)})()},
-     "encoder: encode must return a vector of finite numbers for each text, but for 3 texts .* shape .3,."),
-    ({"pipeline": 5}, "pipeline: a name, a folder or a spaCy pipeline is needed, found int"),
-    ({"pipeline": "embeded"}, "'embeded' is neither an installed spaCy package nor a folder; did you mean 'embedded'"),
-    ({"pipeline": spacy.blank("de"), "language": "en"}, "language: 'en' is given, but the pipeline is made for 'de'"),
-    ({"pipeline": spacy.blank("en"), "workers": 2}, "workers: a spaCy pipeline is used in one process; save it")])
-def test_wrong_values_are_named(options, message):
-    with pytest.raises(InputError, match=message):
-        Keywords(**options).rank(TEXTS)
-
-
-def test_an_encoder_of_the_hub_has_a_remedy_offline(monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="encoder: hub:sentence-transformers/nothing-there could not be had .*offline "
-                                         "mode is on .*hf download .* point HF_HOME at it, or name a folder.$"):
-        keywords(method="embedrank", encoder="nothing-there")
-
-
-@pytest.mark.parametrize(("methods", "message"), [
-    ("tfidf", "compare: a list of methods is needed, .* found 'tfidf'"), ([], "a list of methods is needed"),
-    (["tfdif"], "compare: no ranking is called 'tfdif'; did you mean 'tfidf'"), (TEXTS, "no ranking is called 'Black")])
-def test_wrong_methods_are_named(methods, message):
-    with pytest.raises(InputError, match=message):
-        Keywords().compare(methods, pa.array(TEXTS))

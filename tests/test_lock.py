@@ -3,9 +3,7 @@
 import subprocess
 
 import pytest
-from small_project import make_project
 
-from pipeline.dag import read_dag
 from pipeline.lock import UnreadableLock, read_lock
 from pipeline.records import clear_leftovers, differs_by_rounding, machine_lock, own_lock
 
@@ -58,13 +56,6 @@ def test_a_lock_that_a_killed_run_cut_off_is_put_back(folder, cut):
     assert not (folder / ".keycontrast/lock-before-run").exists()
 
 
-def test_a_lock_that_dvc_does_not_take_is_named_with_its_remedy(tmp_path):
-    root = make_project(tmp_path / "p")
-    (root / "dvc.lock").write_text("schema: '2.0'\nstages:\n  ingest@d:\n    deps: 3\n")
-    with pytest.raises(UnreadableLock, match="git checkout dvc.lock"):
-        read_dag(root)
-
-
 def entry(deps, outs, **more):
     return {"cmd": "x", "deps": [{"path": path, "md5": md5} for path, md5 in deps.items()],
             "outs": [{"path": path, "md5": md5} for path, md5 in outs.items()], **more}
@@ -100,13 +91,3 @@ def test_after_another_commit_what_this_machine_recorded_is_not_used(folder):
     with own_lock(lambda _: None):
         assert (folder / "dvc.lock").read_text() == pulled
     assert machine_lock() == read_lock()
-
-
-def test_a_block_that_fails_leaves_what_is_committed(folder):
-    (folder / "dvc.lock").write_text(WHOLE)
-    for line in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a", "commit", "-qm", "x"]):
-        subprocess.run(["git", *line], check=True)
-    with pytest.raises(KeyboardInterrupt), own_lock(lambda _: None):
-        (folder / "dvc.lock").write_text(WHOLE.replace("bbbb", "9abc"))
-        raise KeyboardInterrupt
-    assert (folder / "dvc.lock").read_text() == WHOLE

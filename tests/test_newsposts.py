@@ -14,11 +14,6 @@ SIGNATURE = "\n-- \nAnn, somewhere\nann@example.org\n"
 POST = f"{HEAD}\n{QUOTED}\n{OWN}\n{SIGNATURE}"
 
 
-def test_a_post_is_left_as_it_is_by_default():
-    assert Ingest().ng_strip == "none"
-    assert strip_post(POST, "none") == POST
-
-
 def test_headers_end_at_the_first_blank_line():
     assert strip_post(POST, "headers") == f"{QUOTED}\n{OWN}\n{SIGNATURE}"
     assert strip_post(POST.replace("\n", "\r\n"), "headers").startswith("In article")

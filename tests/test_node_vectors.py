@@ -13,9 +13,9 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
 
@@ -119,14 +119,6 @@ def test_embeddings_are_kept_of_all_texts_that_may_stand_for_a_node(loaded):
         np.testing.assert_allclose(columns["vector"][node], mean, atol=1e-6)
 
 
-def test_validation_and_test_texts_take_no_part(loaded):
-    examples, texts, keywords, nodes = tables()
-    before = node_vectors.run(*as_read(examples, texts, keywords, nodes), *loaded, VALUES)
-    texts.loc[[7, 9], "text"] = "you run fast"
-    after = node_vectors.run(*as_read(examples, texts, keywords, nodes), *loaded, VALUES)
-    assert columns_of(before) == columns_of(after) and embedded_of(before) == embedded_of(after)
-
-
 def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
     made = [columns_of(node_vectors.run(*as_read(*tables()), *loaded, {**VALUES, "batch_size": size}))["vector"]
             for size in (1, 4, 64)]
@@ -134,14 +126,6 @@ def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
     np.testing.assert_allclose(made[0], made[2], atol=1e-5)
     shuffled = [table.sample(frac=1, random_state=1) for table in tables()]
     assert columns_of(node_vectors.run(*as_read(*shuffled), *loaded, VALUES))["vector"] == made[1]
-
-
-def test_any_pieces_give_the_same_rows(loaded, monkeypatch):
-    made = node_vectors.run(*as_read(*tables()), *loaded, VALUES)
-    wanted = columns_of(made), embedded_of(made), made.counts
-    monkeypatch.setattr(node_vectors, "_PIECE", 2)
-    assert [len(piece) for piece in made.texts()] == [2, 2, 2, 2]
-    assert (columns_of(made), embedded_of(made), made.counts) == wanted
 
 
 def test_tables_out_of_step_are_named(loaded):

@@ -26,7 +26,7 @@ from torch import nn
 from keycontrast.errors import CRASHED, InputError
 from models.common import parallel
 from models.common.training import fit
-from stages.common import distributed, fingerprint, training
+from stages.common import distributed, settings, training
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.run import process
@@ -253,7 +253,7 @@ def test_code_counts_by_its_place_in_the_project(tmp_path, monkeypatch):
     for home in ("a", "b"):
         (tmp_path / home / "models").mkdir(parents=True)
         (tmp_path / home / "models" / "one.py").write_text("1")
-        monkeypatch.setattr(fingerprint, "_ROOT", tmp_path / home)
+        monkeypatch.setattr(settings, "_ROOT", tmp_path / home)
         hashes.append(training.hash_code([tmp_path / home / "models" / "one.py"]))
     (tmp_path / "b" / "models" / "one.py").write_text("2")
     assert hashes[0] == hashes[1] != training.hash_code([tmp_path / "b" / "models" / "one.py"])

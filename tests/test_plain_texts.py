@@ -20,8 +20,8 @@ from keycontrast.text.tokens import token_table
 from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
-from stages.common import tables, writing
-from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common import tables
+from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import Provenance, parts_of, read_frame, write_table
 from stages.graph import graph, phrases
@@ -31,7 +31,6 @@ from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
 from stages.keywords import textrank as textrank_stage
-from stages.params import parse_params
 from stages.results.page.explorer import explorer_data, read_graph
 from stages.results.report import main
 
@@ -79,25 +78,6 @@ def content(**more):
             "keywords": {"datasets": ["mine"]}, "graph": {"datasets": ["mine"]}, **more}
 
 
-def test_plain_texts_are_neither_pairs_nor_labelled():
-    params = parse_params(content(), "r")
-    assert params.keywords.datasets == ["mine"] and params.keywords.method == "textrank"
-    assert parse_params(content(keywords={"datasets": ["mine"], "method": "yake"}), "r").keywords.method == "yake"
-    with pytest.raises(InputError, match="node_vectors.datasets: data set mine has plain texts, and the stage needs"):
-        parse_params(content(node_vectors={"datasets": ["mine"]}), "r")
-    with pytest.raises(InputError, match="linear_floor.datasets: data set mine has no labelled texts"):
-        parse_params(content(linear_floor={"datasets": ["mine"]}), "r")
-
-
-@pytest.mark.parametrize(("more", "message"), [
-    ({"models": {"hcl": {"hcl": {"dataset": "mine"}}}}, "mine has plain texts, and the model needs pairs"),
-    ({"models": {"clld": {"ct": {"dataset": "mine"}}}}, "mine has plain texts, and the model needs labelled texts"),
-    ({"keywords": {"datasets": ["mine"], "method": "attribution"}}, "data set mine of keywords.datasets has plain")])
-def test_what_plain_texts_lack_is_said(more, message):
-    with pytest.raises(InputError, match=message):
-        parse_params(content(**more), "r")
-
-
 def written(texts=TEXTS):
     """Write what the stage phrases reads of plain texts, and return their paths and ranked phrases."""
     paths, made = DatasetPaths("mine"), Provenance("s", "")
@@ -142,7 +122,6 @@ def test_phrases_are_joined_by_the_texts_that_contain_both(project):
 
 def test_it_is_the_graph_of_the_library_and_the_same_bytes_by_parts(project, monkeypatch):
     monkeypatch.setattr(tables, "PART_ROWS", 2)
-    monkeypatch.setattr(writing, "PART_ROWS", 2)
     paths, _ = written()
     textrank = {"method": "tfidf", "chunks": "adjectives", "phrases": 100}
     Path("params.yaml").write_text(json.dumps(content(textrank=textrank)), encoding="utf-8")
@@ -168,13 +147,6 @@ def test_the_phrases_of_most_texts_are_the_nodes(project, monkeypatch):
     assert frames(paths)[0]["keyword"].tolist() == kept
 
 
-def test_tables_out_of_step_are_named(project, capsys):
-    paths, _ = written()
-    write_table(paths.table("texts"), SCHEMAS["texts"], {
-        "text_id": [0, 1, 2, 3, 9], "text": TEXTS, "language": ["en"] * 5}, Provenance("s", ""))
-    assert graph.main(["mine"]) == 1 and "tokens: not of the same texts in part-00000" in capsys.readouterr().err
-
-
 def test_page_and_command_show_the_texts_of_a_phrase(project):
     paths, _ = written()
     assert graph.main(["mine"]) == 0
@@ -194,9 +166,3 @@ def test_the_page_of_plain_texts_speaks_of_texts(project):
     assert "those that share texts" in corpus and "share most texts with them" in corpus
     for word in ("negative", "training examples", "keyword graph of HCL"):
         assert word not in re.sub("<script.*?</script>", "", corpus, flags=re.DOTALL)
-
-
-def test_a_graph_of_no_phrases_is_empty(project):
-    paths, _ = written(["Why not?"])
-    assert graph.main(["mine"]) == 0
-    assert all(frame.empty for frame in frames(paths))

@@ -16,9 +16,8 @@ from keycontrast.errors import InputError
 from models.common.precision import products
 from models.keywords.attribution import from_encoding, siamese_saliency, word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
-from stages.common import precision
+from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
-from stages.common.precision import check_precision, computed_in, computing, settled_precision
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance
 from stages.metrics.bertscore import BertScorer
@@ -125,7 +124,7 @@ def test_tables_say_their_precision_where_something_was_computed():
     assert "precision" not in Provenance("clusters@sample", "0").as_metadata(1)
     made = Provenance("node_vectors@sample", "0", precision=computed_in("bf16", True)).as_metadata(1)
     assert made["precision"] == {"products": "bf16", "tf32": True, "compiled": False}
-    assert precision.computed_in("fp32", False) == {"products": "fp32", "tf32": False, "compiled": False}
+    assert computed_in("fp32", False) == {"products": "fp32", "tf32": False, "compiled": False}
 
 
 TEXTS = ["what is the best way to learn a new language", "how do i learn language fast ?", "a cat", "dog"]

@@ -83,12 +83,6 @@ def test_what_a_stage_has_started_ends_with_it(tmp_path):
     until(lambda: not alive(pid), 2)
 
 
-def test_a_zombie_is_no_process():
-    with subprocess.Popen(["true"]) as process:
-        until(lambda: not alive(process.pid))
-        assert process.returncode is None
-
-
 def test_one_process_holds_a_scratch_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "_LOCK_SECONDS", 0.2)
     holder = started("import time\nfrom pathlib import Path\nfrom stages.run.processes import exclusive\n"

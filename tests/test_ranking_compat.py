@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 
 import networkx as nx
-import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
 from keycontrast.explain import explain
 from keycontrast.ranking import Settings, rank
-from keycontrast.ranking.package import docs, package_component, rank_with_package
+from keycontrast.ranking.package import package_component, rank_with_package
 from keycontrast.text.pipelines import load_pipeline
 from keycontrast.text.tokens import annotate_texts, token_table
 
@@ -91,12 +90,6 @@ def test_a_package_with_a_full_pipeline_gives_the_same(sample):
     assert {line["status"] for line in ours} == {"ok", "no_candidate", "empty_text"}
 
 
-def test_documents_of_the_reference_know_stop_words():
-    tokens = tagged("The/DET dog/NOUN")
-    tokens = tokens.set_column(7, "is_stop", pa.array([[True, False]]))
-    assert [[token.is_stop for token in doc] for _, doc in docs(tokens)] == [[True, False]]
-
-
 def test_scores_by_hand():
     # One node: PageRank 1. The phrase is as long as its lemmas, so sqrt(1 / 1) * 1 / (1 + 1).
     found = rank(tagged("Cats/NOUN ./PUNCT"), "pytextrank").to_pylist()[0]
@@ -151,23 +144,6 @@ def test_corrected_ties_fall_by_position_not_by_alphabet():
     assert [line["keyword"] for line in rank(tokens, "pytextrank").to_pylist()] == ["zebra", "apple"]
     assert [line["keyword"] for line in rank(tokens, "pytextrank", compat="pytextrank").to_pylist()] == [
         "apple", "zebra"]
-
-
-def test_corrected_phrases_differ_in_more_than_capitals():
-    tokens = tagged("Dog/NOUN ./PUNCT dog/NOUN")
-    assert [line["phrase"] for line in rank(tokens, "pytextrank", compat="pytextrank").to_pylist()] == ["Dog", "dog"]
-    assert [line["phrase"] for line in rank(tokens, "pytextrank").to_pylist()] == ["Dog"]
-
-
-def test_a_window_of_the_package_is_its_look_back():
-    tokens = tagged("a/NOUN b/NOUN c/NOUN d/NOUN")
-    assert len(explain(tokens, Settings("pytextrank")).edges) == 6
-    assert len(explain(tokens, Settings("pytextrank", window=2)).edges) == 5
-
-
-def test_a_package_that_would_give_up_has_not_converged():
-    rows = rank(tagged("a/NOUN b/NOUN ./PUNCT b/NOUN c/NOUN"), "pytextrank", compat="pytextrank", max_iterations=2)
-    assert set(rows["status"].to_pylist()) == {"not_converged"}
 
 
 def test_ranking_needs_neither_spacy_nor_the_package():

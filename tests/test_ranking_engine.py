@@ -9,13 +9,10 @@ import pyarrow as pa
 import pytest
 from ranking_tables import by_chance, row, table, tagged
 
-from keycontrast.errors import InputError
 from keycontrast.explain import explain
 from keycontrast.ranking import Settings, rank, ranker
-from keycontrast.ranking.blocks import blocks, pieces
+from keycontrast.ranking.blocks import blocks
 from keycontrast.ranking.selection import InverseFrequency
-from pipeline.schemas import SCHEMAS
-from stages.common.tables import as_table
 
 IDF = InverseFrequency(9, Counter({"graph": 7, "word": 2, "fast": 3, "text": 2, "ada": 1, "rank": 2}))
 PRINTED = Settings("mihalcea")
@@ -94,14 +91,6 @@ def test_no_one_and_two_candidates():
     assert [line["score"] for line in rows] == [None, pytest.approx(0.15), pytest.approx(1.0), pytest.approx(0.15)]
 
 
-def test_texts_without_tokens_and_of_white_space_have_a_status():
-    rows = rank(table([row(4, []), row(5, [(" \n", "SPACE")]), row(6, [("\t", "NOUN")])]), "mihalcea").to_pylist()
-    assert [(line["text_id"], line["rank"], line["status"]) for line in rows] == [
-        (4, 0, "empty_text"), (5, 0, "no_candidate"), (6, 0, "no_candidate")]
-    assert rank(tagged()).num_rows == 0
-    as_table(SCHEMAS["textrank"], pa.Table.from_pylist(rows))
-
-
 def test_a_repeated_word_is_one_node_and_no_neighbour_of_itself():
     found = explain(tagged("dog/NOUN dog/NOUN Dog/NOUN"), PRINTED)
     assert [(node.word, node.tokens) for node in found.nodes] == [("dog", (0, 1, 2))]
@@ -167,14 +156,6 @@ def test_a_tolerance_is_absolute_and_the_same_for_every_size():
         assert max(abs(a.score - b.score) for a, b in zip(found.nodes, exact.nodes, strict=True)) < 1e-5
 
 
-def test_thousands_of_neighbours_converge_as_far_as_rounding_allows():
-    found = explain(tagged(" ".join(f"hub/NOUN w{n}/NOUN ,/PUNCT" for n in range(6000))), PRINTED)
-    assert found.status == "ok"
-    # Of n leaves: S = 0.15 + 0.85 * n * T and T = 0.15 + 0.85 * S / n.
-    assert found.nodes[0].score == pytest.approx((0.15 + 0.85 * 6000 * 0.15) / (1 - 0.85**2), rel=1e-12)
-    assert 1e-11 < found.residual < 1e-7
-
-
 def test_chinese_has_the_candidates_and_the_window_of_jieba():
     words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
              ("小明", "nr")]
@@ -198,45 +179,3 @@ def test_a_text_ranks_the_same_alone_among_others_and_in_other_blocks(method, mo
     # The package has a function of the module's name.
     monkeypatch.setattr(sys.modules["keycontrast.ranking.ranker"], "blocks", lambda table: blocks(table, 50))
     assert rank(tokens, **settings).equals(whole)
-
-
-def test_pieces_are_cut_by_what_they_hold():
-    tokens = by_chance(1)
-    batches = [tokens.slice(start, 7) for start in range(0, tokens.num_rows, 7)]
-    assert [piece.num_rows for piece in pieces(batches, texts=20)] == [21, 21, 18]
-    assert pa.concat_tables(pieces(batches, size=30)).equals(tokens.combine_chunks())
-    assert len(list(pieces(batches, size=1))) == len(batches)
-    assert [block.table.num_rows for block in blocks(tagged("a/NOUN", "b/NOUN c/NOUN", "d/NOUN"), 1)] == [1, 1, 1]
-
-
-def test_only_the_best_phrases_are_kept():
-    tokens = by_chance(2)
-    whole, kept = (rank(tokens, "mihalcea", phrases=phrases).to_pandas() for phrases in (1000, 2))
-    assert kept["rank"].max() == 2
-    assert kept.reset_index(drop=True).equals(whole[whole["rank"] <= 2].reset_index(drop=True))
-
-
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"method": "mihalce"}, "no ranking is called 'mihalce'; did you mean 'mihalcea'"),
-    ({"compat": "pytextrnk", "method": "pytextrank"}, "textrank.compat: found 'pytextrnk'; did you mean 'pytextrank'"),
-    ({"method": "mihalcea", "compat": "pytextrank"}, "pytextrank has no method mihalcea"),
-    ({"method": "topicrank"}, "topicrank is computed by the pytextrank package alone; set textrank.engine to package"),
-    ({"window": 1}, "textrank.window: must be at least 2, found 1"),
-    ({"damping": 1.0}, "damping must lie between 0 and 1")])
-def test_settings_that_cannot_be_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
-        rank(tagged("a/NOUN"), **settings)
-
-
-def test_a_count_of_phrases_below_one_is_refused():
-    with pytest.raises(ValueError, match="phrases must be at least 1, found 0"):
-        rank(tagged("a/NOUN"), phrases=0)
-
-
-def test_a_damaged_token_table_is_refused():
-    broken = tagged("a/NOUN b/NOUN").set_column(3, "pos", pa.array([["NOUN"]]))
-    with pytest.raises(InputError, match="the lists of column 'pos' are not as long as those of 'token'"):
-        rank(broken, "mihalcea")
-    outside = tagged("a/NOUN b/NOUN").set_column(10, "chunk_end", pa.array([[9]], pa.list_(pa.int32())))
-    with pytest.raises(InputError, match="noun chunks lie outside their texts"):
-        rank(outside, "pytextrank", chunks="annotated")

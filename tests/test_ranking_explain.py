@@ -75,14 +75,6 @@ def test_reasons(text, idf, reason):
     assert explain(tagged(text), PRINTED, idf=idf).reason == reason
 
 
-def test_a_tie_that_idf_settles_only_in_part():
-    tokens = tagged(" sees/VERB ".join(f"{word}/NOUN" for word in ("common", "odd", "rare", "a", "b", "c", "d")))
-    idf = InverseFrequency(10, Counter({"common": 9, "odd": 1, "rare": 1, "a": 2, "b": 3, "c": 4, "d": 5}))
-    assert explain(tokens, PRINTED, idf=idf).reason == (
-        "'odd' shares the highest score, 0.15, with 'rare' and 'a'; it has the highest inverse document frequency, "
-        "2.70475, as has 'rare', and comes first in the text.")
-
-
 def test_a_keyword_by_its_lemma_is_named_as_it_is():
     tokens = table([row(0, [("Feet", "NOUN", "foot", "NNS")])])
     found = explain(tokens, kw_lemma=True)
@@ -95,8 +87,3 @@ def test_nodes_of_other_methods_have_their_names():
     assert [node.word for node in lemmas.nodes] == ["old ADJ", "dog PROPN", "ada PROPN"]
     with pytest.raises(InputError, match="topicrank is computed by the pytextrank package, which shows no graph"):
         explain(tokens, Settings("topicrank", engine="package"))
-
-
-def test_one_text_at_a_time():
-    with pytest.raises(ValueError, match="one text is explained at a time, found 2"):
-        explain(tagged("a/NOUN", "b/NOUN"))

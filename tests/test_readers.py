@@ -19,7 +19,6 @@ from keycontrast.reading import is_unicode
 from pipeline.sources import check_sources
 from stages.common.settings import read_params, stage_params
 from stages.ingest.files import data_files, read_rows
-from stages.ingest.layouts import layout_of
 from stages.ingest.params import Dataset
 from stages.ingest.rows import RawRow, RowCheck, name_of
 from stages.params import parse_params
@@ -104,26 +103,6 @@ def test_every_format_plain_and_compressed_gives_the_same_rows(tmp_path, layout)
                 assert problems(rows) == {} and {row.split for row in rows} == {None}
 
 
-def test_published_layouts_bring_their_columns():
-    for named, columns in ((dataset("x", "glue_qqp"), {"source": "question1", "target": "question2",
-                                                       "label": "is_duplicate"}),
-                           (dataset("x", "mscoco_captions", {"split": "part"}), {
-                               "group": "image_id", "text": "caption", "split": "part"}),
-                           (dataset("x", "pairs", {"source": "a", "target": "b"}), {"source": "a", "target": "b"})):
-        assert layout_of(named).columns == columns
-
-
-@pytest.mark.parametrize(("layout", "columns", "message"), [
-    ("pair", {}, "no layout is called 'pair'; did you mean 'pairs'"),
-    ("pairs", {"target": None}, "layout pairs needs columns.target"),
-    ("captions", {"txet": "a"}, r"layout captions has no columns\.txet; did you mean 'text'"),
-    ("quora_qqp", {"source": "a"}, "no columns.source; the files of layout quora_qqp have columns of their own"),
-    ("trec", {"split": "a"}, "layout trec has no columns.split")])
-def test_columns_must_be_those_of_the_layout(layout, columns, message):
-    with pytest.raises(ValueError, match=message):
-        dataset("x", layout, columns)
-
-
 def test_glue_has_tabs_and_ordinary_quotation_marks(tmp_path):
     lines = ["\t".join(QUORA), '0\t1\t2\tWhat is "a" b?\t"open\t1', '1\t3\t4\tc\td"\t0', "2\t5\t6\tcut off", "",
              "3\t7\t8\te\tf\t1"]
@@ -135,17 +114,6 @@ def test_glue_has_tabs_and_ordinary_quotation_marks(tmp_path):
     with pytest.raises(InputError, match=r"test\.tsv: no column 'is_duplicate' \(which files of layout glue_qqp have\)"
                                          r".* come without labels: name the others in the data set's `files`"):
         read(tmp_path, "test.tsv", "id\tquestion1\tquestion2\n0\ta\tb\n", layout="glue_qqp")
-
-
-@pytest.mark.parametrize(("layout", "name", "delimiter", "quoting"), [
-    ("kaggle_qqp", "train.csv", ",", csv.QUOTE_ALL),
-    ("quora_qqp", "quora_duplicate_questions.tsv", "\t", csv.QUOTE_MINIMAL)])
-def test_kaggle_and_quora_quote_fields_over_several_lines(tmp_path, layout, name, delimiter, quoting):
-    table = [["0", "1", "2", 'Is "it", so?', "two\nlines\tof it", "0"], ["1", "3", "4", "a", "", "1"]]
-    sheet = io.StringIO()
-    csv.writer(sheet, delimiter=delimiter, quoting=quoting).writerows([QUORA, *table])
-    rows = read(tmp_path, name, sheet.getvalue(), layout=layout)
-    assert contents(rows) == [{"source": row[3], "target": row[4], "label": row[5]} for row in table]
 
 
 def coco(annotations, **more):
@@ -190,31 +158,6 @@ def test_broken_captions_are_set_aside(tmp_path):
     assert "caf\\xe9" in rows[3].raw
 
 
-@pytest.mark.parametrize(("value", "label"), [(3, "3"), (" x ", "x"), (2.0, "2"), (True, "true"), ("0", "0")])
-def test_labels_of_texts_are_names(tmp_path, value, label):
-    rows = read(tmp_path, "t.jsonl", json.dumps({"sentence": "a", "class": value}), layout="labelled", columns=LABELLED)
-    assert rows[0].content == {"text": "a", "label": label} and not rows[0].problem
-
-
-@pytest.mark.parametrize(("value", "problem"), [
-    ("null", "label: is missing"), ("NaN", "label: is missing"), ('" "', "label: is empty"),
-    ("Infinity", "label: must be text, a number, or true or false, found inf"),
-    ("[1]", "label: must be text, a number, or true or false, found [1]")])
-def test_labels_that_are_none_say_so(tmp_path, value, problem):
-    rows = read(tmp_path, "t.jsonl", f'{{"sentence": "a", "class": {value}}}', layout="labelled", columns=LABELLED)
-    assert rows[0].problem == problem and json.loads(rows[0].raw)["sentence"] == "a"
-
-
-def test_splits_come_from_a_column(tmp_path):
-    names = ["train", "dev", "val", "valid", "Validation", " test ", "extra", ""]
-    content = "sentence,class,part\n" + "".join(f"a,b,{name}\n" for name in names)
-    rows = read(tmp_path, "t.csv", content, layout="labelled", columns=LABELLED | {"split": "part"})
-    assert [row.split for row in rows] == ["train", *["validation"] * 4, "test", None, None]
-    assert problems(rows) == {
-        7: "split: must be train, validation (or dev, val, valid) or test, found 'extra'",
-        8: "split: must be train, validation (or dev, val, valid) or test, found ''"}
-
-
 def test_splits_come_from_files(tmp_path):
     files(tmp_path, "a1.csv", "a2.csv", "b.csv", "other.csv", "unnamed.csv")
     splits = {"test": ["b.csv"], "train": ["a*.csv"]}
@@ -228,15 +171,6 @@ def test_splits_come_from_files(tmp_path):
     assert [(row.file, row.split, row.problem) for row in rows] == [
         ("a1.csv", "train", ""),
         ("b.csv", "test", "split: the row says train, but its file is named under splits.test")]
-
-
-@pytest.mark.parametrize(("splits", "message"), [
-    ({"train": ["aa.csv"]}, "splits.train: .*aa.csv: no such file; did you mean 'a.csv'"),
-    ({"train": ["a.csv"], "test": ["*.csv"]}, "a.csv: is named under splits.train and under splits.test")])
-def test_splits_of_files_that_are_wrong(tmp_path, splits, message):
-    files(tmp_path, "a.csv", "b.csv")
-    with pytest.raises(InputError, match=message):
-        list(read_rows(dataset(tmp_path, "labelled", LABELLED, splits=splits)))
 
 
 # Files
@@ -264,18 +198,6 @@ def test_files_of_other_columns_are_rows_of_one_data_set(tmp_path):
     assert [RowCheck(found)(row).label for row in read_rows(found)] == ["1", "0", "0"]  # without one: a paraphrase
 
 
-@pytest.mark.parametrize(("own", "message"), [
-    ({"layout": "labelled", "columns": LABELLED}, "a.csv: its layout labelled gives labelled, but pairs gives pairs"),
-    ({"layout": "pares"}, "files.1.layout: no layout is called 'pares'; did you mean 'pairs'"),
-    ({"layout": "pairs", "columns": {"sauce": "q1"}}, "files.1: layout pairs has no columns.sauce"),
-    ({"layout": "pairs", "columns": PAIRS, "layuot": 1}, "files.1.layuot: unknown name; did you mean 'layout'"),
-    ({}, "files.1.layout: missing")])
-def test_what_is_wrong_with_files_of_other_columns(own, message):
-    with pytest.raises(InputError, match=message):
-        parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "columns": PAIRS, "files": [
-            "b.csv", {"name": "a.csv", **own}]}}}, "params")
-
-
 def test_a_folder_is_read_format_by_format(tmp_path):
     files(tmp_path, "z.csv", "a.parquet", "b.jsonl", "c.tsv", "d.csv.gz", "e.jsonl.zst", "notes.txt", "meta.json")
     assert [name for name, _ in data_files(dataset(tmp_path))] == [
@@ -298,16 +220,6 @@ def test_files_that_cannot_be_meant_are_named_with_the_nearest(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no \.csv, \.tsv, \.jsonl, \.parquet file, nor one of them as \.gz"):
         list(read_rows(dataset(tmp_path / "empty")))
-
-
-@pytest.mark.parametrize(("name", "message"), [
-    ("t.txt", r"files of type '\.txt' cannot be read.*\.csv, \.json, \.jsonl, \.parquet, \.tsv"),
-    ("t.cvs.gz", r"files of type '\.cvs' cannot be read.*did you mean '\.csv'"),
-    ("t.json", r"t\.json: the file is empty"),
-    ("t.csv", r"t\.csv: the file is empty")])
-def test_files_of_another_type_and_empty_files_are_named(tmp_path, name, message):
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, name, "x" if name not in ("t.csv", "t.json") else "")
 
 
 def test_lines_of_objects_named_json_are_read(tmp_path):
@@ -393,13 +305,6 @@ def test_files_of_another_encoding_are_read_if_it_is_named(tmp_path, encoding, n
     assert contents(rows) == [{"source": "café", "target": "thé", "label": "1"}]
 
 
-def test_an_encoding_that_does_not_exist_is_refused_with_the_nearest():
-    for name, message in (("latin9x", "no encoding of text is called 'latin9x'; did you mean 'latin_1'"),
-                          ("rot13", "no encoding of text is called 'rot13'"), ("hex", "called 'hex'")):
-        with pytest.raises(ValueError, match=message):
-            dataset("x", encoding=name)
-
-
 def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
     for encoding in ("utf-8", "utf-8-sig"):
         for name, content in (("t.csv", b"q1,q2,dup\nx,y,1\n"), ("t.jsonl", b'{"q1":"x","q2":"y","dup":"1"}\n')):
@@ -422,12 +327,6 @@ def test_characters_that_are_no_text_are_named_row_by_row(tmp_path):
     rows = read(tmp_path, "t.tsv", b"q1\tq2\tdup\n\xb5\xa1\tb\xff\t1\n", encoding="gb18030")
     assert problems(rows)[1].startswith("encoding: not valid GB18030: byte 0xff in line 2")
     assert is_unicode("é你\N{GRINNING FACE}") and not is_unicode("a\ud800")
-
-
-def test_bytes_that_cannot_be_passed_over_end_the_reading(tmp_path):
-    content = "q1,q2,dup\na,b,1\n".encode("utf-16") + b"\x00\xd8x\x00"
-    with pytest.raises(InputError, match=r"t\.csv: not valid utf-16 \(.*If the file has another encoding"):
-        read(tmp_path, "t.csv", content, encoding="utf-16")
 
 
 @pytest.mark.parametrize(("content", "encoding", "message"), [
@@ -479,12 +378,6 @@ def test_broken_rows_of_tables_are_set_aside_with_the_reason(tmp_path, line, pro
     assert rows[1].raw == rows[1].content == line
 
 
-def test_a_mark_that_is_not_closed_in_the_last_line(tmp_path):
-    rows = read(tmp_path, "t.csv", 'q1,q2,dup\na,b,1\nc,"d,1')
-    assert problems(rows) == {2: "broken line: unexpected end of data in line 3; double the quotation marks inside "
-                                 "fields"}
-
-
 def test_rows_quoted_in_every_proper_way_are_taken(tmp_path):
     fields = ["", "a", 'x"y', '"', '""', ",", "\n", 'a,"b"\r\nc', "é", "a\rb", " "]
     rng = random.Random(5)
@@ -499,12 +392,6 @@ def test_rows_quoted_in_every_proper_way_are_taken(tmp_path):
     assert problems(rows)[1].startswith("quotation mark: column 'q1' holds one in line 2, but is not quoted itself")
 
 
-def test_line_feeds_with_and_without_a_carriage_return_are_the_same(tmp_path):
-    for quoting in ("standard", "none"):
-        rows = read(tmp_path, "t.tsv", "q1\tq2\tdup\r\na\tb\t1\r\nc\td\t0\ne\tf\t1", quoting=quoting)
-        assert [tuple(row.content.values()) for row in rows] == [("a", "b", "1"), ("c", "d", "0"), ("e", "f", "1")]
-
-
 def test_without_quoting_every_line_is_a_row(tmp_path):
     rows = read(tmp_path, "t.tsv", 'q1\tq2\tdup\n"a\tb "c"\t1\nx\ty\tz\t0\np\rq\tr\t1\n', quoting="none")
     assert rows[0].content == {"source": '"a', "target": 'b "c"', "label": "1"}
@@ -513,24 +400,7 @@ def test_without_quoting_every_line_is_a_row(tmp_path):
         3: "line ending: a carriage return (\\r) without a line feed in line 4; remove it"}
 
 
-def test_long_documents_fit_into_a_field(tmp_path):
-    long = "word " * 60_000
-    rows = read(tmp_path, "t.csv", f'sentence,class\n"{long}",x\n', layout="labelled", columns=LABELLED)
-    assert rows[0].content["text"] == long
-
-
 # JSONL
-
-
-@pytest.mark.parametrize(("content", "message"), [
-    ("\n\n", "the file has no rows"),
-    ('{"q1":"a","q22":"b","dup":1}\n', "no column 'q2' .* did you mean 'q22'"),
-    ('\n[{"q1":"a","q2":"b","dup":1}]\n', "this is one JSON document. Write one object per line, without commas"),
-    ('{\n "q1": "a"\n}\n', "this is one JSON document"),
-])
-def test_lines_that_cannot_be_used_as_a_whole_are_named(tmp_path, content, message):
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, "t.jsonl", content)
 
 
 @pytest.mark.parametrize(("line", "problem"), [
@@ -546,12 +416,6 @@ def test_broken_lines_are_set_aside_with_the_reason(tmp_path, line, problem):
     assert list(problems(rows)) == [2] and rows[1].problem.startswith(problem)
     assert rows[1].raw == line
     assert rows[2].content == {"source": None, "target": "c", "label": 0}
-
-
-def test_half_a_surrogate_pair_is_left_to_be_checked_and_can_be_written(tmp_path):
-    rows = read(tmp_path, "t.jsonl", '{"q1":"\\ud800é","q2":"z","dup":1}\n')
-    assert rows[0].content["source"] == "\ud800é" and not rows[0].problem
-    assert rows[0].raw == '{"q1": "\\ud800\\u00e9", "q2": "z", "dup": 1}'
 
 
 # Parquet
@@ -570,15 +434,6 @@ def test_columns_of_another_type_are_a_reason_of_each_row(tmp_path, column, reas
         RowCheck(found)(next(read_rows(found)))
 
 
-def test_texts_of_every_text_type_are_read(tmp_path):
-    path = parquet(tmp_path, q1=pa.array(["a", "b"]).dictionary_encode(), q2=pa.array(["c", None], pa.large_string()),
-                   dup=pa.array([None, None]), more=[[1], [2, 3]])
-    rows = list(read_rows(dataset(path)))
-    assert contents(rows) == [{"source": "a", "target": "c", "label": None},
-                              {"source": "b", "target": None, "label": None}]
-    assert json.loads(rows[1].raw)["more"] == [2, 3]
-
-
 def test_parquet_files_that_cannot_be_used(tmp_path):
     damaged = parquet(tmp_path, q1=["a"], q2=["b"], dup=[1], zzzz=[1]).read_bytes().replace(b"zzzz", b"\xefzzz")
     for name, content in (("t.parquet", b"PAR1 no"), ("u.parquet.gz", gzip.compress(b"PAR1 no")),
@@ -593,11 +448,6 @@ def test_parquet_files_that_cannot_be_used(tmp_path):
 
 
 # Rows
-
-
-def test_a_row_without_columns_of_its_own_shows_its_roles():
-    assert RawRow("f", 1, {"source": "é"}).raw == '{"source": "é"}'
-    assert RawRow("f", 1, "the line", "broken line").raw == "the line"
 
 
 def test_reading_is_a_stream(tmp_path):

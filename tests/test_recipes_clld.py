@@ -40,33 +40,6 @@ def test_every_data_set_has_the_papers_settings(dataset):
                                "textcnn": dict.fromkeys(seeds, ROWS)}
 
 
-def test_bert_may_be_another_encoder():
-    params = params_of("paper-clld", "mr", changes=["encoder.source=bundled"])
-    assert rows_of(params).keys() == {"bundled", "hub:albert-base-v2", "textcnn"}
-
-
-def test_trainings_to_the_end_have_their_control_and_seeds_for_small_differences():
-    for dataset, count in zip(ALL, (30, 14, 8, 8, 4), strict=True):
-        params = params_of("cpu-clld-textcnn", dataset)
-        rows = ["none", "none", "uniform", "uniform", "static_tau_pairs", "adaptive"]
-        assert rows_of(params) == {"textcnn": dict.fromkeys(range(13, 13 + count), rows)}
-        training = params.train_clld.training
-        assert (training.precision, training.epochs, training.patience) == ("fp32", 30, 5)
-        assert params.model("ct-two").ce_views == "both" and params.model("ct").ce_views == "first"
-        assert params.model("ct-cl-sharp").contrast.temperature == 0.05
-
-
-def test_ten_seeds_of_the_bundled_encoder_have_their_control():
-    params = params_of("cpu-clld-minilm", "trec6")
-    rows = ["none", "none", "uniform", "static_tau_pairs", "adaptive", "none", "none", "uniform"]
-    assert rows_of(params) == {"bundled": dict.fromkeys(range(13, 23), rows)}
-    assert params.model("ct-two").ce_views == "both" and params.model("ct-constant").training.schedule == "constant"
-    bucketed = {name for name in params.models.clld if params.model(name).training.bucket}
-    assert bucketed == {"ct-bucketed", "ct-cl-bucketed"}
-    for dataset in ("mr", "r8"):
-        assert rows_of(params_of("cpu-clld-minilm", dataset)) == {"bundled": {13: rows}}
-
-
 @pytest.mark.parametrize(("name", "dataset"), CASES)
 def test_rows_differ_in_their_contrast_alone(name, dataset):
     params = params_of(name, dataset)
@@ -84,14 +57,3 @@ def test_rows_differ_in_their_contrast_alone(name, dataset):
     ingest = params.ingest_settings(dataset)
     assert (ingest.validation, ingest.labelled_copies) == (0.1, "keep")
     assert params.datasets[dataset].splits == {"train": ["train.parquet"], "test": ["test.parquet"]}
-
-
-@pytest.mark.parametrize(("name", "dataset"), CASES)
-def test_every_model_is_evaluated_and_dvc_can_bear_them(name, dataset):
-    params = params_of(name, dataset)
-    assert {run.model for run in params.runs.clld.values()} == set(params.models.clld)
-    assert {run.split for run in params.runs.clld.values()} == {"test"}
-    runs = len(params.runs.clld)
-    # ingest, manifest and linear floor of a data set; compare and report
-    instances = 3 * len(params.datasets) + len(params.models.clld) + len(params.confusing_pairs.models) + runs + 2
-    assert runs <= 30 and instances <= 90 and not params.keywords.datasets

@@ -5,17 +5,15 @@ import shutil
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from keycontrast.errors import InputError, nearest
+from keycontrast.errors import InputError
 from keycontrast.files import hash_values
-from stages.common.fingerprint import hash_files
-from stages.common.seeds import derived_seed, generator
+from stages.common.settings import hash_files
 from stages.run.checkpoints import FolderCheckpoints, write_tensors
 from stages.run.process import run_stage
 
@@ -25,13 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 def start(code, cwd, **environment):
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=cwd, stdout=subprocess.PIPE, text=True,
                             env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
-
-
-def wait_until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def test_an_input_error_is_a_message_and_status_1(tmp_path, monkeypatch, capsys):
@@ -52,19 +43,6 @@ def test_a_stage_knows_its_instance_and_leaves_a_record(tmp_path, monkeypatch):
     assert run_stage("graph", lambda process: seen.append(process), ["sample"]) == 0
     assert seen[0].name == "graph@sample"
     assert (tmp_path / ".keycontrast/records/graph@sample.json").exists()
-
-
-def test_help_has_an_example(capsys):
-    with pytest.raises(SystemExit):
-        run_stage("graph", test_help_has_an_example, ["--help"])
-    assert f"example: python -m {__name__} dataset" in capsys.readouterr().out
-
-
-def test_seeds_depend_on_names_and_on_nothing_else():
-    assert derived_seed(13, "split", "train") == derived_seed(13, "split", "train")
-    assert len({derived_seed(13, "a"), derived_seed(13, "b"), derived_seed(14, "a"), derived_seed(13, "a", 1)}) == 4
-    assert 0 <= derived_seed(0) < 2**63
-    assert generator(1, "x").integers(1000) == generator(1, "x").integers(1000)
 
 
 def save(store, step, best=False):
@@ -188,9 +166,3 @@ def test_fingerprints_see_names_and_bytes(tmp_path):
     (tmp_path / "a" / "x").write_text("2")
     assert hash_files([tmp_path / "a"]) != before
     assert hash_values({"a": 1, "b": 2}) == hash_values({"b": 2, "a": 1}) != hash_values({"a": 1, "b": 3})
-
-
-def test_the_nearest_name_or_all_of_them():
-    assert nearest("sead", ["seed", "recipe"]) == "did you mean 'seed'?"
-    assert nearest("zzz", ["seed", "recipe"]) == "valid names: recipe, seed."
-    assert nearest("zzz", []) == "nothing is available here."

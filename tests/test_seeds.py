@@ -15,10 +15,10 @@ import yaml
 
 from keycontrast.errors import InputError
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
-from stages.common.settings import module_of
-from stages.params import parse_params, stage_hash
+from stages.common.settings import module_of, stage_hash
+from stages.params import parse_params
 from stages.run.checkpoints import FolderCheckpoints
-from stages.tracks.common.finished import FINISHED, forget, forget_others
+from stages.tracks.common.frame import FINISHED, forget, forget_others
 from stages.tracks.registry import forget_seeds, seed_of
 
 PROJECTS = {
@@ -84,7 +84,7 @@ def test_seeds_that_cannot_be_are_named(row, message):
 
 
 def test_the_hash_of_a_seed_does_not_see_the_others():
-    alone, several = (params_of({"m": {"dataset": "d", "seeds": seeds}}, runs={"hcl": {"r": {"model": "m"}}})
+    alone, several = (params_of({"m": {"dataset": "d", "seeds": seeds}}, runs={"hcl": {"r": {"model": "m"}}}).plain()
                       for seeds in ([14], [13, 14]))
     for stage, key in (("train_hcl", "m"), ("generate_hcl", "r"), ("evaluate_hcl", "r")):
         assert stage_hash(alone, stage, key, 14) == stage_hash(several, stage, key, 14), stage

@@ -3,11 +3,11 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 
 import pytest
 import tiny_training
-from hosts import hosts
 from source_imports import ROOT
 from test_parallel_training import free_port, until
 
@@ -31,23 +31,24 @@ def make_clone(home):
     return home
 
 
-def start(home, host, node, address, port):
-    """Start the training as a person does on this machine."""
+def start(home, node, port):
+    """Start the training as a person does on this machine; both have the loopback for a network."""
     with (home / "said").open("wb") as said:
-        return host.start(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
-                          "--master-addr", address, "--master-port", str(port), "-m", "stages.tracks.hcl.train", "hcl",
-                          cwd=home, stderr=said, start_new_session=True,
-                          env={**os.environ, "PYTHONPATH": str(home), "GLOO_SOCKET_IFNAME": host.interface})
+        return subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node), "--master-addr",
+             "127.0.0.1", "--master-port", str(port), "-m", "stages.tracks.hcl.train", "hcl"], cwd=home, stderr=said,
+            start_new_session=True, env={**os.environ, "PYTHONPATH": str(home), "GLOO_SOCKET_IFNAME": "lo"})
 
 
 def test_killed_on_one_machine_and_begun_again_on_both_it_ends_in_the_bytes_of_an_undisturbed_one(tmp_path):
-    with hosts(2) as two:
+    begun = []
 
-        def started(homes):
-            port = free_port()
-            return [start(home, host, node, two[0].address, port)
-                    for node, (home, host) in enumerate(zip(homes, two, strict=True))]
+    def started(homes):
+        port = free_port()
+        begun.extend(start(home, node, port) for node, home in enumerate(homes))
+        return begun[-2:]
 
+    try:
         pair = [make_clone(tmp_path / name) for name in ("one", "the other")]
         machines = started(pair)
         scratch = pair[0] / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
@@ -60,5 +61,8 @@ def test_killed_on_one_machine_and_begun_again_on_both_it_ends_in_the_bytes_of_a
         assert not (pair[1] / ModelPaths("hcl", 13).folder).exists() and not (pair[1] / SCRATCH).exists()
         others = [make_clone(tmp_path / "elsewhere" / name) for name in ("a", "b")]
         assert [machine.wait(200) for machine in started(others)] == [0, 0]
+    finally:
+        for machine in begun:
+            machine.kill()
     for path in (ModelPaths("hcl", 13).weights / "model.safetensors", ModelPaths("hcl", 13).history):
         assert (others[0] / path).read_bytes() == (pair[0] / path).read_bytes()

@@ -1,13 +1,10 @@
 """Tables of the shares that trainings report: one row for all seeds, and none for a model without them."""
 
-from dataclasses import replace
 
 import pytest
 from report_artifacts import TOLD
 
-from pipeline.results_details import shares_of
-from stages.results.model import Model, Results, shares_tables
-from stages.results.tracks import TRACKS
+from stages.results.model import Model, shares_tables
 from stages.results.tracks.hcl import HCL
 
 FIRST = "target_is_neighbour"
@@ -48,15 +45,3 @@ def test_evaluated_splits_stand_beside_training(evaluated, splits):
     table, = shares_tables(HCL, [model()], evaluated)
     assert [found for _, found in table.groups] == [splits] * 4 + [["train"]]
     assert table.rows[0][1] == [TOLD[split][key] for key in HCL.shares[0].by_split for split in splits] + [0.25]
-
-
-def test_a_track_declares_its_tables():
-    for track in TRACKS.values():
-        assert bool(shares_tables(track, [model()], {"test"})) == bool(track.shares) == (track is HCL)
-    under = replace(HCL.shares[0], under="other")
-    assert shares_tables(replace(HCL, shares=(under,)), [model()], set()) == []
-
-
-def test_names_stay_text_in_the_document():
-    (_, _, lines), = shares_of(Results("r", 1, "e", [model("<b>|")], [], []), HCL)
-    assert lines[2].startswith("| &lt;b&gt;\\| | ")

@@ -96,13 +96,6 @@ def project(folder, write, params=None, **settings):
 
 
 @pytest.mark.whole
-def test_the_environment_has_nothing_else(python):
-    for name in ("spacy", "dvc", "prefect", "duckdb", "gensim", "matplotlib", "pipeline"):
-        assert subprocess.run([python, "-c", f"import {name}"], cwd=python.parent, capture_output=True,
-                              check=False).returncode, name
-
-
-@pytest.mark.whole
 def test_hcl_is_trained_generated_and_evaluated(python, tmp_path):
     folder = project(tmp_path / "hcl", tiny_training.write_project, {
         "generate_hcl": {"num_beams": 2, "max_length": 8}, "evaluation": {"resamples": 20},

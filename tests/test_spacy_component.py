@@ -8,7 +8,6 @@ from spacy.language import Language
 from spacy.tokens import Span
 
 from keycontrast.ranking.package import pytextrank
-from keycontrast.spacy_component import PowerIterationFailedConvergence
 from keycontrast.text.pipelines import load_pipeline
 
 NAMES = ["textrank", "positionrank"]
@@ -72,17 +71,6 @@ def test_what_is_made_of_phrases_is_the_packages(documents, tmp_path):
     assert (tmp_path / "graph.dot").read_text(encoding="utf-8").startswith("graph {")
 
 
-def test_a_scrubber_of_ones_own(documents):
-    def lower(span: Span) -> str:
-        return span.text.lower()
-
-    ours, theirs = both("textrank")
-    ours.scrubber = theirs.scrubber = lower
-    doc = documents[5]
-    assert_same(ours(doc)._.phrases, theirs(doc)._.phrases)
-    assert "google" in [phrase.text for phrase in doc._.phrases]
-
-
 def test_it_is_added_to_a_pipeline_by_its_name_alone():
     nlp = load_pipeline("embedded")
     nlp.add_pipe("keycontrast_textrank", config={"token_lookback": 2})
@@ -90,12 +78,6 @@ def test_it_is_added_to_a_pipeline_by_its_name_alone():
     one, two = nlp.pipe(["A dog chases a red ball.", ""])
     assert [phrase.text for phrase in one._.phrases] == ["ball", "dog"] and two._.phrases == []
     assert one._.textrank.elapsed_time > 0
-
-
-def test_a_ranking_that_does_not_settle_is_said_as_the_package_says_it(documents, monkeypatch):
-    monkeypatch.setattr("keycontrast.spacy_component._ITERATIONS", 1)
-    with pytest.raises(PowerIterationFailedConvergence):
-        both("textrank")[0](documents[-1])
 
 
 def test_a_language_without_noun_chunks_has_entities():

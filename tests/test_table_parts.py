@@ -13,10 +13,10 @@ from rich.console import Console
 from keycontrast.errors import InputError
 from pipeline import dataset_export, inspection, sql
 from pipeline.schemas import SCHEMAS
-from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
+from stages.common import tables
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import TEXTS
 from stages.common.tables import (
     Provenance,
     column_names,
@@ -25,9 +25,9 @@ from stages.common.tables import (
     read_metadata,
     read_table,
     row_count,
+    table_writer,
     write_table,
 )
-from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
 
 STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]
@@ -36,8 +36,7 @@ PROVENANCE = Provenance("ingest@toy", "h", counts={"n": 1})
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    for module in (tables, writing):
-        monkeypatch.setattr(module, "PART_ROWS", 6)
+    monkeypatch.setattr(tables, "PART_ROWS", 6)
 
 
 def rows(start=0, stop=20):
@@ -79,12 +78,6 @@ def test_a_table_is_a_folder_of_parts_of_a_fixed_number_of_rows(tmp_path):
     assert all(pq.read_schema(part).field("text").metadata[b"description"] for part in parts_of(many))
     for other in (pd.read_parquet(many), duckdb.sql(f"FROM read_parquet('{many}/*.parquet')").df()):
         assert other.equals(pd.read_parquet(one))
-
-
-def test_an_empty_table_is_one_part_without_rows(tmp_path):
-    with table_writer(tmp_path / "texts", TEXTS, PROVENANCE):
-        pass
-    assert len(parts_of(tmp_path / "texts")) == 1 and read_table(tmp_path / "texts", TEXTS).num_rows == 0
 
 
 def test_a_table_appears_whole_or_not_at_all(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -125,8 +124,3 @@ def test_every_column_of_every_schema_is_described():
         assert schema.description.endswith(".")
         assert set(schema.key) <= {name for name, _, _ in schema.fields}
         assert all(text for _, _, text in schema.fields)
-
-
-def test_lists_of_arrays_fit_list_columns():
-    rows = pd.DataFrame({"node_id": [0], "vector": [np.ones(3, dtype=np.float32)], "origin": ["input"]})
-    assert as_table(SCHEMAS["node_vectors"], rows)["vector"].to_pylist() == [[1.0, 1.0, 1.0]]

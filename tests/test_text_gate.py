@@ -9,7 +9,7 @@ import pytest
 from keycontrast.errors import InputError
 from keycontrast.reading import LONGEST_TEXT
 from keycontrast.texts import FileOptions, texts_from
-from pipeline.sql import Answer, run, write_csv
+from pipeline.sql import Answer, write_csv
 from stages.ingest.files import read_rows
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
@@ -53,27 +53,10 @@ def test_columns_may_be_parted_by_what_the_params_say(tmp_path, separator, quoti
             list(read_rows(Dataset(source=str(file), columns=columns)))
 
 
-def test_lines_are_held_to_the_same(tmp_path):
-    for text, _ in BAD:
-        file = tmp_path / "a.txt"
-        file.write_text(f"fine\n{text}\n")
-        with pytest.raises(InputError, match="line 2"):
-            list(texts_from([], file, io.StringIO()))
-        with pytest.raises(InputError, match="standard input: line 2"):
-            list(texts_from([], None, io.StringIO(file.read_text())))
-
-
 def test_no_text_of_an_answer_is_a_formula():
     stream = io.StringIO()
     write_csv(Answer(["=a"], iter([("=1+1",), ("@x",), (-1,), ("a=b",)]), []), stream)
     assert stream.getvalue().splitlines() == ["'=a", "'=1+1", "'@x", "-1", "a=b"]
-
-
-@pytest.mark.parametrize("sql", ["select '\ud800'", "select '\0'"])
-def test_a_query_that_is_no_text_is_refused(tmp_path, sql):
-    (tmp_path / "a.json").write_text("{}")
-    with pytest.raises(InputError, match="--sql: not valid in the encoding"):
-        run(sql, tmp_path, None, "csv", None, None)
 
 
 def test_damaged_files_are_read_or_refused_row_by_row():

@@ -12,17 +12,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from networkx import PowerIterationFailedConvergence
-from pydantic import ValidationError
 from ranking_tables import by_chance, frequencies, tagged
 from table_files import bytes_of
 
 from keycontrast.errors import InputError
-from keycontrast.ranking import Settings, rank
-from keycontrast.ranking.package import docs, pytextrank, rank_with_package
+from keycontrast.ranking import rank
+from keycontrast.ranking.package import docs, pytextrank
 from keycontrast.text.normal_form import normal_form
 from pipeline.schemas import SCHEMAS
-from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank
@@ -123,15 +121,6 @@ def test_run_ranks_any_number_of_texts_by_any_method():
         rank(tokens, "positionrank", compat="pytextrank", window=2, damping=0.5))
 
 
-def test_params_that_do_not_go_together_are_refused():
-    with pytest.raises(ValidationError, match="pytextrank has no method mihalcea"):
-        TextRank(method="mihalcea", compat="pytextrank")
-    with pytest.raises(ValidationError, match="biasedtextrank needs the words"):
-        TextRank(method="biasedtextrank", engine="package")
-    with pytest.raises(ValidationError, match="topicrank is computed by the pytextrank package alone"):
-        TextRank(method="topicrank")
-
-
 @pytest.mark.parametrize("method", ["pytextrank", "positionrank"])
 def test_the_package_itself_ranks_into_the_same_table(method, tmp_path, monkeypatch):
     project(tmp_path, by_chance(3, texts=30), triples(("train", 0, 1, None)), workers=2)
@@ -165,31 +154,3 @@ def test_methods_of_the_package_alone(settings):
             phrases = doc._.phrases if topics else ranked.change_focus("graph word", 1.0, 0.0)
             assert [(row["keyword"], row["score"]) for row in found if row["text_id"] == text and row["rank"]] == [
                 (normal_form(phrase.text), phrase.rank) for phrase in phrases if normal_form(phrase.text)][:4]
-
-
-def test_a_text_that_does_not_converge_in_the_package_is_named(monkeypatch):
-    def fails(doc):
-        raise PowerIterationFailedConvergence(100)
-
-    found = rank_with_package(tagged("dog/NOUN bites/VERB man/NOUN", ""), 5, fails).to_pylist()
-    assert [(row["rank"], row["status"]) for row in found] == [(0, "not_converged"), (0, "empty_text")]
-
-
-def test_settings_that_the_package_cannot_take_are_refused():
-    for chosen, message in (({"method": "mihalcea"}, "has no method mihalcea"),
-                            ({"method": "pytextrank", "damping": 0.5}, "a damping of 0.85"),
-                            ({"method": "pytextrank", "max_iterations": 9}, "100 iterations")):
-        with pytest.raises(ValidationError, match=message):
-            TextRank(engine="package", **chosen)
-        with pytest.raises(InputError, match=message):
-            Settings(engine="package", **chosen)
-    with pytest.raises(InputError, match="did you mean 'package'"):
-        Settings(engine="packag")
-
-
-def test_defaults_of_params_are_those_of_rank():
-    assert textrank.ranking(TextRank(), "en") == Settings()
-
-
-def test_normal_form_is_lower_case_with_single_spaces():
-    assert normal_form(" Belly \n  FAT ") == "belly fat"

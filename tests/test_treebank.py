@@ -1,7 +1,6 @@
 """The embedded English pipeline: its treebank reader, its recipe in miniature, and the shipped folder."""
 
 import hashlib
-import random
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -16,16 +15,11 @@ from tools.english_pipeline import train as training
 from tools.english_pipeline.corpus import (
     POS_OF_TAG,
     Sentence,
-    Shape,
     build_doc,
-    documents,
     parse_treebank,
     read_tagged,
-    read_treebank,
-    sample_docs,
 )
 from tools.english_pipeline.lemmas import apply_rules, learn_lemma_tables
-from tools.english_pipeline.train import add_treebank_rules
 
 LIMIT = 12 * 10**6
 
@@ -123,55 +117,6 @@ def test_spaces_follow_the_text():
     assert text_of(row("1", "a", "Cxn=x|SpaceAfter=No"), row("2", "b")) == "ab "
 
 
-def test_fused_tokens_stay_apart_and_unspaced():
-    rows = [row("1", "You"), row("2-3", "can't", "SpaceAfter=No"), row("2", "ca"), row("3", "n't"), row("4", ".")]
-    assert text_of(*rows) == "You can't. "
-    assert (
-        text_of(row("1-3", "y'all's"), row("1", "y'"), row("2", "all"), row("3", "'s"), row("4", "x")) == "y'all's x "
-    )
-
-
-def test_comments_empty_nodes_and_missing_last_blank_line():
-    lines = ["# newdoc id = a", "# text = x", row("1", "x"), row("1.1", "gone"), "", "", row("1", "y")]
-    found = list(parse_treebank(lines, "here"))
-    assert [[word.form for word in sentence.words] for sentence in found] == [["x"], ["y"]]
-    assert [sentence.opens_document for sentence in found] == [True, False]
-
-
-@pytest.mark.parametrize("bad", ["2\tshort", row("x", "word"), row("3", "word"), row("2", "")])
-def test_bad_line_is_named(tmp_path, bad):
-    file = tmp_path / "broken.conllu"
-    file.write_text("\n".join(["# a comment", row("1", "fine"), bad, ""]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"broken\.conllu:3: "):
-        read_treebank(file)
-
-
-def test_documents_and_paragraphs(sentences):
-    groups = documents(sentences)
-    assert [len(group) for group in groups] == [4, 4, 4]
-    vocab = spacy.blank("en").vocab
-    doc = build_doc(vocab, groups[0])
-    assert doc.text.count("\n\n") == 1
-    assert doc.text.startswith("The kettle sings. I don't like cold tea.\n\nTwo birds")
-    assert [sentence.text.strip() for sentence in doc.sents][1] == "I don't like cold tea."
-    assert {token.tag_ for token in doc if token.is_space} == {"_SP"}
-    assert "\n" not in build_doc(vocab, groups[0], Shape(paragraphs=False)).text
-
-
-def test_samples_hold_each_sentence_once_in_seeded_order(sentences):
-    vocab = spacy.blank("en").vocab
-    recipe = load_config(training.RECIPE)["recipe"]
-
-    def texts(seed: int) -> list[str]:
-        return [doc.text for doc in sample_docs(vocab, sentences, random.Random(seed), recipe)]
-
-    words = sorted(word.form.lower() for sentence in sentences for word in sentence.words)
-    docs = sample_docs(vocab, sentences, random.Random(1), recipe)
-    assert sorted(token.lower_ for doc in docs for token in doc if not token.is_space) == words
-    assert texts(1) == texts(1)
-    assert texts(1) != texts(2)
-
-
 def test_lemmas_of_seen_and_unseen_words(sentences):
     tables = learn_lemma_tables(sentences)
     rules = tables.get_table("lemma_rules")["verb"]
@@ -181,35 +126,6 @@ def test_lemmas_of_seen_and_unseen_words(sentences):
     words, pos = ["Maria", "Built", "nests", "!!!"], ["PROPN", "VERB", "NOUN", "PUNCT"]
     doc = nlp(Doc(nlp.vocab, words=words, pos=pos))
     assert [token.lemma_ for token in doc] == ["Maria", "build", "nest", "!!!"]
-
-
-def test_tokens_as_in_the_treebank():
-    nlp = spacy.blank("en")
-    add_treebank_rules(nlp.tokenizer)
-    text = "What?!! My e-mail id: call 713-853-3989 on Wed. at 7:30PM and/or re-read a well-known list, I can't =====."
-    assert [token.text for token in nlp(text)] == [
-        *["What", "?!!", "My", "e-mail", "id", ":", "call", "713-853-3989", "on", "Wed.", "at", "7:30", "PM"],
-        *["and", "/", "or", "re-read", "a", "well", "-", "known", "list", ",", "I", "ca", "n't", "=====", "."],
-    ]
-
-
-def test_tagged_sentences_have_tags_spaces_and_no_lemmas(tagged):
-    first, second = read_tagged(tagged)
-    assert [(word.form, word.tag, word.pos) for word in first.words][:3] == [
-        ("Do", "VB", "AUX"), ("n't", "RB", "PART"), ("stir", "VB", "VERB")]
-    vocab = spacy.blank("en").vocab
-    texts = [build_doc(vocab, [one]).text for one in (first, second)]
-    assert texts == ["Don't stir pea soup!", "Who drank my ginger tea?"]
-    assert not build_doc(vocab, [first]).has_annotation("LEMMA")
-    assert [len(group) for group in documents([first, second])] == [1, 1]
-
-
-@pytest.mark.parametrize("bad", ["soup", "and/or/CC/CCONJ", "soup/", "+/.", "soup/NNN", "soup/NN/VERB"])
-def test_bad_tagged_word_is_named(tmp_path, bad):
-    file = tmp_path / "own.tagged"
-    file.write_text(f"# a comment\n\nPea/NN {bad} +./.\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=rf"own\.tagged:3: {bad!r}: a word is".replace("+", r"\+")):
-        read_tagged(file)
 
 
 def test_shipped_questions_are_distinct_and_in_tokens_of_the_pipeline():
@@ -231,18 +147,6 @@ def test_two_steps_train_the_same_bytes_twice(tiny_recipe, sentences):
     other["system"]["seed"] = 1
     assert training.train_pipeline(other, sentences, [], max_steps=2).to_bytes() != first.to_bytes()
     assert "kettle" not in first.vocab.strings
-
-
-def test_command_trains_writes_and_scores(tmp_path, treebank, tagged, tiny_recipe, capsys):
-    recipe, out = tmp_path / "tiny.cfg", tmp_path / "sub" / "pipeline"
-    tiny_recipe.to_disk(recipe)
-    out.parent.mkdir()
-    training.main(["--treebank", str(treebank), "--tagged", str(tagged), "--recipe", str(recipe), "--max-steps", "1",
-                   "--out", str(out)])
-    assert '"test"' in capsys.readouterr().out
-    training.main(["--treebank", str(treebank), "--evaluate", str(out)])
-    assert '"gold_documents"' in capsys.readouterr().out
-    assert str(treebank) not in (out / "config.cfg").read_text(encoding="utf-8")
 
 
 def test_shipped_pipeline_is_small_and_reads_english():

@@ -19,9 +19,8 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
-from stages.common.skip_gram import isotropic_vectors
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.common.vector_files import read_vectors
+from stages.common.word_vectors import isotropic_vectors, read_vectors
 from stages.psi import word_vectors
 from stages.psi.params import WordVectors
 
@@ -70,19 +69,6 @@ def test_layouts_are_told_apart_by_their_first_line(tmp_path, name, content, pac
 def test_flaws_are_named_with_their_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
         read_vectors(save(tmp_path, content), ["cat", "dog"])
-
-
-def test_a_flaw_in_the_numbers_of_a_word_that_nobody_wants_is_passed_over(tmp_path):
-    assert read_vectors(save(tmp_path, "cat 1 2\ndog x y\n"), ["cat"]).words == ["cat"]
-
-
-def test_a_damaged_archive_and_a_missing_file_are_named(tmp_path):
-    path = save(tmp_path, BODY * 500, packed=True)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="vectors.txt: the archive is damaged or was cut short"):
-        read_vectors(path, ["cat"])
-    with pytest.raises(InputError, match="word_vectors.source: .*nowhere.vec: no such file"):
-        read_vectors(tmp_path / "nowhere.vec", ["cat"])
 
 
 def test_isotropic_vectors_are_centred_and_of_length_one():

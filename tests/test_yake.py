@@ -1,7 +1,5 @@
 """YAKE: the package's phrases among our tokens, and the way from a text to its keyword."""
 
-import builtins
-import logging
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +12,6 @@ from yake import KeywordExtractor
 
 from keycontrast.errors import InputError
 from keycontrast.explain import explain
-from keycontrast.ranking import yake as engine
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.tokens import token_table
 from pipeline import inspection, sql
@@ -68,19 +65,6 @@ def test_a_phrase_is_written_as_in_the_text(tokens):
     assert {"São Paulo", "e-mail filters"} <= {line["phrase"].replace("\t", " ") for line in rows if line["phrase"]}
 
 
-@pytest.mark.parametrize("ngrams", [1, 2])
-def test_a_phrase_has_no_more_words_than_ngrams(tokens, ngrams):
-    phrases = [phrase for phrase in stage.run(tokens.slice(0, 2), Yake(ngrams=ngrams))["phrase"].to_pylist() if phrase]
-    assert max(len(phrase.split()) for phrase in phrases) == ngrams
-
-
-def test_texts_without_phrases_say_why(tokens):
-    rows = [line for line in stage.run(tokens, Yake()).to_pylist() if not line["rank"]]
-    assert [(line["text_id"], line["status"]) for line in rows] == [
-        (3, "empty_text"), *((place, "no_candidate") for place in range(4, 9))]
-    assert all(line["keyword"] is None for line in rows)
-
-
 def test_rows_of_a_text_depend_on_that_text_alone(tokens):
     whole = stage.run(tokens, Yake())
     alone = pa.concat_tables([stage.run(tokens.slice(place, 1), Yake()) for place in range(len(TEXTS))])
@@ -93,35 +77,6 @@ def test_ties_fall_by_idf(tokens):
     idf = frequencies([["alpha"], ["alpha"], ["gamma"]])
     assert stage.run(text, Yake(ngrams=1))["keyword"].to_pylist() == ["alpha", "gamma"]
     assert stage.run(text, Yake(ngrams=1), idf)["keyword"].to_pylist() == ["gamma", "alpha"]
-
-
-def test_what_the_package_fails_at_is_no_text_without_phrases(monkeypatch):
-    def broken(**arguments):
-        raise ZeroDivisionError("as the package may")
-
-    monkeypatch.setattr("yake.core.yake.DataCore", broken)
-    with pytest.raises(InputError, match="yake: Exception during keyword extraction: as the package may"):
-        stage.run(written("graph theory"), Yake())
-    assert logging.getLogger("yake.core.yake").handlers
-
-
-def test_without_the_package_it_is_said_how_to_install_it(monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name == "yake":
-            raise ModuleNotFoundError("No module named 'yake'")
-        return real(name, *rest, **more)
-
-    engine._extractor.cache_clear()
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InputError, match=r"pip install 'keycontrast\[yake\]'"):
-        stage.ranking(Yake(), "en")
-
-
-def test_chinese_is_refused():
-    with pytest.raises(InputError, match="yake reads no Chinese.*Choose another method"):
-        stage.run(written("东京 很 大"), Yake(), language="zh")
 
 
 def test_it_names_keywords_from_the_table_to_the_choice(tokens):
@@ -175,24 +130,6 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     for query, noted in ((f"SELECT * FROM {name}", True), ("SELECT * FROM tokens", False)):
         sql.run(query, None, None, "csv", None, Console())
         assert (f"{name} was left without rows: keywords.method is" in capsys.readouterr().err) == noted
-
-
-@pytest.mark.parametrize(("ranking", "params"), [
-    (stage, "keywords: {datasets: [toy], method: yake}"),
-    (embedrank, "keywords: {datasets: [toy], method: embedrank}")])
-def test_a_table_that_something_reads_is_made(ranking, params, tokens, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    home = project(tmp_path, tokens, params)
-    assert ranking.main(["toy"]) == 0
-    assert pq.read_table(home / ranking.__name__.rpartition(".")[2]).num_rows >= tokens.num_rows
-
-
-def test_values_that_cannot_be_are_refused():
-    content = {"recipe": "t", "datasets": {"mine": {"source": "x.csv"}}}
-    with pytest.raises(InputError, match="keywords.method: no value is called 'yak'; did you mean 'yake'"):
-        parse_params({**content, "keywords": {"method": "yak"}}, "t")
-    with pytest.raises(InputError, match="yake.ngrams"):
-        parse_params({**content, "yake": {"ngrams": 4}}, "t")
 
 
 def test_every_method_that_ranks_phrases_does_so():

@@ -5,7 +5,7 @@ import yaml
 
 from keycontrast.errors import InputError, plain
 from stages.common.yaml_files import parse_yaml, read_yaml
-from stages.params import load_params, parse_params
+from stages.params import load_params
 from tests.harness.cases import draw
 from tests.harness.params import ROOT, damaged_params
 
@@ -35,28 +35,6 @@ def test_aliases_and_merges_are_read_as_before(tmp_path):
     file.write_bytes(b"a: \xff\n")
     with pytest.raises(InputError, match="a.yaml: not valid YAML: byte 3 is not UTF-8"):
         read_yaml(file)
-
-
-@pytest.mark.parametrize(("place", "value", "message"), [
-    ("seed", True, "seed: must be a number, found true"), ("seed", 2**70, "seed: must be at most 2,147,483,647"),
-    ("seed", float("inf"), "seed: "), ("runtime.threads", True, "runtime.threads: must be a number, found true"),
-    ("runtime.memory_gib", float("inf"), "runtime.memory_gib: Input should be a finite number"),
-    ("runtime.checkpoint_minutes", 1e30, "runtime.checkpoint_minutes: must be at most"),
-    ("linear_floor.strengths", [True], "linear_floor.strengths: must be a number, found true"),
-    ("runs.hcl.hcl.model", ["a"], "runs.hcl.hcl.model: Input should be a valid string"),
-    ("models.clld.a", {"dataset": "questions", "pairs_of": ["b"]}, "models.clld.a.pairs_of: Input should be"),
-    ("runs.clld.a", {"model": {"b": 1}}, "runs.clld: every model of models.clld is a row"),
-    ("runs", 5, "runs: Input should be a valid dictionary"),
-    ("runs.pgkpr.a", {"model": ["b"]}, "runs.pgkpr.a.model: Input should be a valid string")])
-def test_values_of_another_kind_are_refused_where_they_stand(place, value, message):
-    content = read_yaml(ROOT / "recipes" / "sample.yaml")
-    *names, last = place.split(".")
-    node = content
-    for name in names:
-        node = node.setdefault(name, {})
-    node[last] = value
-    with pytest.raises(InputError, match=message):
-        parse_params(content, "params.yaml")
 
 
 def test_what_a_message_quotes_cannot_steer_a_terminal():

@@ -66,10 +66,16 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
         pooling: ``mean`` over real tokens, or the state of ``cls``.
         track: wraps the list of chunks, to show progress.
     """
+    import torch
+
+    from models.common.encoders import embed
+
     chunks = fixed_chunks(_lengths(tokenizer, texts), batch_size, max_length)
     for chunk in track(chunks):
-        vectors = embed_rows(encoder, tokenizer, [texts[row] for row in chunk.rows], chunk.width, pooling)
-        yield chunk.items, vectors[:len(chunk.items)]
+        encoded = encode_texts(tokenizer, [texts[row] for row in chunk.rows], chunk.width).to(encoder.device)
+        with torch.inference_mode():
+            vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
+        yield chunk.items, vectors.float().cpu().numpy()[:len(chunk.items)]
 
 
 def _lengths(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> np.ndarray:
@@ -80,16 +86,3 @@ def _lengths(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> np.n
                             return_token_type_ids=False)["input_ids"]
         found.append(np.fromiter(map(len, encoded), np.int32, len(encoded)))
     return np.concatenate(found)
-
-
-def embed_rows(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], width: int,
-               pooling: Literal["mean", "cls"]) -> np.ndarray:
-    """Return the embeddings of ``texts``, all padded to ``width``, (n, d) float32."""
-    import torch
-
-    from models.common.encoders import embed
-
-    encoded = encode_texts(tokenizer, texts, width).to(encoder.device)
-    with torch.inference_mode():
-        vectors = embed(encoder, encoded["input_ids"], encoded["attention_mask"].bool(), pooling)
-    return vectors.float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""The ways to find keywords, each registered once.
+"""The ways to find keywords, each registered once, and the tables that name keywords.
 
 A method is a module ``stages.keywords.<name>`` and its line here: from these lines params are checked, tables read
 (the stages ``keywords`` and ``side_by_side``), stages wanted, and methods named on the page and in commands. The module
@@ -10,6 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from stages.common.schemas import NO_KEYWORD, STRINGS, TableSchema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,3 +100,20 @@ COMPARED_NAMING = tuple(method.name for method in _ALL if method.compared and me
 NAMING = tuple(method.name for method in _ALL if method.names_keywords)
 FOR_ANY_TEXT = tuple(method.name for method in _ALL if method.ranks_phrases)
 ON_DEMAND = tuple(method.name for method in _ALL if method.names_keywords and method.on_demand)
+
+
+# Descriptions are part of the table's bytes, by which trainings know whether they are up to date: a method that is not
+# compared (embedrank) is not listed, though it may stand in the column.
+KEYWORDS = TableSchema(
+    "keywords", "The keyword of every text and how it was found.", ("text_id",), (
+        ("text_id", pa.int64(), "text"),
+        ("keyword", pa.string(), f"keyword in normal form; {NO_KEYWORD} where the text has none"),
+        ("method", pa.string(), f"{', '.join(COMPARED_NAMING)}, idf (fall-back) or none"),
+        ("score", pa.float64(), "score under that method; null for none"),
+    ))
+
+SIDE_BY_SIDE = TableSchema(
+    "side_by_side", "The best keywords of each text by every method, best first.", ("text_id",), (
+        ("text_id", pa.int64(), "text"),
+        *((method.name, STRINGS, method.shown) for method in COMPARED.values()),
+    ))

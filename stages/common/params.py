@@ -69,7 +69,14 @@ class Switches(Block):
     @model_validator(mode="before")
     @classmethod
     def _preset_fills(cls, content: Any) -> Any:
-        return filled(content, cls.presets)
+        """Fill in the switches of a known preset; whatever else the content is, the block judges."""
+        preset = content.get("preset") if isinstance(content, Mapping) else None
+        if not isinstance(preset, str) or preset not in cls.presets:
+            return content
+        if clashes := list(_clashes(content, cls.presets[preset], "")):
+            raise ValueError(f"preset {preset} contradicts {len(clashes)} of the switches beside it: "
+                             f"{'; '.join(clashes)}. Take these out, or set preset to null.")
+        return laid_over(cls.presets[preset], content)
 
     def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return plain values for ``own`` to be laid over: with a preset among these, its switches come first.
@@ -77,50 +84,15 @@ class Switches(Block):
         Without that, the values that this block has spelt out would contradict the preset of a single model.
 
         Raises:
-            ValueError: they contradict the preset of this block.
+            ValueError: they contradict the preset of this block, and do not set it to null.
         """
-        return beneath(self.model_dump(), own, self.presets)
-
-
-def filled(content: Any, presets: Presets) -> Any:
-    """Return ``content`` of a block with the switches of its ``preset`` filled in, for a validator that runs before.
-
-    Args:
-        content: as it was read; anything but a mapping with a known ``preset`` comes back unchanged, for the block
-            to judge.
-        presets: switches and their values by preset, nested like the block.
-
-    Raises:
-        ValueError: a switch beside the preset has another value; names all of them.
-    """
-    preset = content.get("preset") if isinstance(content, Mapping) else None
-    if not isinstance(preset, str) or preset not in presets:
-        return content
-    clashes = list(_clashes(content, presets[preset], ""))
-    if clashes:
-        raise ValueError(f"preset {preset} contradicts {len(clashes)} of the switches beside it: "
-                         f"{'; '.join(clashes)}. Take these out, or set preset to null.")
-    return laid_over(presets[preset], content)
-
-
-def beneath(block: Mapping[str, Any], overrides: Mapping[str, Any], presets: Presets) -> dict[str, Any]:
-    """Return the values of ``block`` for a model's ``overrides`` to be laid over, with the switches of their preset.
-
-    Args:
-        block: plain values of a block, with a ``preset``.
-        overrides: nested like the block; with ``preset`` null they go over switches that the block's preset has set.
-        presets: switches and their values by preset, nested like the block.
-
-    Raises:
-        ValueError: the preset is the block's, and the overrides contradict it; names all switches that do.
-    """
-    preset = block["preset"]
-    clashes = [] if preset is None or "preset" in overrides else list(_clashes(overrides, presets[preset], ""))
-    if clashes:
-        raise ValueError(f"preset {preset} of all models contradicts {len(clashes)} of the switches here: "
-                         f"{'; '.join(clashes)}. Add `preset: null` to these overrides, and they change the preset's "
-                         f"switches for this model; or take them out.")
-    return laid_over(block, presets.get(str(overrides.get("preset")), {}))
+        block = self.model_dump()
+        preset = block["preset"]
+        if preset is not None and "preset" not in own and (clashes := list(_clashes(own, self.presets[preset], ""))):
+            raise ValueError(f"preset {preset} of all models contradicts {len(clashes)} of the switches here: "
+                             f"{'; '.join(clashes)}. Add `preset: null` to these overrides, and they change the "
+                             f"preset's switches for this model; or take them out.")
+        return laid_over(block, self.presets.get(str(own.get("preset")), {}))
 
 
 def _clashes(content: Mapping[str, Any], switches: Mapping[str, Any], place: str) -> Iterator[str]:

@@ -47,3 +47,15 @@ def seed_everything(seed: int, threads: int = 1, deterministic: bool = True, tf3
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = CUBLAS_WORKSPACE
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = deterministic, False
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
+
+
+def flipped(p: np.ndarray, seed: int, *name: object) -> np.ndarray:
+    """Return 1 for each word whose coin makes it a keyword, else 0, float32 (n_words,): it is one iff U(0, 1) < p.
+
+    Args:
+        p: probability of each word of a text (n_words,). Coins fall for words in turn, so the first of them are the
+            same if a text is cut.
+        seed: the project's.
+        name: whose coins they are: of an evaluated source, the mode of its scores (``xx`` or ``xy``) and its example.
+    """
+    return (generator(seed, "pgkpr", "flips", *name).random(len(p)) < p).astype(np.float32)

@@ -1,10 +1,11 @@
-"""Params as plain values: what ``dvc.yaml`` declares for a stage instance, and their hash.
+"""Params as plain values: what ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code.
 
 A stage reads nothing else of ``params.yaml``, so that DVC knows whatever its artifacts depend on. That the values are
 sound is looked after elsewhere, in ``stages.params``.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from importlib import import_module
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from keycontrast.errors import InputError, nearest
-from keycontrast.files import hash_values
+from keycontrast.files import hash_values, sha256_of
 from stages.common.yaml_files import read_yaml
 
 PARAMS = Path("params.yaml")
@@ -20,7 +21,7 @@ PARAMS = Path("params.yaml")
 GIVEN = "path:"
 # What an entry names that DVC watches a file or folder by, where there is none.
 NOTHING = "data/start/none"
-_DVC = Path(__file__).resolve().parents[2] / "dvc.yaml"
+_ROOT = Path(__file__).resolve().parents[2]
 # Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
 _ANYWHERE = ("runtime", "cluster")
 
@@ -163,7 +164,7 @@ def module_of(stage: str) -> str:
 def code_of(stage: str) -> list[Path]:
     """Return the files of the folders of code that ``dvc.yaml`` has as deps of ``stage``: what continues under it."""
     code = ("stages/", "models/", "keycontrast/")
-    places = [_DVC.parent / dep for dep in _body(stage)["deps"] if dep.startswith(code)]
+    places = [_ROOT / dep for dep in _body(stage)["deps"] if dep.startswith(code)]
     return sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*"))
                   if path.is_file() and "__pycache__" not in path.parts)
 
@@ -180,7 +181,7 @@ def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 @cache
 def stages_of_dvc() -> dict[str, Any]:
     """Return the stages of ``dvc.yaml`` as they stand there."""
-    found: dict[str, Any] = read_yaml(_DVC)["stages"]
+    found: dict[str, Any] = read_yaml(_ROOT / "dvc.yaml")["stages"]
     return found
 
 
@@ -239,3 +240,23 @@ def _plain(value: Any) -> Any:
 
 def _track(tracks: Mapping[str, Any], name: str) -> str:
     return next(track for track, entries in tracks.items() if name in entries)
+
+
+# Hashes, from which artifacts and checkpoints know whether they still hold
+
+
+def hash_files(paths: Iterable[Path]) -> str:
+    """Return a 16-digit hash of the names and bytes of files; folders count with all they hold."""
+    digest = hashlib.sha256()
+    for path in sorted(map(Path, paths)):
+        inside = sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+        for file in inside if path.is_dir() else [path]:
+            digest.update(f"{file.as_posix()}\0{file.stat().st_size}\0".encode())
+            with file.open("rb") as handle:
+                digest.update(hashlib.file_digest(handle, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def hash_code(files: Iterable[Path]) -> str:
+    """Return a hash of files of this project's code by their places in it, wherever it lies on this machine."""
+    return hash_values({path.relative_to(_ROOT).as_posix(): sha256_of(path) for path in files})

@@ -1,24 +1,111 @@
-"""What training stages share that take turns at a device: settings of the loop, checkpoints, progress, record."""
+"""What stages that train share: settings of the loop, checkpoints, progress, record, and the model's folder."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pandas as pd
 import torch
 
-from keycontrast.files import hash_values
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_file, hash_values, sha256_of
 from models.common.parallel import gathered
 from models.common.task import Bar, History, Settings
-from stages.common.device import choose_device
+from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import check_devices
-from stages.common.fingerprint import hash_code, hash_files
-from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import code_of, read_params
+from stages.common.settings import code_of, hash_code, hash_files, read_params
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import StageProcess
 from stages.run.progress import TrainingBar
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+Note = TypeVar("Note")
+# Where a model came from, as far as using it depends on that.
+TRAINED_ON_FILE = "trained_on.json"
+DIGESTS_FILE = "digests.json"
+
+
+def save_notes(folder: Path, notes: Mapping[str, Any]) -> None:
+    """Write each of ``notes``, plain values by file name, into a model's folder."""
+    for name, content in notes.items():
+        (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n",
+                                   encoding="utf-8")
+
+
+def seal(folder: Path) -> None:
+    """Write the SHA-256 of every file of a model's folder into it, once all stand."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DIGESTS_FILE)
+    save_notes(folder, {DIGESTS_FILE: {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}})
+
+
+def check_seal(folder: Path) -> None:
+    """Compare a model's files with the digests that lie beside them; a folder without any passes.
+
+    Raises:
+        InputError: one of them is not as it was written.
+    """
+    place = folder / DIGESTS_FILE
+    if not place.exists():
+        return
+    digests = _json_of(place)
+    for name, digest in digests.items():
+        if not (folder / name).is_file() or sha256_of(folder / name) != digest:
+            raise InputError(f"{folder / name}: not as it was when the model was trained, as by a bad disk. Bring it "
+                             f"back: `dvc checkout --force {folder}` after `keycontrast verify`, which says whether "
+                             f"DVC's cache is sound; or train the model again.")
+
+
+def _json_of(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: damaged ({error}). Train the model again with `keycontrast run`.") from error
+
+
+def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str,
+                config: type["PretrainedConfig"] | None = None) -> tuple[list[Any], Note]:
+    """Return the notes called ``names`` of a trained model, and where it came from.
+
+    Args:
+        folder: of the model.
+        kind: dataclass of which its origin was written.
+        names: file names.
+        track: of the model, for the error.
+        config: of the track's models; None looks at none.
+
+    Raises:
+        InputError: there is no model in ``folder``, one that is damaged, or one of another version: its origin has
+            other fields, or its configuration a setting that is gone.
+    """
+    files = (*names, TRAINED_ON_FILE)
+    missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
+    if missing:
+        raise InputError(f"{folder}: no trained {track} model ({missing[0]} is missing). Train it with "
+                         f"`keycontrast run`.")
+    check_seal(folder)
+    *notes, values = (_json_of(folder / name) for name in files)
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if set(values) != known:
+        raise InputError(f"{folder / TRAINED_ON_FILE}: of another version of Keycontrast, which differs in "
+                         f"{', '.join(sorted(set(values) ^ known))}. Train the model again.")
+    try:
+        if config is not None:
+            config.from_pretrained(folder)
+    except ValueError as error:
+        raise InputError(f"{folder / 'config.json'}: {error}. Train the model again.") from error
+    return notes, kind(**values)
+
+
+def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write a training's history, one row per epoch, as CSV."""
+    with atomic_file(path) as file:
+        pd.DataFrame(rows).to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
+
 
 Fitted = TypeVar("Fitted")
 
@@ -43,8 +130,6 @@ def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderC
     if process.first:
         gathered(None)
     return store
-
-
 
 
 def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],
@@ -91,7 +176,7 @@ def training_record(history: History, precision: Mapping[str, Any], device: str,
 
     Args:
         history: of the training.
-        precision: from :func:`stages.common.precision.computed_in`.
+        precision: from :func:`stages.common.device.computed_in`.
         device: of the training.
         processes: that shared it.
     """

@@ -1,6 +1,6 @@
 """Validated params: what may stand in ``params.yaml`` and in a recipe. No stage depends on it."""
 
-from stages.params.load import load_params, parse_params, stage_hash, stage_values, with_what_dvc_reads
+from stages.params.load import load_params, parse_params, with_what_dvc_reads
 from stages.params.root import Params
 
-__all__ = ["Params", "load_params", "parse_params", "stage_hash", "stage_values", "with_what_dvc_reads"]
+__all__ = ["Params", "load_params", "parse_params", "with_what_dvc_reads"]

@@ -1,10 +1,10 @@
-"""Which texts a data set's examples use, whether they are pairs and triples, labelled texts or plain ones.
+"""What a row of a data set is under each layout, and which texts its examples use.
 
     examples = read_examples(DatasetPaths("sample").table("examples"))
     train = training_text_ids(examples)
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,9 +13,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
-from stages.common.schemas import TableSchema
+from stages.common.schemas import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, TableSchema
 from stages.common.tables import column_names, read_batches, read_table
+
+STRUCTURES = {
+    "pairs": ("pairs", "glue_qqp", "kaggle_qqp", "quora_qqp", "nli"),
+    "triples": ("triples",),
+    "captions": ("captions", "mscoco_captions"),
+    "stories": ("stories", "rocstories", "story_cloze", "story_infilling"),
+    "dialogue": ("dialogue", "douban_dialogue", "groupwise_dialogue"),
+    "labelled": ("labelled", "trec", "all_terms", "rt_polarity", "text_gcn", "newsgroups"),
+    "texts": ("texts", "text_lines"),
+}
+
+# Between the turns of a dialogue. What BERT has between segments; as part of a text it becomes that token.
+TURN = "[SEP]"
+
+
+def structure_of(layout: str) -> str:
+    """Return what a row is under ``layout``: pairs, triples, captions, stories, dialogues, labelled or texts."""
+    return next(structure for structure, layouts in STRUCTURES.items() if layout in layouts)
+
+
+def is_paired(layout: str) -> bool:
+    """Return whether texts belong together under ``layout``, as an input and its output; single texts do not."""
+    return structure_of(layout) not in ("labelled", "texts")
+
 
 _ROLES = ("source_id", "target_id", "negative_id")
 _Value = TypeVar("_Value", bound=np.generic)
@@ -106,3 +129,23 @@ def reference_pairs(examples: pa.Table) -> TextIds:
     lengths = pc.fill_null(pc.list_value_length(references), 0).to_numpy()
     sources = np.repeat(examples["source_id"].to_numpy(), lengths)
     return np.unique(np.stack([sources, pc.list_flatten(references).to_numpy()], axis=1).astype(np.int64), axis=0)
+
+
+MODES = ("xx", "xy")
+
+
+def source_pairs(examples: pa.Table, modes: Sequence[str], others: TextIds | None = None) -> np.ndarray:
+    """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its place in MODES.
+
+    ``xx`` pairs every source of every split with itself, ``xy`` every source with each of its references.
+
+    Args:
+        examples: table ``examples``.
+        modes: ``xx``, ``xy`` or both.
+        others: further texts that ``xx`` pairs with themselves.
+    """
+    alone = examples["source_id"].to_numpy()
+    alone = alone if others is None else np.concatenate([alone, others])
+    pairs = {"xx": np.stack([alone, alone], axis=1), "xy": reference_pairs(examples)}
+    wanted = [np.insert(pairs[mode], 1, MODES.index(mode), axis=1) for mode in modes]
+    return np.unique(np.concatenate([np.zeros((0, 3), dtype=np.int64), *wanted]), axis=0)

@@ -1,1 +1,0 @@
-"""Tables that the stages ingest and annotate write."""
