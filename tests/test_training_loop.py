@@ -298,11 +298,13 @@ def test_schedule_rises_then_falls_to_zero():
 @pytest.mark.parametrize(("losses", "patience", "start", "epochs", "best"), [
     ([3, 2, 1, 2, 2, 0], 2, 0, 5, 3),     # two epochs without progress end it
     ([3, 2, 1, 2, 2, 0], 3, 0, 6, 6),
-    ([1, 2, 2, 2, 2, 2], 2, 4, 5, 1),     # counted only for epochs that end at step 4 or later
     ([1, 1, 1, 1, 1, 1], None, 0, 6, 1),  # the earliest of equals
+    ([0, 1, 1, 5, 4, 4], 2, 4, 6, 5),     # of epochs that end at step 4 or later
+    ([0, 0, 0, 1, 2, 3], 2, 4, 6, 4),     # and patience counts only them
+    ([0, 1, 2, 3, 4, 5], 1, 7, 6, 6),     # no epoch has settled: the last one
 ])
 def test_patience_and_selection(losses, patience, start, epochs, best):
-    settings = Settings(epochs=6, batch_size=11, patience=patience, patience_from=start)
+    settings = Settings(epochs=6, batch_size=11, patience=patience, final_from_step=start)
     snapshots = []
     task = Regression(validation=losses)
     inner = task.validate
@@ -315,7 +317,8 @@ def test_patience_and_selection(losses, patience, start, epochs, best):
     history = fit(task, settings, Memory(), SEED)
     assert (len(history.rows), history.best_epoch) == (epochs, best)
     assert history.stopped_early == (epochs < 6)
-    assert history.best == {"loss": losses[best - 1]}
+    assert history.best == {"loss": losses[best - 1]} and history.settled == (start <= 6)
+    assert [row["best"] for row in history.rows].index(True) + 1 == max(1, min(start, 6))
     assert_same(weights(task), snapshots[best - 1])
 
 

@@ -40,7 +40,9 @@ class Settings:
         prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
         clip: largest norm of the accumulated gradient, over all groups together; None clips nothing.
         patience: epochs in a row without a better validation result that end the training; None for never.
-        patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
+        final_from_step: optimiser step from which the objective is the final one, its schedules (annealing,
+            pretraining) at their end. Epochs that end before it are no candidates for the best one, and patience
+            does not count them; if all do, the last one is taken.
         select: the best epoch is the one with the best first criterion; the next ones break its ties, and
             the earliest of equal epochs wins.
     """
@@ -59,7 +61,7 @@ class Settings:
     prefetch: int = 2
     clip: float | None = 1.0
     patience: int | None = None
-    patience_from: int = 0
+    final_from_step: int = 0
     select: tuple[Criterion, ...] = (Criterion(),)
 
     def steps_per_epoch(self, n_train: int) -> int:
@@ -183,7 +185,7 @@ class Task:
         raise NotImplementedError
 
     def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, Parts]:
-        """Return the weighted contrast of ``step.batch`` by its vectors (B, W), a scalar with a graph, and its parts."""
+        """Return the weighted contrast of ``step.batch`` by its vectors (B, W), a scalar with a graph, and parts."""
         raise NotImplementedError
 
     def validate(self) -> Mapping[str, float]:
@@ -290,6 +292,7 @@ class History:
         best_epoch: the 1-based epoch whose weights the module now holds.
         best: its validation values.
         stopped_early: patience ended the training.
+        settled: the best epoch ended when the objective was final; if not, no epoch did, and it is the last one.
         speed: how fast it went; no part of equality, for it is never the same twice.
     """
 
@@ -297,4 +300,5 @@ class History:
     best_epoch: int
     best: dict[str, float]
     stopped_early: bool
+    settled: bool = True
     speed: Speed = field(default_factory=Speed, compare=False)

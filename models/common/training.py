@@ -153,7 +153,8 @@ class _Loop:
         best = {name.removeprefix("validation_"): value for name, value in row.items()
                 if name.startswith("validation_")}
         stopped_early = self.state.epoch < self.settings.epochs
-        return History(self.state.rows, self.state.best_epoch, best, stopped_early, self.state.speed)
+        settled = row["step"] >= self.settings.final_from_step or self.settings.epochs == 0
+        return History(self.state.rows, self.state.best_epoch, best, stopped_early, settled, self.state.speed)
 
     def _load(self, items: Sequence[int]) -> Batch:
         batch = self.task.load(items)
@@ -241,10 +242,12 @@ class _Loop:
     def _end_epoch(self, validation: dict[str, float]) -> None:
         state, settings = self.state, self.settings
         key = [-validation[c.name] if c.largest else validation[c.name] for c in settings.select]
-        better = state.best_key is None or key < state.best_key
+        settled, last = state.step >= settings.final_from_step, state.epoch + 1 == settings.epochs
+        # The last epoch is taken where no epoch has settled.
+        better = state.best_key is None or key < state.best_key if settled else last
         if better:
             state.best_key, state.best_epoch = key, state.epoch + 1
-        state.stale = 0 if better or state.step < settings.patience_from else state.stale + 1
+        state.stale = 0 if better or not settled else state.stale + 1
         norm = state.sums.pop("/norm") / self.per_epoch
         state.rows.append({
             "epoch": state.epoch + 1, "step": state.step,

@@ -129,6 +129,10 @@ def _train(process: StageProcess, seed: int, training: Training[Made], device: s
         return
     trained.model.config.computed_in = precision
     made = training.folder(trained)
+    if not trained.history.settled:
+        process.log.warning("%s: no epoch ended after its schedules (annealing, pretraining) had settled, so the last "
+                            "one is kept; raise %s.training.epochs or shorten the schedule", process.name,
+                            process.stage)
     for remark in made.remarks:
         process.log.warning("%s: %s", process.name, remark)
     write_model(ModelPaths(process.instance, seed), training.architecture, trained.model, trained.history,

@@ -410,7 +410,7 @@ def run(row: HclRow, start: Start, initial: Any, store: CheckpointStore, device:
         training = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
     nn.Module.to(model, device)
     task = PieceTask(model, train, validation, training, row.seed)
-    settings = replace(settings, patience_from=model.settled(settings.total_steps(len(train))))
+    settings = replace(settings, final_from_step=model.settled(settings.total_steps(len(train))))
     return TrainedPieces(model, fit(task, settings, store, partial(derived_seed, row.seed, STAGE), open_bar))
 
 

@@ -153,7 +153,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
                    report.copied if report is not None else (), item_views)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
-    settings = replace(settings, patience_from=annealing)
+    settings = replace(settings, final_from_step=annealing)
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedHcl(model, items, history, report, item_views)
 
