@@ -1,4 +1,8 @@
 """Paraphrasers of the PGKPR track: the model, its ablations and the baselines.
 
-Nothing is imported here: the vocabulary needs :mod:`models.common.special` alone, without torch.
+Ids of the special tokens with which every vocabulary of the track begins. Nothing is imported here: vocabularies need
+no torch.
 """
+
+PAD, UNK, BOS, EOS, SEP, NOK, MASK = range(7)
+IGNORE = -100  # target at positions that are not to be predicted

@@ -27,8 +27,8 @@ from models.common.decoding import (
 from models.common.former import without_former
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
-from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
+from models.pgkpr import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.pgkpr.config import (
     ARCHITECTURES,
     IaNetSettings,

@@ -16,7 +16,7 @@ from torch import nn
 
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
-from models.common.special import EOS, PAD
+from models.pgkpr import EOS, PAD
 from models.pgkpr.rewriters import load_rewriter
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
