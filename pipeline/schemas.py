@@ -34,9 +34,7 @@ from stages.tracks.clld.schemas import (
     LINEAR_FLOOR,
     VALIDATION_CONFUSION,
 )
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES, SCORES
+from stages.tracks.common.schemas import ITEMS, PARAPHRASE_SCORES, PREDICTIONS, SCORES
 from stages.tracks.common.track import Track
 from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, VOCABULARY

@@ -10,11 +10,11 @@ import transformer_cases
 from torch.nn import functional as F
 
 from models.clld import ClldModel
+from models.common import PAD
 from models.common.task import Step
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective
 from models.hcl.model import HclModel
-from models.pgkpr import PAD
 from models.pgkpr.rewriters import load_rewriter
 
 

@@ -33,7 +33,7 @@ from stages.tracks.clld.evaluate import (
     run,
 )
 from stages.tracks.clld.params import LinearFloor
-from stages.tracks.common.evaluation.systems import Resampling
+from stages.tracks.common.evaluation import Resampling
 
 FLOOR = LinearFloor(min_count=1).model_dump()
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})

@@ -17,7 +17,7 @@ from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics import rouge
 from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
 from stages.metrics.rouge import MEASURES
-from stages.tracks.common.evaluation.systems import Resampling
+from stages.tracks.common.evaluation import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
 from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
 from stages.tracks.pgkpr.train import plain_items

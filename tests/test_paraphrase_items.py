@@ -11,9 +11,9 @@ import pytest
 import yaml
 from table_files import bytes_of
 
-import models.pgkpr as special
 from keycontrast.errors import InputError
 from keycontrast.ranking import blocks
+from models import common as special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.annotate.params import Annotate

@@ -13,8 +13,8 @@ from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
+from models.common import BOS, EOS
 from models.common.task import Step
-from models.pgkpr import BOS, EOS
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS

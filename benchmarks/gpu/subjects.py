@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
+from models.common import EOS, PAD
 from models.common.decoding import Rules
 from models.common.encoders import special_ids
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
 from models.hcl.model import HclModel
-from models.pgkpr import EOS, PAD
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed

@@ -38,9 +38,8 @@ from stages.tracks.clld.schemas import (
     LINEAR_FLOOR,
 )
 from stages.tracks.clld.tables import class_numbers, class_table, confusion_table, counted
-from stages.tracks.common.evaluating import write_run_manifest
-from stages.tracks.common.evaluation.systems import Resampling, rounded
-from stages.tracks.common.seeds import for_each_seed
+from stages.tracks.common.evaluation import Resampling, rounded, write_run_manifest
+from stages.tracks.common.frame import for_each_seed
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]

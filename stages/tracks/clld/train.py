@@ -55,8 +55,7 @@ from stages.tracks.clld.tables import (
     distance_table,
     read_labelled_texts,
 )
-from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.common.training import ModelFolder, OpenBar, Table, Training, best_values, model_card, train
 
 if TYPE_CHECKING:
     from stages.tracks.clld.params import ClldModel as ModelBlock

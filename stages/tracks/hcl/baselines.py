@@ -34,9 +34,7 @@ from stages.common.encoders import resolve_encoder
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.tracks.common.starts import GivenStart
-from stages.tracks.common.trained import ModelFolder, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training
+from stages.tracks.common.training import GivenStart, ModelFolder, OpenBar, Training, best_values, model_card
 from stages.tracks.hcl.data import (
     STAGE,
     TABLES,

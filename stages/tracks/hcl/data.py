@@ -25,9 +25,8 @@ from stages.common.layouts import TURN
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.starts import Start
-from stages.tracks.common.trained import Table
+from stages.tracks.common.schemas import ITEMS
+from stages.tracks.common.training import Start, Table
 
 STAGE = "train_hcl"  # names the seeds of what is drawn in training
 # Tables that every architecture is trained on; HCL reads the graph besides.

@@ -29,7 +29,7 @@ from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import (

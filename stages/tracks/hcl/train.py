@@ -42,9 +42,17 @@ from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.common.starts import GivenStart, Start, start_of
-from stages.tracks.common.trained import ModelFolder, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.common.training import (
+    GivenStart,
+    ModelFolder,
+    OpenBar,
+    Start,
+    Training,
+    best_values,
+    model_card,
+    start_of,
+    train,
+)
 from stages.tracks.hcl import baselines
 from stages.tracks.hcl.data import (
     STAGE,

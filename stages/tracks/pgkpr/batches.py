@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from keycontrast.errors import InputError
-from models.pgkpr import BOS, EOS, UNK
+from models.common import BOS, EOS, UNK
 from stages.common.bernoulli import flipped
 from stages.tracks.pgkpr.items import COLUMNS, FLIPPED_RULES, USED, Rule, Vocabulary, first_places, fixed_masks
 

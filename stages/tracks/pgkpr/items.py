@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from keycontrast.errors import InputError
-from models.pgkpr import EOS, PAD, UNK
+from models.common import EOS, PAD, UNK
 from stages.common.bernoulli import flipped
 from stages.common.schemas import STRINGS, TableSchema
 
@@ -51,7 +51,7 @@ VOCABULARY = TableSchema(
     ))
 
 
-# By id; models.pgkpr names the ids.
+# By id; models.common names the ids.
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 KINDS = ("special", "tag", "word")
 # The word tags of the Penn Treebank. Symbols and punctuation have tags too; of these, those that are seen.
