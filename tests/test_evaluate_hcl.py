@@ -9,8 +9,8 @@ import yaml
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import bleu, distinct, rouge, self_bleu
 from stages.metrics.bertscore import BertScores

@@ -11,8 +11,8 @@ from nltk.translate.bleu_score import corpus_bleu
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import rouge
 from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches

@@ -19,8 +19,8 @@ from transformers import AutoTokenizer
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from models.clld import ClldModel
+from stages.common.device import computed_in, computing
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.classification import Sureness, bin_of, class_statistics

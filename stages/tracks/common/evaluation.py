@@ -18,14 +18,13 @@ import pandas as pd
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
+from stages.common.device import computed_in, computing
 from stages.common.encoders import resolve_encoder
-from stages.common.fingerprint import hash_files
 from stages.common.manifest import write_manifest
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import Params
+from stages.common.settings import Params, hash_files
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled

@@ -21,11 +21,10 @@ import pandas as pd
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder, hash_values, sha256_of
 from keycontrast.progress import progress
-from stages.common.fingerprint import hash_code, hash_files
+from stages.common.device import computed_in, computing
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
-from stages.common.settings import Params, code_of
+from stages.common.settings import Params, code_of, hash_code, hash_files
 from stages.common.tables import Provenance, write_json, write_table
 from stages.run.process import StageProcess
 from stages.tracks.common.schemas import PREDICTIONS

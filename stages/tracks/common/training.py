@@ -21,22 +21,22 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder, hash_values
 from models.common.parallel import from_first, gathered, place
 from models.common.task import Bar, CheckpointStore, History
-from stages.common.device import choose_device
+from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group
-from stages.common.fingerprint import hash_code, hash_files
-from stages.common.model_folder import save_notes, seal, write_history
 from stages.common.paths import ModelPaths
-from stages.common.precision import settled_precision
 from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import NOTHING, Params, code_of, earlier_model
+from stages.common.settings import NOTHING, Params, code_of, earlier_model, hash_code, hash_files
 from stages.common.tables import Provenance, write_json, write_table
 from stages.common.training import (
     open_checkpoints,
+    save_notes,
+    seal,
     selection,
     training_bar,
     training_record,
     warn_of_idle_processes,
+    write_history,
 )
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import Finished

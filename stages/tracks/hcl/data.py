@@ -16,15 +16,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from keycontrast.errors import InputError
 from models.common.encoders import Pooling, load_encoder, special_ids
 from models.hcl.config import HclConfig
-from stages.common.columns.graph import NODES
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.texts import TEXTS
 from stages.common.encoders import embed_texts, resolve_encoder
-from stages.common.layouts import TURN
-from stages.common.model_folder import TRAINED_ON_FILE, load_origin
+from stages.common.examples import TURN
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES, NODES, TEXTS
 from stages.common.seeds import derived_seed
+from stages.common.training import TRAINED_ON_FILE, load_origin
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.common.training import Start, Table
 

@@ -29,13 +29,11 @@ from models.hcl.graph import KEY, KeywordGraph, joined_texts
 from models.hcl.hcl import BatchTotals, kl_weight, objective
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
 from stages.common.encoders import resolve_encoder
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import CLUSTERS, EDGES, EXAMPLES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.seeds import derived_seed
 from stages.common.settings import GIVEN, Params
 from stages.common.tables import read_frame, read_metadata, read_table

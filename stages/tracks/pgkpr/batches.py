@@ -11,7 +11,7 @@ from torch import Tensor
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS, UNK
-from stages.common.bernoulli import flipped
+from stages.common.seeds import flipped
 from stages.tracks.pgkpr.items import COLUMNS, FLIPPED_RULES, USED, Rule, Vocabulary, first_places, fixed_masks
 
 _REMEDY = "Run the stage paraphrase_items again."

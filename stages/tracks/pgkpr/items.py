@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from keycontrast.errors import InputError
 from models.common import EOS, PAD, UNK
-from stages.common.bernoulli import flipped
 from stages.common.schemas import STRINGS, TableSchema
+from stages.common.seeds import flipped
 
 PARAPHRASE_ITEMS = TableSchema(
     "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR).",
