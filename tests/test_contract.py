@@ -1,4 +1,6 @@
-"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved."""
+"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved, resume."""
+
+from functools import partial
 
 import piece_cases
 import pytest
@@ -7,11 +9,15 @@ import tiny_clld
 import tiny_hcl
 import torch
 import transformer_cases
+from memory_store import Memory
+from test_training_loop import SEED, Killed
 from torch.nn import functional as F
 
 from models.clld import ClldModel
 from models.common import PAD
 from models.common.task import Step
+from models.common.task import Settings, Step, Task
+from models.common.training import fit
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective
 from models.hcl.model import HclModel
@@ -170,3 +176,36 @@ def test_a_saved_model_gives_the_same_bits(case, tmp_path):
     model.save_pretrained(tmp_path / "saved")
     loaded = case.load(tmp_path / "saved").eval()
     assert all(torch.equal(*pair) for pair in zip(losses(case, loaded), losses(case, model), strict=True))
+
+
+class WholeBatch(Task):
+    """Trains a case on all its items at once, and dies at a step."""
+
+    train = validation = range(8)
+
+    def __init__(self, case, kill_at=None):
+        self.module, self.learning_rate, self.kill_at = case.model(), case.rate, kill_at
+        self.loss = partial(case.loss, self.module)
+
+    def load(self, items):
+        return {}
+
+    def train_batch(self, batch, step):
+        if step.number == self.kill_at:
+            raise Killed
+        return self.loss()[0], {}
+
+    def validate(self):
+        return {"loss": float(self.loss()[0])}
+
+
+def test_a_killed_training_resumes_to_the_same_bytes(case):
+    settings, store = Settings(epochs=3, batch_size=8), Memory()
+    whole = WholeBatch(case)
+    history = fit(whole, settings, Memory(), SEED)
+    with pytest.raises(Killed):
+        fit(WholeBatch(case, kill_at=2), settings, store, SEED)
+    resumed = WholeBatch(case)
+    assert fit(resumed, settings, store, SEED) == history
+    expected = whole.module.state_dict()
+    assert all(torch.equal(part, expected[name]) for name, part in resumed.module.state_dict().items())

@@ -315,7 +315,7 @@ def test_scores_are_float32_under_autocast(search, monkeypatch):
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: Rules(END, PAD, 4, 3), "min_length 4 and max_length 3 must satisfy 0 <= min <= max"),
     (lambda: Rules(END, PAD, 1, 3, (END,)), "the end token 1 is banned, so no output could end"),
-    (lambda: beam_search(Oracle(1), start(1), rules(), num_beams=0), "num_beams is 0, expected 1 or more"),
+    (lambda: beam_search(Oracle(1), start(1), rules(), num_beams=0), "1 outputs of 0 beams"),
     (lambda: beam_search(Oracle(1), start(1), rules(banned=(PAD, *range(2, WORDS)))), "too much is banned"),
     (lambda: contrastive_search(Oracle(1), start(1), rules(), top_k=0), "top_k is 0, alpha 0.6"),
     (lambda: contrastive_search(Oracle(1), start(1), rules(), alpha=1.5), "alpha 1.5; expected .* 0 <= alpha <= 1"),

@@ -13,7 +13,7 @@ from memory_store import Memory
 from torch import distributed as group
 
 from models.common.task import Settings, Step
-from models.common.training import CachedContrast, fit
+from models.common.training import cached_contrast, fit
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
@@ -73,12 +73,12 @@ def cached(task, sizes, second=begun):
     task.module.zero_grad(set_to_none=True)
     runs = runs_of(sizes)
     own = [(number, task.load(run)) for number, run in enumerate(runs)]
-    contrast = CachedContrast(task, STEP, runs, own, begun)
-    found = {name: value.item() for name, value in contrast.parts.items()}
+    shares, by_vectors = cached_contrast(task, STEP, runs, own, begun)
+    found = {name: value.item() for name, value in shares.items()}
     for number, batch in own:
         with second(number):
             loss, parts, vectors = task.without_contrast(batch, STEP)
-        torch.autograd.backward([loss, vectors], [None, contrast.gradient(number, vectors)])
+        torch.autograd.backward([loss, vectors], [None, by_vectors[number].to(vectors.dtype)])
         for name, value in {"loss": loss, **parts}.items():
             found[name] = found.get(name, 0.0) + value.item()
     return gradients(task), found

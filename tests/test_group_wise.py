@@ -46,7 +46,13 @@ def test_the_share_of_the_contrast_rises():
 
 
 def test_the_reference_is_frozen_after_a_share_of_steps_or_five_thousand(case):
-    assert [case.model.settled(total) for total in (20_000, 600)] == [5000, 240]
+    assert [case.model.pretraining(total) for total in (20_000, 600)] == [5000, 240]
+
+
+def test_epochs_count_when_the_contrast_has_taken_over(case):
+    assert case.model.settled(20_000) == 12_000 and case.model.settled(600) == 7240  # of 600: none
+    case.model.config.sizes["speed"] = None
+    assert case.model.settled(600) == 600 and contrast_share(360, case.model.speed(600)) > 0.999
 
 
 def test_before_the_reference_is_frozen_it_is_a_transformer(case):
@@ -59,7 +65,7 @@ def test_when_it_is_frozen_both_models_are_one_and_it_gets_no_gradient(case):
     training = case.model.train().trainee()
     with torch.no_grad():
         case.model.bias.add_(0.5)  # since the copy was made
-    start = case.model.settled(100)
+    start = case.model.pretraining(100)
     torch.manual_seed(0)
     found = training.objective(case.model.planned(case.batch()), Step(start, 100, 0, range(8)))
     torch.testing.assert_close(found["group_contrast"], torch.full((8,), 0.693147))

@@ -13,7 +13,7 @@ from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking import blocks
-from models.common import special
+from models import common as special
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.annotate.params import Annotate

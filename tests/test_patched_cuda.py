@@ -113,7 +113,7 @@ def test_the_record_has_the_peak_of_the_devices_memory(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: asked.append(device) or 3 * 2**20 + 5)
     speed = Speed(steps=2, items=8, seconds=4.0, recent=[2.0, 2.0])
-    history = History([], 1, {}, False, speed)
+    history = History([], 1, {}, False, speed=speed)
     record = stage_training.training_record(history, {"products": "bf16"}, "cuda:1", 2)
     assert record["peak_device_memory_mib"] == 3 and asked == ["cuda:1"]
     assert record["items_per_second"] == 2.0 and record["processes"] == 2

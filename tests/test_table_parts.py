@@ -14,6 +14,7 @@ from keycontrast.errors import InputError
 from pipeline import dataset_export, inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common import tables
+from stages.common import tables, writing
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import TEXTS

@@ -298,8 +298,10 @@ def test_schedule_rises_then_falls_to_zero():
 @pytest.mark.parametrize(("losses", "patience", "start", "epochs", "best"), [
     ([3, 2, 1, 2, 2, 0], 2, 0, 5, 3),     # two epochs without progress end it
     ([3, 2, 1, 2, 2, 0], 3, 0, 6, 6),
-    ([1, 2, 2, 2, 2, 2], 2, 4, 5, 1),     # counted only for epochs that end at step 4 or later
     ([1, 1, 1, 1, 1, 1], None, 0, 6, 1),  # the earliest of equals
+    ([0, 1, 1, 5, 4, 4], 2, 4, 6, 5),     # of epochs that end at step 4 or later
+    ([0, 0, 0, 1, 2, 3], 2, 4, 6, 4),     # and patience counts only them
+    ([0, 1, 2, 3, 4, 5], 1, 7, 6, 6),     # no epoch has settled: the last one
 ])
 def test_patience_and_selection(losses, patience, start, epochs, best):
     settings = Settings(epochs=6, batch_size=11, patience=patience, final_from_step=start)
@@ -315,7 +317,8 @@ def test_patience_and_selection(losses, patience, start, epochs, best):
     history = fit(task, settings, Memory(), SEED)
     assert (len(history.rows), history.best_epoch) == (epochs, best)
     assert history.stopped_early == (epochs < 6)
-    assert history.best == {"loss": losses[best - 1]}
+    assert history.best == {"loss": losses[best - 1]} and history.settled == (start <= 6)
+    assert [row["best"] for row in history.rows].index(True) + 1 == max(1, min(start, 6))
     assert_same(weights(task), snapshots[best - 1])
 
 
@@ -358,17 +361,7 @@ def test_non_finite_values_stop_the_training():
         fit(Regression(validation=[float("inf")]), SETTINGS, Memory(), SEED)
 
 
-def test_wrong_settings_and_foreign_checkpoints_are_named():
-    with pytest.raises(ValueError, match="batch_size must be at least 1, found 0"):
-        Settings(epochs=1, batch_size=0)
-    with pytest.raises(ValueError, match="'adamw' or 'adam', found 'sgd'"):
-        Settings(epochs=1, batch_size=1, optimiser="sgd")
-    with pytest.raises(ValueError, match="precision must be 'fp32' or 'bf16', found 'fp16'"):
-        Settings(epochs=1, batch_size=1, precision="fp16")
-    with pytest.raises(ValueError, match="prefetch must be at least 0, found -1"):
-        Settings(epochs=1, batch_size=1, prefetch=-1)
-    with pytest.raises(ValueError, match=r"share of all steps in \[0, 1\)"):
-        Settings(epochs=1, batch_size=1, warmup=1.0)
+def test_missing_items_and_foreign_checkpoints_are_named():
     with pytest.raises(ValueError, match="no training item"):
         fit(Regression(n=0), SETTINGS, Memory(), SEED)
     store = Memory()

@@ -21,12 +21,6 @@ def epoch_batches(n_items: int, batch_size: int, seed: int, lengths: Sequence[in
     so that little is padded, and the batches of all pools are shuffled. Within a batch items stay sorted, so
     that its micro-batches are of similar lengths too.
 
-    Args:
-        n_items: items are ``0 .. n_items - 1``.
-        batch_size: items per batch; at most one batch has fewer.
-        seed: of this epoch.
-        lengths: of each item, in any unit.
-
     Raises:
         ValueError: not one length per item.
     """
@@ -57,35 +51,27 @@ def loaded_ahead(load: Callable[[Key], Loaded], keys: Iterable[Key], ahead: int)
     """Give ``load(key)`` of each key in turn, up to ``ahead`` of them computed in advance by one thread.
 
     What is given does not depend on ``ahead``, if ``load`` is a function of its key alone. An exception of
-    ``load`` comes out where its result would have. The thread ends with the block, however that ends.
-
-    >>> with loaded_ahead(load, range(3), ahead=2) as batches:  # doctest: +SKIP
-    ...     for batch in batches: ...
-
-    Args:
-        load: called in the order of ``keys``, never twice at once.
-        keys: what to load.
-        ahead: 0 for none, and no thread.
+    ``load`` comes out where its result would have. The thread ends with the block, however that ends; 0 ``ahead``
+    starts none.
     """
     if ahead == 0:
         yield map(load, keys)
         return
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
+
+    def in_turn() -> Iterator[Loaded]:
+        waiting: deque[Future[Loaded]] = deque()
+        for key in keys:
+            waiting.append(executor.submit(load, key))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
     try:
-        yield _in_turn(executor, load, keys, ahead)
+        yield in_turn()
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _in_turn(executor: ThreadPoolExecutor, load: Callable[[Key], Loaded], keys: Iterable[Key],
-             ahead: int) -> Iterator[Loaded]:
-    waiting: deque[Future[Loaded]] = deque()
-    for key in keys:
-        waiting.append(executor.submit(load, key))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def pinned(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -100,47 +86,32 @@ def moved(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tens
 
 def batches_in_order(load: Callable[[Sequence[int]], Mapping[str, Tensor]], count: int, size: int,
                      device: torch.device) -> Iterator[dict[str, Tensor]]:
-    """Yield ``load`` of the items ``0 .. count - 1`` on ``device``, ``size`` of them at a time.
-
-    Args:
-        load: returns the tensors of items, on the CPU.
-        count: number of items.
-        size: items per batch; the last may have fewer.
-        device: of the model.
-    """
+    """Yield ``load`` of the items ``0 .. count - 1``, which is on the CPU, on ``device``, ``size`` items at a time."""
     for start in range(0, count, size):
         yield moved(load(range(start, min(start + size, count))), device)
 
 
 class PartSums:
-    """Named sums in double precision; tensors stay where they are until :meth:`read`.
-
-    >>> sums = PartSums()
-    >>> sums.add({"loss": torch.tensor(1.5), "share": 0.5})
-    >>> sums.add({"loss": torch.tensor(2.0), "share": 0.5})
-    >>> sums.read()
-    {'loss': 3.5, 'share': 1.0}
-    """
+    """Named sums in double precision; tensors stay where they are until :meth:`read`."""
 
     def __init__(self) -> None:
-        self._names: list[str] = []
-        self._tensors: list[Tensor] = []
+        self._tensors: list[tuple[str, Tensor]] = []
         self._plain: list[tuple[str, float]] = []
 
     def add(self, parts: Mapping[str, float | Tensor]) -> None:
         """Add plain numbers and 0-d tensors to the sums of their names."""
         for name, value in parts.items():
             if isinstance(value, Tensor):
-                self._names.append(name)
-                self._tensors.append(value.detach())
+                self._tensors.append((name, value.detach()))
             else:
                 self._plain.append((name, float(value)))
 
     def read(self) -> dict[str, float]:
         """Return the sums; all tensors come from the device in one message."""
-        numbers = torch.stack([tensor.double() for tensor in self._tensors]).tolist() if self._tensors else []
+        names, tensors = [name for name, _ in self._tensors], [tensor.double() for _, tensor in self._tensors]
+        numbers = torch.stack(tensors).tolist() if tensors else []
         sums: dict[str, float] = {}
-        for name, value in [*zip(self._names, numbers, strict=True), *self._plain]:
+        for name, value in [*zip(names, numbers, strict=True), *self._plain]:
             sums[name] = sums.get(name, 0.0) + value
         return sums
 
@@ -151,11 +122,7 @@ def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None],
 
     A backward pass adds them parameter by parameter, one launch each on a GPU: a sixth of all that a micro-batch
     launches. Here all are added at once, for which they are all held for a moment; the sums are the same to the bit.
-
-    Args:
-        outputs: what is differentiated.
-        weights: the gradient by each, None for a scalar's 1.
-        parameters: all that are trained.
+    ``weights`` are the gradients by the outputs, None for a scalar's 1.
     """
     if all(parameter.grad is None for parameter in parameters):
         torch.autograd.backward(outputs, weights)

@@ -31,13 +31,9 @@ def library_pass(encoder: nn.Module) -> str | None:
 
 
 def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-    """Return the last hidden states (B, L, d).
+    """Return the last hidden states (B, L, d) of a model for which :func:`library_pass` is None.
 
-    Args:
-        model: one for which :func:`library_pass` is None.
-        ids: tokens (B, L).
-        mask: True or 1 for real ones (B, L), at least one a row.
-        types: segment of each token (B, L); None if there is one.
+    The mask is True or 1 for real tokens (B, L), at least one a row; ``types`` are segments (B, L), None for one.
     """
     bias, hidden = additive_mask(mask.bool(), model.dtype), _embedded(model.embeddings, ids, types)
     layers = [cast(BertLayer, layer) for layer in model.encoder.layer]

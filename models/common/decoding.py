@@ -5,7 +5,7 @@ Greedy and beam search are equal to ``transformers`` with the same options, ties
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -21,49 +21,37 @@ Made = TypeVar("Made")
 class Decodable(Protocol):
     """A batch of items that is being decoded: for each of B items, W hypotheses (beams or candidates) of one length.
 
-    A model starts it from what it decodes from (encoder states, a latent vector) with one empty hypothesis per item;
-    a search then takes steps. The items stay one row each, whatever the number of hypotheses: what an item is
-    decoded from is projected once and never copied per beam.
+    A model starts it with one empty hypothesis per item; a search then takes steps. The items stay one row each,
+    whatever the number of hypotheses: what an item is decoded from is projected once and never copied per beam.
     """
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append a token to every hypothesis (B, W) and return the states (B, W, d) that predict the next ones."""
-        ...
 
     def logits(self, states: Tensor) -> Tensor:
         """Return unnormalised scores (..., V) of the next token, at least float32; the search may overwrite them."""
-        ...
 
     def reorder(self, parents: Tensor) -> None:
         """Let hypothesis w of item b continue what was its hypothesis ``parents[b, w]``; (B, W'), W' may differ."""
-        ...
 
     def keep(self, items: Tensor) -> None:
         """Go on with the items at these rows (n,) alone."""
-        ...
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What every output satisfies.
+    """What every output satisfies; contradictions are a ValueError.
 
-    Attributes:
-        end: token that ends an output.
-        pad: token that fills the rows after it.
-        min_length, max_length: bounds on the number of tokens, the end token not counted: it is forbidden before,
-            and forced after, at no cost to the score (as ``transformers`` forces it).
-        banned: tokens that no output holds. They keep their share of the probability: scores are those of the
-            model's own distribution, as in ``transformers``.
-
-    Raises:
-        ValueError: the bounds contradict each other, or the end token is banned.
+    The end token is not counted in lengths: it is forbidden before ``min_length``, and forced after ``max_length``, at
+    no cost to the score (as ``transformers`` forces it). Tokens that are ``banned`` keep their share of the
+    probability: scores are those of the model's own distribution, as in ``transformers``.
     """
 
     end: int
-    pad: int
+    pad: int    # fills the rows after the end token
     min_length: int
     max_length: int
-    banned: Sequence[int] = field(default=())
+    banned: Sequence[int] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.max_length:
@@ -90,9 +78,7 @@ class BeamCache:
     to the slots of that item in one product, and to its memory, which is projected once, in another.
 
     It stands where ``transformers`` has an ``EncoderDecoderCache``: layers call ``self_attention_cache.update``.
-
-    Args:
-        slots: tokens that will be tried per item, all steps and hypotheses together.
+    ``slots`` are the tokens that will be tried per item, all steps and hypotheses together.
     """
 
     def __init__(self, slots: int) -> None:
@@ -114,18 +100,10 @@ class BeamCache:
         return self.steps
 
     def allowed(self, width: int, device: torch.device) -> Tensor | None:
-        """Open a step, whose tokens all stand at position ``steps``: return what they may attend to.
+        """Open a step of ``width`` hypotheses per item, all at position ``steps``: return what they may attend to.
 
-        Args:
-            width: W, hypotheses per item.
-            device: where it is needed.
-
-        Returns:
-            The mask (B, 1, W, slots so far and W new ones), True for ancestors and for the token itself; None where
-            there is nothing to hide.
-
-        Raises:
-            ValueError: several hypotheses at the first step, which share nothing.
+        That is a mask (B, 1, W, slots so far and W new ones), True for ancestors and for the token itself; None where
+        there is nothing to hide. Several hypotheses at the first step, which share nothing, are a ValueError.
         """
         if self._ancestors is None:
             if width > 1:
@@ -187,10 +165,9 @@ Score = Callable[[Tensor], Tensor]
 
 
 class CachedSteps:
-    """Decoding with keys and values kept: each step runs the decoder on the newest tokens alone.
+    """A :class:`Decodable` that keeps keys and values: each step runs the decoder on the newest tokens alone.
 
-    The W hypotheses of an item stand where the tokens of a text stand otherwise, (B, W, d), so what it is decoded
-    from is not repeated.
+    The W hypotheses of an item stand where the tokens of a text stand otherwise, (B, W, d).
 
     Args:
         decode: returns the states (B, W, d) of tokens (B, W), given ``given`` and the cache of earlier tokens.
@@ -235,21 +212,11 @@ def project_in_full(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The best continuations of each item, best first.
+    """The best continuations of each item, best first, (B, n) each."""
 
-    Attributes:
-        scores: sums of log probabilities (B, n); minus infinity where there are fewer than n.
-        parents: hypothesis that each one continues (B, n).
-        tokens: its last token (B, n).
-    """
-
-    scores: Tensor
-    parents: Tensor
-    tokens: Tensor
-
-    def take(self, places: Tensor) -> "Candidates":
-        """Return those at ``places`` (B, m) of each item."""
-        return Candidates(*(part.gather(1, places) for part in (self.scores, self.parents, self.tokens)))
+    scores: Tensor      # sums of log probabilities; minus infinity where there are fewer than n
+    parents: Tensor     # hypothesis that each one continues
+    tokens: Tensor      # its last token
 
 
 def full_precision(logits: Tensor) -> Tensor:
@@ -258,13 +225,9 @@ def full_precision(logits: Tensor) -> Tensor:
 
 
 def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count: int) -> Candidates:
-    """Return the ``count`` best of all continuations of the W hypotheses of each item.
+    """Return the ``count`` best of all continuations of the W hypotheses of each item, but for ``forbidden`` tokens.
 
-    Args:
-        logits: (B, W, V).
-        scores: sums of log probabilities so far (B, W).
-        forbidden: tokens not to be chosen; they keep their share of the probability.
-        count: continuations wanted.
+    Those keep their share of the probability. Logits are (B, W, V), scores the sums of log probabilities so far (B, W).
     """
     # fused, this is faster than torch's logsumexp, which writes down two tables of this size
     chances = F.log_softmax(logits, dim=-1).index_fill_(-1, forbidden, -torch.inf)
@@ -284,16 +247,18 @@ def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count:
 # Greedy and beam search
 
 
-@torch.no_grad()
 def beam_search(
-    model: Decodable,
-    start: Tensor,
-    rules: Rules,
-    *,
-    num_beams: int = 4,
-    length_penalty: float = 1.0,
+    model: Decodable, start: Tensor, rules: Rules, *, num_beams: int = 4, length_penalty: float = 1.0
 ) -> Tensor:
-    """Return the best output that a beam of ``num_beams`` hypotheses finds for each item.
+    """Return the best output of each item (B, L) that :func:`best_outputs` finds."""
+    return best_outputs(model, start, rules, 1, num_beams=num_beams, length_penalty=length_penalty)[:, 0]
+
+
+@torch.no_grad()
+def best_outputs(
+    model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int, length_penalty: float = 1.0
+) -> Tensor:
+    """Return the ``count`` best different outputs that a beam of K hypotheses finds for each item, best first.
 
     Of all continuations the 2 K best are looked at: those among the first K that end are finished, with their sum of
     log probabilities divided by length ** ``length_penalty``, the end token counted; the K best others go on. An item
@@ -306,49 +271,28 @@ def beam_search(
         model: the batch, at its beginning.
         start: first token of each item (B,).
         rules: lengths and banned tokens.
+        count: outputs wanted.
         num_beams: K.
         length_penalty: above 0 favours long outputs, below 0 short ones.
 
     Returns:
-        Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
-
-    Raises:
-        ValueError: no beam at all, or no output is allowed.
-    """
-    if num_beams < 1:
-        raise ValueError(f"beam_search: num_beams is {num_beams}, expected 1 or more")
-    if num_beams == 1:
-        return _greedy(model, start, rules)
-    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty))[:, 0]
-
-
-@torch.no_grad()
-def best_outputs(
-    model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int, length_penalty: float = 1.0
-) -> Tensor:
-    """Return the ``count`` best different outputs that :func:`beam_search` finds for each item, best first.
-
-    Returns:
-        Tokens (B, count, L); padding alone where the search found fewer outputs.
+        Tokens (B, count, L), L <= max_length + 1: the output, the end token, then padding; padding alone where the
+        search found fewer outputs.
 
     Raises:
         ValueError: more outputs than beams, or no output is allowed.
     """
     if not 1 <= count <= num_beams:
-        raise ValueError(f"best_outputs: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
+        raise ValueError(f"decoding: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
     if num_beams == 1:
         return _greedy(model, start, rules).unsqueeze(1)
-    return _search(model, start, rules, _Beams(start, rules, num_beams, length_penalty, count))
-
-
-def _search(model: Decodable, start: Tensor, rules: Rules, beams: "_Beams") -> Tensor:
-    """Take steps until every item is done; return the best outputs of each (B, R, L)."""
+    beams = _Beams(start, rules, num_beams, length_penalty, count)
     before, after = rules.forbidden(start.device)
     tokens = start.unsqueeze(1)
     for length in range(rules.max_length):
         logits = full_precision(model.logits(model.step(tokens)))
         forbidden = before if length < rules.min_length else after
-        going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * beams.width))
+        going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * num_beams))
         if kept is not None:
             if not len(kept):
                 break
@@ -360,35 +304,29 @@ def _search(model: Decodable, start: Tensor, rules: Rules, beams: "_Beams") -> T
 
 
 class _Beams:
-    """Running and finished hypotheses of the items that are not done, and the R best outputs of those that are.
+    """Running and finished hypotheses of the items that are not done, and the R best outputs of those that are."""
 
-    Attributes:
-        scores: of the running hypotheses, best first (n, W).
-    """
-
-    def __init__(self, start: Tensor, rules: Rules, width: int, length_penalty: float, count: int = 1) -> None:
+    def __init__(self, start: Tensor, rules: Rules, width: int, length_penalty: float, count: int) -> None:
         self.rules, self.width, self.length_penalty = rules, width, length_penalty
         items = len(start)
         self._items = torch.arange(items, device=start.device)  # rows of the outputs that are not done
         self._outputs = start.new_full((items, count, rules.max_length + 1), rules.pad)
         self._running = start.new_empty(items, 1, 0)  # tokens (n, W, length)
-        self.scores = torch.zeros(items, 1, device=start.device)
+        self.scores = torch.zeros(items, 1, device=start.device)  # of the running hypotheses, best first (n, W)
         self._finished = torch.full((items, width), -torch.inf, device=start.device)  # best first
         self._best = self._outputs.clone()  # the best finished outputs (n, R, max_length + 1)
 
     def advance(self, found: Candidates) -> tuple[Candidates, Tensor | None]:
-        """Take the candidates of one step (n, 2 W).
+        """Take the candidates of one step (n, 2 W); return those that run on, of the items that are not done.
 
-        Returns:
-            The continuations that run on, of the items that are not done, and the rows that these items had; None if
-            that is all of them.
+        Beside them, the rows that these items had; None if that is all of them.
         """
         ended = found.tokens == self.rules.end
         finishing = found.scores.masked_fill(~ended, -torch.inf)[:, : self.width]
         if bool((finishing > -torch.inf).any()):
             self._finish(finishing / self._divisor(self._length + 1), found.parents)
         open_scores, places = found.scores.masked_fill(ended, -torch.inf).topk(self.width, dim=-1)
-        going = found.take(places)
+        going = Candidates(*(part.gather(1, places) for part in (found.scores, found.parents, found.tokens)))
         self.scores = open_scores
         parents = going.parents.unsqueeze(-1).expand(-1, -1, self._length)
         self._running = torch.cat([self._running.gather(1, parents), going.tokens.unsqueeze(-1)], dim=-1)
@@ -402,7 +340,7 @@ class _Beams:
             self._outputs[self._items] = self._best
         ends = self._outputs == self.rules.end
         if not bool(ends[:, 0].any(dim=-1).all()):
-            raise ValueError("beam_search: there are items without any output that the rules allow: too much is banned")
+            raise ValueError("decoding: there are items without any output that the rules allow: too much is banned")
         return self._outputs[..., : int(ends.nonzero()[:, 2].max()) + 1] if len(ends) else self._outputs
 
     @property
@@ -480,15 +418,7 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     those from which the next token is predicted. The states of all candidates come from one pass; only the chosen
     one is scored against the vocabulary.
 
-    Args:
-        model: the batch, at its beginning.
-        start: first token of each item (B,).
-        rules: lengths and banned tokens.
-        top_k: candidates per step; 1 is greedy.
-        alpha: weight of the penalty; 0 is greedy.
-
-    Returns:
-        Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
+    ``top_k`` of 1 and ``alpha`` of 0 are greedy. Tokens (B, L) are as those of :func:`best_outputs`.
 
     Raises:
         ValueError: no candidate, or alpha outside 0 .. 1.

@@ -1,6 +1,5 @@
 """Text encoders of the BERT family: loading, pooling and freezing."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, cast
 
@@ -29,7 +28,7 @@ _FAMILY = ("bert", "albert", "roberta")
 def load_encoder(
     source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
-    """Load an encoder and its tokenizer.
+    """Load an encoder, in evaluation mode and without pooler, and its tokenizer; None for that without a source.
 
     Attention runs through ``scaled_dot_product_attention``, which is deterministic on a CPU, and on a GPU
     under ``torch.use_deterministic_algorithms(True)``.
@@ -40,12 +39,8 @@ def load_encoder(
         config: configuration to build from random weights; with a source, it replaces the source's own.
         pretrained: False takes configuration and tokenizer of ``source``, and random weights.
 
-    Returns:
-        The model in evaluation mode, without pooler, and the tokenizer; None for the latter if there is no source.
-
     Raises:
-        ValueError: neither a source nor a configuration is given, the model is not of the BERT family, or
-            the source lacks some of its weights.
+        ValueError: nothing is given, the model is not of the BERT family, or the source lacks some of its weights.
     """
     if config is None:
         if source is None:
@@ -97,14 +92,9 @@ def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
 
 
 def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Mean of the hidden states of real tokens, [CLS] and [SEP] among them.
+    """Return the mean hidden state (B, d) of real tokens, [CLS] and [SEP] among them; zeros for a row without any.
 
-    Args:
-        hidden: hidden states (B, L, d).
-        mask: True or 1 for real tokens (B, L).
-
-    Returns:
-        Vectors (B, d); zeros for a row without any real token.
+    Hidden states are (B, L, d), the mask is True or 1 for real tokens (B, L).
     """
     weights = mask.to(hidden.dtype).unsqueeze(-1)  # (B, L, 1)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
@@ -120,21 +110,14 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
 
 
 def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
-    """Return one vector per text (B, d).
-
-    Args:
-        encoder: a model from :func:`load_encoder`.
-        ids: token ids (B, L).
-        mask: True for real tokens (B, L).
-        pooling: ``mean`` over real tokens, or ``cls``.
-    """
+    """Return one vector per text (B, d), by an encoder of :func:`load_encoder` from ids and mask of tokens (B, L)."""
     return pool(encode(encoder, ids, mask), mask, pooling)
 
 
 def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
     """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass.
 
-    :func:`encoder_pass` says which. Arguments are those of :func:`embed`, and segments ``types`` (B, L).
+    :func:`encoder_pass` says which. Arguments are those of :func:`embed`, and segments (B, L).
     """
     if library_pass(encoder) is None:
         return bert_states(cast(BertModel, encoder), ids, mask, types)
@@ -146,10 +129,8 @@ class FrozenStates:
     """What a wholly frozen encoder has made of batches that it reads again, such as those of every validation.
 
     Only on a CPU, where a batch can be recognised without waiting for a device, without gradients, and for an encoder
-    none of whose parameters is trained. A batch is read anew if there is no room left; either way with the same bits.
-
-    Args:
-        limit: bytes of states that are kept at most.
+    none of whose parameters is trained. A batch is read anew if ``limit`` bytes of states are kept; either way with the
+    same bits.
     """
 
     def __init__(self, limit: int = 1 << 26) -> None:
@@ -195,11 +176,5 @@ def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
         raise ValueError(f"freeze_lower_layers: {type(encoder).__name__} has no separate layers; set it to 0")
     if count > len(layers):
         raise ValueError(f"freeze_lower_layers: {count} layers to freeze, the encoder has {len(layers)}")
-    for parameter in _lower_parameters(encoder, layers, count):
-        parameter.requires_grad_(False)
-
-
-def _lower_parameters(encoder: nn.Module, layers: nn.ModuleList, count: int) -> Iterator[nn.Parameter]:
-    yield from encoder.embeddings.parameters()  # type: ignore[union-attr,operator]
-    for layer in layers[:count]:
-        yield from layer.parameters()
+    for part in (encoder.embeddings, *layers[:count]):
+        cast(nn.Module, part).requires_grad_(False)

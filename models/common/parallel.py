@@ -66,11 +66,7 @@ def tensors_of_first(tensors: Mapping[str, Tensor], device: torch.device) -> dic
 
 
 class SharedSums:
-    """Adds up named numbers of all processes, as one tensor; only a name that is new to one of them is told in words.
-
-    Args:
-        device: where the processes' messages lie.
-    """
+    """Adds up named numbers of all processes, as one tensor on ``device``; only names new to one are told in words."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -82,7 +78,8 @@ class SharedSums:
             return sums
         rows = self._rows(sums)
         if any(row[-1] for row in rows):
-            self._learn(sums)
+            new = (name for names in gathered(list(sums)) for name in names)
+            self._names = list(dict.fromkeys([*self._names, *new]))
             rows = self._rows(sums)
         count = len(self._names)
         total = {name: sum(row[number] for row in rows) for number, name in enumerate(self._names)
@@ -98,9 +95,6 @@ class SharedSums:
         distributed.all_gather(rows, own)
         found: list[list[float]] = torch.stack(rows).tolist()
         return found
-
-    def _learn(self, sums: Mapping[str, float]) -> None:
-        self._names = list(dict.fromkeys([*self._names, *(name for names in gathered(list(sums)) for name in names)]))
 
 
 def add_gradients_of_all(parameters: Sequence[nn.Parameter]) -> None:

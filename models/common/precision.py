@@ -16,17 +16,7 @@ PRECISIONS = ("fp32", "bf16")
 def products(device: str | torch.device, precision: str) -> torch.autocast:
     """Return the context in which matrix products on ``device`` are computed in ``precision``.
 
-    Args:
-        device: ``cpu``, ``cuda`` or ``cuda:0``.
-        precision: ``fp32``, which leaves every operation as it is, or ``bf16`` (autocast).
-
-    Raises:
-        ValueError: another precision.
-
-    Example:
-        >>> with products("cpu", "bf16"):
-        ...     (torch.eye(2) @ torch.eye(2)).dtype
-        torch.bfloat16
+    That is ``fp32``, which leaves every operation as it is, or ``bf16`` (autocast); another is a ValueError.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be {' or '.join(map(repr, PRECISIONS))}, found {precision!r}")

@@ -24,9 +24,6 @@ class RealTokens:
         index: places of the rows (M,) in the flat batch, ascending, then one of padding; None to find them, for which
             a device is waited for.
         inverse: row of each place (B L,), given with ``index``.
-
-    Attributes:
-        real, index, inverse: as given, or found.
     """
 
     def __init__(self, real: Tensor, index: Tensor | None = None, inverse: Tensor | None = None) -> None:
@@ -69,11 +66,7 @@ class RealTokens:
 
 
 class HostTensor(Tensor):
-    """A tensor that stays in the host's memory when its batch goes to a device: what is needed to launch its work.
-
-    >>> HostTensor.of(torch.tensor([2, 1])).to("cuda").device
-    device(type='cpu')
-    """
+    """A tensor that stays in the host's memory when its batch goes to a device: what is needed to launch its work."""
 
     @classmethod
     def of(cls, values: Tensor) -> "HostTensor":

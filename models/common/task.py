@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from math import ceil, isfinite
+from math import ceil
 from statistics import median
 from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
 from models.common.batches import PartSums, batches_in_order
-from models.common.precision import PRECISIONS
 
 Batch = Mapping[str, Tensor]
 Parts = Mapping[str, float | Tensor]
-_WORDS = {"optimiser": ("adamw", "adam"), "schedule": ("linear", "constant"), "precision": PRECISIONS}
 _RECENT = 500  # steps whose durations are kept, for their median
 
 
@@ -27,15 +25,12 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; plain values, so that validated params of any kind can fill it.
+    """How to train; plain values, which the params have checked.
 
     Attributes:
         epochs: passes over the training items at most; 0 keeps the module as it begins, validated once.
         batch_size: items per optimiser step; the last batch of an epoch may be smaller.
         micro_batch: items per forward pass; None takes the whole batch at once.
-        optimiser: ``adamw`` or ``adam``.
-        betas: decay of Adam's two averages.
-        eps: Adam's epsilon.
         weight_decay: decoupled under ``adamw``, added to the gradient under ``adam``.
         warmup: share of all steps over which the rates rise linearly from 0.
         schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
@@ -45,7 +40,9 @@ class Settings:
         prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
         clip: largest norm of the accumulated gradient, over all groups together; None clips nothing.
         patience: epochs in a row without a better validation result that end the training; None for never.
-        patience_from: patience counts epochs that end at this optimiser step or later (end of annealing).
+        final_from_step: optimiser step from which the objective is the final one, its schedules (annealing,
+            pretraining) at their end. Epochs that end before it are no candidates for the best one, and patience
+            does not count them; if all do, the last one is taken.
         select: the best epoch is the one with the best first criterion; the next ones break its ties, and
             the earliest of equal epochs wins.
     """
@@ -64,27 +61,8 @@ class Settings:
     prefetch: int = 2
     clip: float | None = 1.0
     patience: int | None = None
-    patience_from: int = 0
+    final_from_step: int = 0
     select: tuple[Criterion, ...] = (Criterion(),)
-
-    def __post_init__(self) -> None:
-        """Refuse values that would fail late or train something else than was meant.
-
-        Raises:
-            ValueError: a count below 1 (of epochs and prefetch, 0), a warm-up outside [0, 1), an unknown word or no
-                criterion.
-        """
-        for name, least in {"epochs": 0, "batch_size": 1, "micro_batch": 1, "patience": 1, "prefetch": 0}.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be at least {least}, found {value}")
-        if not 0 <= self.warmup < 1:
-            raise ValueError(f"warmup is a share of all steps in [0, 1), found {self.warmup}")
-        for name, words in _WORDS.items():
-            if (found := getattr(self, name)) not in words:
-                raise ValueError(f"{name} must be {' or '.join(map(repr, words))}, found {found!r}")
-        if (self.clip is not None and not (isfinite(self.clip) and self.clip > 0)) or not self.select:
-            raise ValueError("clip must be a positive number, or None, and select must name a criterion")
 
     def steps_per_epoch(self, n_train: int) -> int:
         """Return the number of optimiser steps of one epoch over ``n_train`` items."""
@@ -94,7 +72,7 @@ class Settings:
         """Return the number of optimiser steps of all epochs, early stopping aside."""
         return self.epochs * self.steps_per_epoch(n_train)
 
-    def micro_batches(self, batch: list[int]) -> list[list[int]]:
+    def micro_batches(self, batch: Sequence[int]) -> list[Sequence[int]]:
         """Cut ``batch`` into runs of ``micro_batch`` items."""
         size = self.micro_batch or self.batch_size
         return [batch[start:start + size] for start in range(0, len(batch), size)]
@@ -122,19 +100,12 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Step:
-    """The optimiser step that a micro-batch belongs to.
+    """The optimiser step that a micro-batch belongs to."""
 
-    Attributes:
-        number: 0-based count of optimiser steps, from which annealed weights are computed.
-        total: number of steps of all epochs.
-        epoch: 0-based epoch.
-        batch: every item of the step's whole batch, of which a micro-batch is a run.
-    """
-
-    number: int
-    total: int
-    epoch: int
-    batch: Sequence[int]
+    number: int             # 0-based count of optimiser steps, from which annealed weights are computed
+    total: int              # steps of all epochs
+    epoch: int              # 0-based
+    batch: Sequence[int]    # every item of the step's whole batch, of which a micro-batch is a run
 
 
 class Task:
@@ -186,10 +157,10 @@ class Task:
         raise ValueError(f"bucket: {type(self).__name__} has no lengths() to put items of similar length together")
 
     def load(self, items: Sequence[int]) -> Batch:
-        """Return the tensors of ``items``, on the CPU.
+        """Return the tensors of ``items``, on the CPU; the loop moves them to the module's device.
 
         It runs in a thread, ahead of the micro-batch in work, so it must draw nothing at random and share
-        nothing with :meth:`train_batch`; the loop moves what it returns to the module's device.
+        nothing with :meth:`train_batch`.
         """
         raise NotImplementedError
 
@@ -199,10 +170,6 @@ class Task:
         Shares add up: the sum over micro-batches is the loss of ``step.batch``, and the gradient that of
         one big batch. So divide by what belongs to the whole batch (``len(step.batch)``, or the number of
         its items that have an impostor), never by the size of ``batch``.
-
-        Args:
-            batch: what :meth:`load` returned, on the module's device.
-            step: the optimiser step, with the items of its whole batch.
 
         Returns:
             A scalar with a graph, and named values (plain or 0-d), which are added up in the same manner
@@ -218,12 +185,7 @@ class Task:
         raise NotImplementedError
 
     def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, Parts]:
-        """Return the weighted contrast of the whole batch, a scalar with a graph, and its parts.
-
-        Args:
-            vectors: of the items of ``step.batch``, in its order (B, W).
-            step: the optimiser step.
-        """
+        """Return the weighted contrast of ``step.batch`` by its vectors (B, W), a scalar with a graph, and parts."""
         raise NotImplementedError
 
     def validate(self) -> Mapping[str, float]:
@@ -292,23 +254,14 @@ class Bar(Protocol):
 
 @dataclass
 class Speed:
-    """Durations of the steps of a training, added up over the runs that it was resumed in; they enter no artifact.
+    """Durations of the steps of a training, added up over the runs that it was resumed in; they enter no artifact."""
 
-    Attributes:
-        steps: optimiser steps, without those that a kill undid.
-        items: training items.
-        seconds: of all steps, with waiting for data, without validation and checkpoints.
-        recent: seconds of each of the last 500 steps.
-        checkpoints: saved states.
-        checkpoint_seconds: of saving them; a resumed training does not count the state that it resumed from.
-    """
-
-    steps: int = 0
+    steps: int = 0                      # without those that a kill undid
     items: int = 0
-    seconds: float = 0.0
-    recent: list[float] = field(default_factory=list)
-    checkpoints: int = 0
-    checkpoint_seconds: float = 0.0
+    seconds: float = 0.0                # of all steps, with waiting for data, without validation and checkpoints
+    recent: list[float] = field(default_factory=list)   # of each of the last 500 steps
+    checkpoints: int = 0                # saved states
+    checkpoint_seconds: float = 0.0     # of saving them, but for the state that a training resumed from
 
     def add(self, items: int, seconds: float) -> None:
         """Count one optimiser step."""
@@ -339,6 +292,7 @@ class History:
         best_epoch: the 1-based epoch whose weights the module now holds.
         best: its validation values.
         stopped_early: patience ended the training.
+        settled: the best epoch ended when the objective was final; if not, no epoch did, and it is the last one.
         speed: how fast it went; no part of equality, for it is never the same twice.
     """
 
@@ -346,4 +300,5 @@ class History:
     best_epoch: int
     best: dict[str, float]
     stopped_early: bool
+    settled: bool = True
     speed: Speed = field(default_factory=Speed, compare=False)

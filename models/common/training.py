@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from math import inf, isfinite
 from typing import Any, TypeVar
 
@@ -53,11 +54,6 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
     Raises:
         ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
         FloatingPointError: a loss, gradient or validation value is not finite.
-
-    Example:
-        >>> history = fit(task, Settings(epochs=3, batch_size=32), store, partial(derived_seed, 13, "train"))
-        >>> history.best_epoch  # doctest: +SKIP
-        2
     """
     with _memory_as_it_comes():
         loop = _Loop(task, settings, store, seed_of)
@@ -122,10 +118,12 @@ class _Loop:
 
     def run_epoch(self, bar: Bar | None) -> None:
         """Train the rest of the current epoch, validate, and take a checkpoint."""
-        state = self.state
-        batches = self._batches()[state.batch:]
+        state, settings = self.state, self.settings
+        order = epoch_batches(self.task.n_train, settings.batch_size, self.seed_of("order", state.epoch), self.lengths)
+        batches, (rank, world) = order[state.batch:], place()
+        own = (run for batch in batches for run in settings.micro_batches(batch)[rank::world])
         _train_mode(self.task.module)
-        with loaded_ahead(self._load, self._own(batches), self.settings.prefetch) as loaded:
+        with loaded_ahead(self._load, own, settings.prefetch) as loaded:
             for batch in batches:
                 self._train_step(batch, loaded)
                 if bar is not None:
@@ -155,25 +153,15 @@ class _Loop:
         best = {name.removeprefix("validation_"): value for name, value in row.items()
                 if name.startswith("validation_")}
         stopped_early = self.state.epoch < self.settings.epochs
-        return History(self.state.rows, self.state.best_epoch, best, stopped_early, self.state.speed)
+        settled = row["step"] >= self.settings.final_from_step or self.settings.epochs == 0
+        return History(self.state.rows, self.state.best_epoch, best, stopped_early, settled, self.state.speed)
 
-    def _batches(self) -> list[list[int]]:
-        """Return all batches of the current epoch."""
-        seed = self.seed_of("order", self.state.epoch)
-        return epoch_batches(self.task.n_train, self.settings.batch_size, seed, self.lengths)
-
-    def _load(self, items: list[int]) -> Batch:
+    def _load(self, items: Sequence[int]) -> Batch:
         batch = self.task.load(items)
         if self.device.type != "cuda":
             return batch
         with torch.cuda.device(self.device):  # a thread begins with the first device
             return pinned(batch)
-
-    def _own(self, batches: Sequence[list[int]]) -> Iterator[list[int]]:
-        """Yield the micro-batches of this process in the order in which :meth:`_accumulate` takes them."""
-        rank, world = place()
-        for batch in batches:
-            yield from self.settings.micro_batches(batch)[rank::world]
 
     def _train_step(self, batch: list[int], loaded: Iterator[Batch]) -> None:
         started, state = time.perf_counter(), self.state
@@ -190,30 +178,25 @@ class _Loop:
 
     def _accumulate(self, step: Step, loaded: Iterator[Batch]) -> PartSums:
         """Add up gradients and parts over this process's micro-batches of ``step``."""
-        sums = PartSums()
-        rank, world = place()
+        sums, (rank, world) = PartSums(), place()
         self.optimiser.zero_grad(set_to_none=True)
-        runs = self.settings.micro_batches(list(step.batch))
+        runs = self.settings.micro_batches(step.batch)
         own = ((number, moved(next(loaded), self.device)) for number in range(rank, len(runs), world))
-        if self.task.contrasts and len(runs) > 1:
-            return self._accumulate_contrast(step, runs, list(own))
-        for number, batch in own:
+        if not self.task.contrasts or len(runs) == 1:
+            for number, batch in own:
+                with self._begun(step, number):
+                    loss, parts = self.task.train_batch(batch, step)
+                add_gradients([loss], [None], self.parameters)
+                sums.add({"loss": loss, **parts})
+            return sums
+        batches = list(own)
+        parts, by_vectors = cached_contrast(self.task, step, runs, batches, partial(self._begun, step))
+        for number, batch in batches:
             with self._begun(step, number):
-                loss, parts = self.task.train_batch(batch, step)
-            add_gradients([loss], [None], self.parameters)
-            sums.add({"loss": loss, **parts})
-        return sums
-
-    def _accumulate_contrast(self, step: Step, runs: Sequence[list[int]],
-                             own: Sequence[tuple[int, Batch]]) -> PartSums:
-        """Do the same for a task whose micro-batches are contrasted with each other."""
-        sums, contrast = PartSums(), CachedContrast(self.task, step, runs, own, partial(self._begun, step))
-        for number, batch in own:
-            with self._begun(step, number):
-                loss, parts, vectors = self.task.without_contrast(batch, step)
-            add_gradients([loss, vectors], [None, contrast.gradient(number, vectors)], self.parameters)
-            sums.add({"loss": loss, **parts})
-        sums.add(contrast.parts)
+                loss, own_parts, vectors = self.task.without_contrast(batch, step)
+            add_gradients([loss, vectors], [None, by_vectors[number].to(vectors.dtype)], self.parameters)
+            sums.add({"loss": loss, **own_parts})
+        sums.add(parts)
         return sums
 
     def _begun(self, step: Step, number: int) -> torch.autocast:
@@ -259,26 +242,21 @@ class _Loop:
     def _end_epoch(self, validation: dict[str, float]) -> None:
         state, settings = self.state, self.settings
         key = [-validation[c.name] if c.largest else validation[c.name] for c in settings.select]
-        better = state.best_key is None or key < state.best_key
+        settled, last = state.step >= settings.final_from_step, state.epoch + 1 == settings.epochs
+        # The last epoch is taken where no epoch has settled.
+        better = state.best_key is None or key < state.best_key if settled else last
         if better:
             state.best_key, state.best_epoch = key, state.epoch + 1
-        if better or state.step < settings.patience_from:
-            state.stale = 0
-        else:
-            state.stale += 1
-        state.rows.append(self._row(validation, better))
+        state.stale = 0 if better or not settled else state.stale + 1
+        norm = state.sums.pop("/norm") / self.per_epoch
+        state.rows.append({
+            "epoch": state.epoch + 1, "step": state.step,
+            **{f"rate_{group['name']}": group["lr"] for group in self.optimiser.param_groups}, "gradient_norm": norm,
+            **{f"train_{name}": value / state.items for name, value in state.sums.items()},
+            **{f"validation_{name}": value for name, value in validation.items()}, "best": better})
         state.epoch, state.batch, state.items, state.sums = state.epoch + 1, 0, 0, {}
         patient = settings.patience is None or state.stale < settings.patience
         state.finished = state.epoch == settings.epochs or not patient
-
-    def _row(self, validation: dict[str, float], better: bool) -> dict[str, Any]:
-        state, groups = self.state, self.optimiser.param_groups
-        sums = dict(state.sums)
-        norm = sums.pop("/norm") / self.per_epoch
-        return {"epoch": state.epoch + 1, "step": state.step,
-                **{f"rate_{group['name']}": group["lr"] for group in groups}, "gradient_norm": norm,
-                **{f"train_{name}": value / state.items for name, value in sums.items()},
-                **{f"validation_{name}": value for name, value in validation.items()}, "best": better}
 
     def _save(self, only_if_due: bool = False) -> None:
         """Save the state in the first process; at the end of its epoch, the best weights are the module's own."""
@@ -322,8 +300,9 @@ def _finite(what: str, value: float) -> None:
         raise FloatingPointError(f"{what} is {value}; lower the learning rate, or look at the data of that step")
 
 
-class CachedContrast:
-    """The contrast of one step's batch, and its gradient by the vectors of this process's micro-batches.
+def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: Sequence[tuple[int, Batch]],
+                    begun: Callable[[int], AbstractContextManager[object]]) -> tuple[Parts, dict[int, Tensor]]:
+    """Contrast one step's batch; return its parts, and its gradient by the vectors of this process's micro-batches.
 
     Gradient caching (Gao et al. 2021, Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup): each
     micro-batch goes through the network once for its vectors alone; the contrast of all vectors gives the gradient by
@@ -338,30 +317,23 @@ class CachedContrast:
         own: the micro-batches of this process, by their place among ``runs``.
         begun: given such a place, seeds what the micro-batch draws and sets the precision of a block.
 
-    Attributes:
-        parts: of the loss, this process's share; the first is ``loss``.
+    Returns:
+        Parts of the loss, this process's share, the first of them ``loss``; and gradients by place among ``runs``.
     """
-
-    def __init__(self, task: Task, step: Step, runs: Sequence[Sequence[int]], own: Sequence[tuple[int, Batch]],
-                 begun: Callable[[int], AbstractContextManager[object]]) -> None:
-        found = {}
-        for number, batch in own:
-            # With a graph, dropped at once: without one torch may choose other kernels, which draw other dropout.
-            with begun(number):
-                found[number] = task.without_contrast(batch, step)[2].detach()
-        ends = torch.tensor([len(run) for run in runs]).cumsum(0).tolist()
-        self._rows = {number: slice(ends[number] - len(runs[number]), ends[number]) for number in found}
-        parameter = next(task.module.parameters())
-        vectors = _together(found, self._rows, ends[-1], parameter).requires_grad_()  # (B, W)
-        with begun(0):
-            loss, parts = task.contrast(vectors, step)
-        self._gradient, = torch.autograd.grad(loss, vectors)
-        # Every process has the contrast of the whole batch, and counts its share of it.
-        self.parts: Parts = {name: value / place()[1] for name, value in {"loss": loss, **parts}.items()}
-
-    def gradient(self, number: int, vectors: Tensor) -> Tensor:
-        """Return the gradient of the contrast by the ``vectors`` of a micro-batch."""
-        return self._gradient[self._rows[number]].to(vectors.dtype)
+    found = {}
+    for number, batch in own:
+        # With a graph, dropped at once: without one torch may choose other kernels, which draw other dropout.
+        with begun(number):
+            found[number] = task.without_contrast(batch, step)[2].detach()
+    ends = list(accumulate(map(len, runs)))
+    rows = {number: slice(ends[number] - len(runs[number]), ends[number]) for number in found}
+    vectors = _together(found, rows, ends[-1], next(task.module.parameters())).requires_grad_()  # (B, W)
+    with begun(0):
+        loss, parts = task.contrast(vectors, step)
+    gradient, = torch.autograd.grad(loss, vectors)
+    # Every process has the contrast of the whole batch, and counts its share of it.
+    shares: Parts = {name: value / place()[1] for name, value in {"loss": loss, **parts}.items()}
+    return shares, {number: gradient[rows[number]] for number in found}
 
 
 def _together(found: dict[int, Tensor], rows: dict[int, slice], count: int, like: Tensor) -> Tensor:
@@ -382,34 +354,19 @@ def _together(found: dict[int, Tensor], rows: dict[int, slice], count: int, like
 
 @dataclass
 class State:
-    """The plain values of a training in progress.
+    """The plain values of a training in progress."""
 
-    Attributes:
-        step: optimiser steps done.
-        epoch: epochs done.
-        batch: batches of the current epoch done.
-        items: items of the current epoch done.
-        sums: running sums of the current epoch: parts times items, and gradient norms.
-        rows: history of the epochs done.
-        best_key: criteria of the best epoch, smaller is better; None before the first validation.
-        best_epoch: its 1-based number; 0 before.
-        stale: epochs in a row that patience has counted.
-        finished: nothing is left to do.
-        extra: of a task that evaluates within epochs.
-        speed: how long the steps took; steps that a kill undid do not count.
-    """
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    items: int = 0
-    sums: dict[str, float] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    best_key: list[float] | None = None
-    best_epoch: int = 0
-    stale: int = 0
+    step: int = 0       # optimiser steps done
+    epoch: int = 0      # epochs done
+    batch: int = 0      # batches of the current epoch done
+    items: int = 0      # items of the current epoch done
+    sums: dict[str, float] = field(default_factory=dict)        # of the current epoch: parts times items, and norms
+    rows: list[dict[str, Any]] = field(default_factory=list)    # history of the epochs done
+    best_key: list[float] | None = None     # criteria of the best epoch, smaller is better; None for none yet
+    best_epoch: int = 0     # its 1-based number; 0 for none yet
+    stale: int = 0          # epochs in a row that patience has counted
     finished: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict)         # of a task that evaluates within epochs
     speed: Speed = field(default_factory=Speed)
 
     @classmethod
@@ -423,10 +380,7 @@ class State:
 
 
 def trained_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return what training changes in ``module``: trainable parameters and persistent buffers, by name.
-
-    Tied parameters appear once. The tensors are the module's own, not copies.
-    """
+    """Return what training changes in ``module``: its trainable parameters and persistent buffers, tied ones once."""
     tensors = {name: parameter.data for name, parameter in module.named_parameters() if parameter.requires_grad}
     kept = set(module.state_dict())
     tensors |= {name: buffer for name, buffer in module.named_buffers() if name in kept}
@@ -449,13 +403,13 @@ def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return what ``optimiser`` remembers, by ``number of the parameter/name``: its own tensors, not copies."""
+    """Return the state of ``optimiser`` by ``number of the parameter/name``: its own tensors, not copies."""
     return {f"{number}/{slot}": tensor for number, slots in optimiser.state_dict()["state"].items()
             for slot, tensor in slots.items()}
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Let ``optimiser`` remember ``tensors``, named as :func:`optimiser_tensors` names them."""
+    """Load ``tensors`` of :func:`optimiser_tensors` into ``optimiser``."""
     slots: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, _, slot = name.partition("/")

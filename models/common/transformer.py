@@ -50,13 +50,7 @@ class Attention(nn.Module):
         return self.query, self.key, self.value
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, visible: Visible, places: "Heads") -> Tensor:
-        """Return what queries (B, H, L, d / H) draw from keys and values, as ``places`` has vectors.
-
-        Args:
-            queries, keys, values: from :meth:`Heads.split`.
-            visible: which keys they may see, for all heads.
-            places: of the queries.
-        """
+        """Return what queries draw from keys and values, (B, H, L, d / H) each, as ``places`` has their vectors."""
         drawn = F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=visible if isinstance(visible, Tensor) else None,
             dropout_p=self.dropout if self.training else 0.0, is_causal=visible is True)
@@ -76,12 +70,7 @@ def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
 
 
 class Heads:
-    """Vectors of the tokens of a batch as the heads of attention, and back.
-
-    Args:
-        heads: H.
-        tokens: whose rows (M, d) the vectors are; None: they are (B, L, d).
-    """
+    """Vectors as the heads of attention, and back: the rows (M, d) of ``tokens``, or (B, L, d) without them."""
 
     def __init__(self, heads: int, tokens: RealTokens | None = None) -> None:
         self.heads, self.tokens = heads, tokens
@@ -136,8 +125,7 @@ class DecoderStep:
         places: of the vectors.
         projections: of each layer, to queries, keys and values of self-attention; None: they are not joined.
         visible: which tokens each may see.
-        memories: by memory, keys and values of each layer.
-        biases: hides padding of each memory.
+        memories: by memory, keys and values of each layer; ``biases`` hide the padding of each.
         noise: of every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
         cache: keys and values of earlier tokens, extended in place.
     """
@@ -146,8 +134,7 @@ class DecoderStep:
                  memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor],
                  noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None) -> None:
         self.places, self.projections, self.visible = places, projections, visible
-        self.memories, self.biases, self.noise = memories, biases, noise
-        self.cache = cache
+        self.memories, self.biases, self.noise, self.cache = memories, biases, noise, cache
 
     def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
         """Return what self-attention of layer ``number`` adds."""
@@ -173,15 +160,7 @@ class DecoderStep:
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory and a feed-forward network, each normalised before.
-
-    Args:
-        width: d.
-        heads: of both attentions.
-        feed_forward: width inside the feed-forward network.
-        dropout: on attention weights and on what each part adds, in training.
-        activation: inside the feed-forward network.
-    """
+    """Self-attention, attention to the memory and a feed-forward network; arguments as of :class:`EncoderLayer`."""
 
     memories = 1
     additions = 3
@@ -272,13 +251,7 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class Embedder(nn.Module):
-    """Token embeddings times sqrt(d), plus sinusoidal positions; encoder and decoder share one.
-
-    Args:
-        vocab_size: V.
-        width: d.
-        dropout: on the sum, in training.
-    """
+    """Token embeddings times sqrt(d), plus sinusoidal positions, with dropout; encoder and decoder share one."""
 
     def __init__(self, vocab_size: int, width: int, dropout: float) -> None:
         super().__init__()
@@ -334,12 +307,7 @@ class EncoderLayer(nn.Module):
     def forward(self, hidden: Tensor, projection: Projection, bias: Tensor, places: Heads, noise: Noise) -> Tensor:
         """Transform hidden (M, d), the rows of ``places``, of which ``bias`` hides padding.
 
-        Args:
-            hidden: rows.
-            projection: to queries, keys and values.
-            bias: see :class:`models.common.transformer.Attention`.
-            places: of the rows.
-            noise: of both parts.
+        ``projection`` is to queries, keys and values, ``noise`` of both additions.
         """
         heads = places.split(F.linear(self.norms[0](hidden), *projection), 3)
         hidden = added(hidden, self.attention(*heads, bias, places), noise[0])
@@ -349,10 +317,8 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of encoder layers with a final norm.
 
-    Args:
-        sizes: the block ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` and perhaps
-            ``inner_dropout``.
-        layers: so many instead.
+    ``sizes`` is the block of that name: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` (or the
+    argument instead) and perhaps ``inner_dropout``.
     """
 
     def __init__(self, sizes: Mapping[str, Any], layers: int | None = None) -> None:
@@ -375,13 +341,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers over one memory or several, with a final norm.
-
-    Args:
-        sizes: the block ``sizes``.
-        kind: of layers.
-        layers: how many, whatever the block says.
-    """
+    """A stack of decoder layers of a ``kind`` over one memory or several, with a final norm; see :class:`Encoder`."""
 
     def __init__(self, sizes: Mapping[str, Any], kind: type[DecoderLayer] = DecoderLayer,
                  layers: int | None = None) -> None:
@@ -447,16 +407,10 @@ def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float, Callabl
 
 
 def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, reduction: str = "sum") -> Tensor:
-    """Return -log p of tokens, summed, or (M,) with ``reduction`` "none".
+    """Return -log p of ``targets`` (M,), summed, or (M,) with ``reduction`` "none"; ``ignored`` ones cost nothing.
 
-    The words are continued to a multiple of 64 by words of no probability.
-
-    Args:
-        output: from states (M, d) to unnormalised scores (M, V).
-        states: of the tokens to predict alone (M, d), since words are most of the work.
-        targets: these tokens (M,).
-        ignored: token that costs nothing.
-        reduction: "sum" or "none".
+    ``states`` are those of the tokens to predict alone (M, d), since words are most of the work: ``output`` makes
+    unnormalised scores (M, V) of them, continued to a multiple of 64 by words of no probability.
     """
     weight: Tensor = output.weight
     bias: Tensor = output.bias

@@ -25,6 +25,7 @@ from models.common.transformer import Decoder, DecoderLayer, Embedder, Encoder, 
 
 Batch = Mapping[str, Tensor]
 _PRETRAINING = 5_000  # steps by likelihood alone, at most
+_RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
 
 class PieceModel(ABC):
@@ -73,7 +74,7 @@ class PieceModel(ABC):
         return {"loss": self.nll(batch)}
 
     def settled(self, total: int) -> int:
-        """Return from which of ``total`` steps on the objective is what it will be: patience counts from there."""
+        """Return from which of ``total`` steps on the objective is final: earlier epochs are not chosen."""
         return 0
 
     def trainee(self) -> nn.Module:
@@ -249,8 +250,18 @@ class GroupWise(PieceTransformer):
     """
 
     def settled(self, total: int) -> int:
+        """Return the step from which the contrast has nearly its whole share: a > 0.999."""
+        begin = self.pretraining(total)
+        return begin + math.ceil(_RISING / self.speed(total)) if self.config.sizes["speed"] else total
+
+    def pretraining(self, total: int) -> int:
         """Return the step at which the reference is frozen: after a share of all steps, or 5,000 if that is less."""
         return min(_PRETRAINING, round(self.config.sizes["pretrain_share"] * total))
+
+    def speed(self, total: int) -> float:
+        """Return the speed at which the contrast takes over; by default it has done so when the training ends."""
+        speed: float | None = self.config.sizes["speed"]
+        return speed or _RISING / (total - self.pretraining(total))
 
     def trainee(self) -> nn.Module:
         """Return the model with its reference."""
@@ -260,7 +271,7 @@ class GroupWise(PieceTransformer):
 class GroupWiseTraining(nn.Module):
     """The target model and its frozen reference, whose weights are buffers too, so that they survive in checkpoints."""
 
-    def __init__(self, model: OwnPieceModel) -> None:
+    def __init__(self, model: GroupWise) -> None:
         super().__init__()
         self.model, self.frozen = model, copy.deepcopy(model).requires_grad_(False)
         for name, parameter in self.frozen.named_parameters():
@@ -273,15 +284,13 @@ class GroupWiseTraining(nn.Module):
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return (1 - a) NLL + a times the contrast, as long as an item, and both parts, after pretraining by NLL."""
-        begin = self.model.settled(step.total)
-        since = step.number - begin
+        since = step.number - self.model.pretraining(step.total)
         if since < 0:
             return {"loss": self.model.nll(batch)}
         if since == 0:
             self.frozen.load_state_dict(self.model.state_dict())  # a copy of the target model as it is now
         nll, contrast = self.contrast(batch)
-        speed = self.model.config.sizes["speed"] or 7000 / (step.total - begin)
-        share = contrast_share(since, speed)
+        share = contrast_share(since, self.model.speed(step.total))
         # the contrast is a value per pair, the likelihood one per token: losses are divided by tokens later
         whole = (1 - share) * nll + share * self.model.config.mean_target_length * contrast
         return {"loss": whole, "reconstruction": nll, "group_contrast": contrast}

@@ -52,33 +52,20 @@ class Finding(Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for predictions.
-
-    Attributes:
-        params: in force.
-        run: that predicts.
-        seed: of its model.
-        keyword: takes the place of the texts' own; None takes the run's setting.
-        samples: further outputs per text, drawn; None takes the run's setting.
-        n: best outputs per text; None for the best alone.
-    """
+    """A request for predictions; None takes the run's setting."""
 
     params: Params
-    run: str
-    seed: int
-    keyword: str | None = None
-    samples: int | None = None
-    n: int | None = None
+    run: str    # that predicts
+    seed: int   # of its model
+    keyword: str | None = None  # takes the place of the texts' own
+    samples: int | None = None  # further outputs per text, drawn
+    n: int | None = None        # best outputs per text; None for the best alone
 
 
 class Predictor(Protocol):
-    """A trained run that predicts.
+    """A trained run that predicts."""
 
-    Attributes:
-        batch_size: texts that are worked on together, as the params have it.
-    """
-
-    batch_size: int
+    batch_size: int     # texts that are worked on together, as the params have it
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
         """Return one plain dictionary per text."""
@@ -152,12 +139,7 @@ class Track:
         return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
-        """Return what predicts, ``stages.tracks.NAME.new_texts.NewTexts``.
-
-        Args:
-            asked: what for.
-            finding: finds in texts what the stages of the model's data set do.
-            device: to compute on.
+        """Return what predicts on ``device``, ``stages.tracks.NAME.new_texts.NewTexts``.
 
         Raises:
             InputError: the model is not trained yet, or cannot do what is asked.

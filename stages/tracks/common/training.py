@@ -1,9 +1,10 @@
-"""The frame of every training: params, seed, fingerprint, processes, precision and checkpoints around a model's own.
+"""The frame of every training: what it starts from, seeds, processes, precision, checkpoints, and the model's folder.
 
     def _work(process):
         train(process, _prepared)
 
-A track prepares a :class:`Training`; everything else is here.
+A track prepares a :class:`Training`; everything else is here. A model leaves weights, notes and a card in one folder;
+history, tables and metrics lie beside.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import pandas as pd
 import torch
-from transformers import PreTrainedModel
+from torch import nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
-from keycontrast.files import hash_values
+from keycontrast.files import atomic_file, atomic_folder, hash_values
 from models.common.parallel import from_first, gathered, place
 from models.common.task import Bar, CheckpointStore, History
 from stages.common.device import choose_device, settled_precision
@@ -24,17 +27,124 @@ from stages.common.paths import ModelPaths
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params, code_of, hash_code, hash_files
 from stages.common.tables import Provenance
+from stages.common.schemas import TableSchema
+from stages.common.settings import NOTHING, Params, code_of, earlier_model, hash_code, hash_files
+from stages.common.tables import Provenance, write_json, write_table
 from stages.common.training import (
     open_checkpoints,
+    save_notes,
+    seal,
+    selection,
     training_bar,
     training_record,
     warn_of_idle_processes,
+    write_history,
 )
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import Finished
 from stages.tracks.common.training import ModelFolder, write_model
 
 OpenBar = Callable[[int, int], Bar]
+
+
+# What a training starts from
+
+
+@dataclass(frozen=True)
+class GivenStart:
+    """A folder that ``keycontrast export FOLDER --model NAME`` has written, relative to the project's."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """As cards and metadata have it."""
+        return self.folder.as_posix()
+
+
+Start = ModelPaths | GivenStart
+
+
+def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
+    """Return what entry ``init`` of a model, whose ``row`` it is, means under ``seed``; None: weights are drawn."""
+    if (other := earlier_model(row)) is not None:
+        return ModelPaths(other, params.earlier_seed(name, seed))
+    return None if row.init == NOTHING else GivenStart(Path(row.init))
+
+
+# What it leaves
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a model."""
+
+    name: str   # of the file
+    rows: pd.DataFrame
+    schema: TableSchema
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """What a trained model leaves beside its weights and its history.
+
+    Attributes:
+        card: README of the folder, from :func:`model_card`.
+        notes: plain values by file name, which the model needs away from its artifacts.
+        tables: what it was trained and is evaluated on, and whatever else is one row after another.
+        metrics: content of ``metrics.json`` beside which epoch was kept.
+        tokenizer: that cuts texts for the model; None for one that reads words.
+        logs: further tables of the training as CSV, by file name.
+        remarks: sentences for people, said once it is trained.
+        measured: for the stage's record; no artifact.
+    """
+
+    card: str
+    notes: Mapping[str, Any]
+    tables: Sequence[Table]
+    metrics: Mapping[str, Any]
+    tokenizer: PreTrainedTokenizerBase | None = None
+    logs: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_model(paths: ModelPaths, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder,
+                provenance: Provenance) -> None:
+    """Write the folder ``artifacts/models/NAME``: weights whole or not at all, and the metrics last."""
+    with atomic_folder(paths.weights) as folder:
+        nn.Module.to(model, "cpu")
+        model.save_pretrained(folder)
+        if made.tokenizer is not None:
+            made.tokenizer.save_pretrained(folder)
+        save_notes(folder, made.notes)
+        (folder / "README.md").write_text(made.card, encoding="utf-8")
+        seal(folder)
+    write_history(paths.history, history.rows)
+    for name, rows in made.logs.items():
+        with atomic_file(paths.folder / name) as file:
+            rows.to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
+    for table in made.tables:
+        write_table(paths.table(table.name), table.schema, table.rows, provenance)
+    write_json(paths.metrics, {**selection(history), "architecture": architecture, **made.metrics})
+
+
+def model_card(title: str, task: str, intro: str, facts: Sequence[str], use: str, more: str = "") -> str:
+    """Return the README of a saved model.
+
+    ``task`` is what the hub calls ``pipeline_tag``; ``facts`` are a line each; ``more`` has a heading of its own.
+    """
+    listed = "\n".join(f"- {fact}" for fact in facts)
+    parts = [f"# {title}", intro, listed, *([more] if more else []), f"Use it with {use}."]
+    return f"---\nlibrary_name: transformers\npipeline_tag: {task}\n---\n" + "\n\n".join(parts) + "\n"
+
+
+def best_values(history: History) -> str:
+    """Return the validation values of the epoch that was kept, for people."""
+    return ", ".join(f"{key} {value:.4f}" for key, value in history.best.items())
+
+
+# A training
 
 
 class Trained(Protocol):
@@ -127,6 +237,10 @@ def _train(process: StageProcess, seed: int, training: Training[Made], device: s
         return
     trained.model.config.computed_in = precision
     made = training.folder(trained)
+    if not trained.history.settled:
+        process.log.warning("%s: no epoch ended after its schedules (annealing, pretraining) had settled, so the last "
+                            "one is kept; raise %s.training.epochs or shorten the schedule", process.name,
+                            process.stage)
     for remark in made.remarks:
         process.log.warning("%s: %s", process.name, remark)
     write_model(ModelPaths(process.instance, seed), training.architecture, trained.model, trained.history,
@@ -135,4 +249,3 @@ def _train(process: StageProcess, seed: int, training: Training[Made], device: s
     process.measured.update(made.measured)
     finished.keep()
     store.clear()
-

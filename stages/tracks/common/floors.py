@@ -17,26 +17,18 @@ SEEDED_AS = "evaluate_hcl"
 
 @dataclass(frozen=True)
 class Given:
-    """What a floor is made from.
+    """What a floor is made from."""
 
-    Attributes:
-        targets: the items.
-        items: table ``items`` of the model, with its training split.
-        counts: takes up what a floor counts.
-        seed: of the project.
-        cut: makes a training text what ``targets`` holds, text or list of words.
-    """
-
-    targets: ScoredItems
-    items: pd.DataFrame
-    counts: dict[str, int]
-    seed: int
-    cut: Callable[[str], Text]
+    targets: ScoredItems            # the items
+    items: pd.DataFrame             # table ``items`` of the model, with its training split
+    counts: dict[str, int]          # takes up what a floor counts
+    seed: int                       # of the project
+    cut: Callable[[str], Text]      # makes a training text what ``targets`` holds, text or list of words
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Outputs that need no model: a function that returns one per item, and what they tell, for people."""
+    """A trivial baseline: a function that returns an output per item, and what it tells, for people."""
 
     outputs: Callable[[Given], list[Text]]
     said: str

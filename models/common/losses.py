@@ -1,0 +1,247 @@
+"""Losses as pure functions of tensors: per-sample values unless stated, in float32 at least.
+
+Several functions count the *positives* of a vector: the other vectors of its class. Similarities are computed outside
+autocast, since exponentials of distances overflow half precision.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Similarity = Literal["cosine", "dot"]
+_HALF = (torch.float16, torch.bfloat16)
+_FLOOR = 1e-6       # under the logarithm of a bag's entry
+_SHORTEST = 1e-8    # xi of CLLD eq. 4: a zero vector has cosine 0 to everything
+
+
+# Precision and reduction
+
+
+def at_least_float32(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Return the tensors with half precision raised to float32; every loss starts with this, under autocast too."""
+    return tuple(tensor.float() if tensor.dtype in _HALF else tensor for tensor in tensors)
+
+
+def masked_mean(values: Tensor, mask: Tensor, count: Tensor | float | None = None) -> Tensor:
+    """Return the mean of the values (B,) under ``mask``; 0 with zero gradient where there is none.
+
+    A masked value contributes nothing, not even when it is infinite or NaN. ``count`` is what to divide by instead of
+    the number of values: that of the whole batch, of which ``values`` is one micro-batch, so that the means of the
+    micro-batches add up to that of the batch.
+
+    >>> masked_mean(torch.tensor([1.0, 3.0, 50.0]), torch.tensor([True, True, False]))
+    tensor(2.)
+    """
+    (values,) = at_least_float32(values)
+    total = values.masked_fill(~mask, 0.0).sum()
+    if count is None or isinstance(count, Tensor):
+        return total / (mask.sum() if count is None else count).to(values.dtype).clamp(min=1.0)
+    return total / max(1.0, count)  # a number of the host's: no copy to a GPU
+
+
+# Gaussians and bags of words
+
+
+def gaussian_kl(mu_q: Tensor, logvar_q: Tensor, mu_p: Tensor, logvar_p: Tensor) -> Tensor:
+    """Return KL(q || p) of diagonal Gaussians (B, dz) in nats, summed over dimensions (B,).
+
+    HCL section 3.2.1; Zhao et al. 2017, eq. 3. The caller bounds log variances.
+
+    >>> one, zero = torch.ones(1, 1), torch.zeros(1, 1)
+    >>> gaussian_kl(zero, zero, one, zero)
+    tensor([0.5000])
+    """
+    return gaussian_kl_dims(mu_q, logvar_q, mu_p, logvar_p).sum(-1)
+
+
+def gaussian_kl_dims(mu_q: Tensor, logvar_q: Tensor, mu_p: Tensor, logvar_p: Tensor) -> Tensor:
+    """Return KL(q || p) of each dimension (B, dz), from which free bits are counted; see :func:`gaussian_kl`."""
+    mu_q, logvar_q, mu_p, logvar_p = at_least_float32(mu_q, logvar_q, mu_p, logvar_p)
+    # exp of a difference, so that two equal variances cancel exactly
+    spread = torch.exp(logvar_q - logvar_p) + (mu_q - mu_p).square() * torch.exp(-logvar_p)
+    return 0.5 * (logvar_p - logvar_q + spread - 1.0)
+
+
+def bow_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Return the negative log-likelihood of the target's words, all predicted at once and without order (B,).
+
+    The sum over real tokens, in nats, from one distribution per sample (Zhao et al. 2017, section 3.3).
+
+    Args:
+        logits: scores over the vocabulary (B, V).
+        targets: target tokens (B, L).
+        mask: True for real tokens (B, L).
+    """
+    (logits,) = at_least_float32(logits)
+    log_probs = torch.log_softmax(logits, dim=-1).gather(-1, targets)  # (B, L)
+    return -torch.where(mask, log_probs, torch.zeros_like(log_probs)).sum(-1)
+
+
+def bag_of_words(bag: Tensor, words: Tensor, mask: Tensor) -> Tensor:
+    """Return how much of a target's words a bag of expected counts lacks (B,), in nats.
+
+    The sum of -log(entry + 1e-6) over the words, divided by one more than their number, as in the released code of
+    Fu et al. 2019 (section 3). It is negative where the bag holds more than one of the words.
+
+    Args:
+        bag: expected counts, at least 0 and not normalised (B, V).
+        words: distinct words of the target (B, K).
+        mask: True for real words (B, K).
+    """
+    (bag,) = at_least_float32(bag)
+    costs = -torch.log(bag.gather(-1, words) + _FLOOR)  # (B, K)
+    return costs.masked_fill(~mask, 0.0).sum(-1) / (mask.sum(-1) + 1)
+
+
+# Contrasts between the items of a batch
+
+
+def pair_contrast(
+    anchor: Tensor,
+    positive: Tensor,
+    temperature: float,
+    similarity: Similarity,
+    groups: Tensor | None = None,
+    others: Tensor | None = None,
+) -> Tensor:
+    """Return the InfoNCE loss of each anchor with its own positive (B,) (PGKPR eq. 3).
+
+    Minus the log of the share that its positive has in the sum of exp(similarity / t) over the positive and the
+    negatives. Negatives of item i are the positives, and the ``others``, of items j that are not of its group; its own
+    among the ``others`` is never one. An item without negatives has loss 0 and no gradient.
+
+    Args:
+        anchor: encodings e_s of the perturbed sources (B, d).
+        positive: encodings e_t of the targets (B, d).
+        temperature: t > 0.
+        similarity: ``cosine``, or ``dot``, which saturates for long vectors.
+        groups: equal numbers for items that mean the same (B,), such as captions of one image; None: all differ.
+        others: one more candidate of each item (B, d), such as the encoding of its unperturbed source.
+
+    Raises:
+        ValueError: for an unknown ``similarity``.
+    """
+    if similarity not in ("cosine", "dot"):
+        raise ValueError(f"pair_contrast: similarity is {similarity!r}, expected 'cosine' or 'dot'")
+    parts = [anchor, positive] if others is None else [anchor, positive, others]
+    vectors = torch.cat(at_least_float32(*parts))
+    if similarity == "cosine":
+        vectors = F.normalize(vectors, dim=-1)
+    anchor, candidates = vectors.split([len(anchor), len(vectors) - len(anchor)])  # (B, d), (C, d)
+    with torch.autocast(anchor.device.type, enabled=False):
+        scores = anchor @ candidates.t() / temperature  # (B, C)
+    own = torch.arange(len(anchor), device=anchor.device)
+    names = own if groups is None else groups
+    same = names.unsqueeze(1) == names  # (B, B), the diagonal among them
+    hidden = same.clone().fill_diagonal_(False)
+    if others is not None:
+        hidden = torch.cat([hidden, same], dim=-1)  # (B, C)
+    return F.cross_entropy(scores.masked_fill(hidden, -torch.inf), own, reduction="none")
+
+
+def twin_contrast(h: Tensor, temperature: float = 0.05) -> Tensor:
+    """Return the InfoNCE of the first views against the second views of a batch, the mean over texts.
+
+    SimCSE (Gao et al. 2021) eq. 4, unsupervised: labels are not read, so texts of one class are negatives of each
+    other. It is a training of its own there; beside a classifier, in the weights of CLLD eq. 9, it is ours.
+
+    Args:
+        h: vectors (2M, d), in the order [first views, second views].
+        temperature: 0.05 in SimCSE.
+
+    Raises:
+        ValueError: an odd number of vectors.
+    """
+    if len(h) % 2:
+        raise ValueError(f"twin_contrast: {len(h)} vectors are not two views of each text")
+    first, second = h.chunk(2)
+    return pair_contrast(first, second, temperature, "cosine").mean()
+
+
+def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) -> Tensor:
+    """Return minus the mean log share of a vector's positives in the softmax over all others, the mean over vectors.
+
+    SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out): the sum over positives stands outside
+    the log. SupCL-Seq trains the encoder by this alone, on views under several dropout rates, and then a linear
+    classifier on the frozen encoder. Ours: both losses in one training, in the weights of CLLD eq. 9, so that rows
+    differ in the contrast alone. With LDM = 1 and temperature t, :func:`label_distance_contrast` is this at 2 t, less
+    the mean of log |P(i)|. A vector without a positive is left out; without any the loss and its gradient are 0.
+
+    Args:
+        h: vectors of all views (V M, d), views one behind the other.
+        labels: class of each vector (V M,).
+        temperature: tau; 0.05 in SupCL-Seq.
+    """
+    (h,) = at_least_float32(h)
+    if len(h) < 2:
+        return 0.0 * h.sum()
+    unit = F.normalize(h, dim=-1)
+    with torch.autocast(h.device.type, enabled=False):
+        scores = unit @ unit.t() / temperature  # (V M, V M)
+    mean_log_q, counts = log_share_of_positives(scores, positive_pairs(labels))
+    return masked_mean(-mean_log_q, counts > 0)
+
+
+def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return L_s of CLLD (eq. 4-8, 11-13), a scalar >= 0: the mean KL of a vector's shares from those it should have.
+
+    Cosines rescaled to [0, 1] are multiplied by the distance of the two classes; the softmax of a vector's products
+    with all others is to give each of its positives the same share, and nothing to the rest. A distance above 1 makes
+    a negative weigh more in that softmax, so it is pushed apart harder; with cosines below 0, which the rescaling
+    rules out, it would be the reverse. Without positives: as of :func:`supervised_contrast`.
+
+    Args:
+        h: vectors of the contrastive head (2M, d), in the order [first views, second views].
+        labels: class of each vector (2M,), 0 .. N - 1.
+        ldm: label distance matrix LDM, d_ab of the classes a and b (N, N); never has a gradient.
+        temperature: 1 is literal (the paper has none); smaller ones sharpen the softmax.
+    """
+    if len(h) < 2:
+        return 0.0 * at_least_float32(h)[0].sum()
+    cosines = _cosines(h)  # (2M, 2M)
+    distance = ldm.detach().to(cosines.dtype)[labels][:, labels]  # LDMM = Y LDM Y^T (2M, 2M)
+    distance = distance / (2 * temperature)  # with the halves of (cosine + 1) / 2
+    scores = torch.addcmul(distance, distance, cosines)
+    mean_log_q, counts = log_share_of_positives(scores, positive_pairs(labels))
+    # z is 1/|P| on |P| places, so the sum of z log z is -log |P|; z = 0 adds nothing
+    divergence = counts.clamp(min=1).to(mean_log_q.dtype).log() + mean_log_q  # -KL(z_i || q_i) (2M,)
+    return -masked_mean(divergence, counts > 0)
+
+
+def positive_pairs(labels: Tensor) -> Tensor:
+    """Return t (K, K) of CLLD eq. 6: True where i and j are two vectors of one class, by ``labels`` (K,)."""
+    return (labels.unsqueeze(1) == labels).fill_diagonal_(False)
+
+
+def log_share_of_positives(scores: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of log q over the positives of each vector (K,), and the number |P(i)| of them (K,).
+
+    q is the softmax of its scores to all others, never to itself. A vector without a positive has mean 0, without
+    gradient, and number 0; the caller leaves it out.
+
+    Args:
+        scores: of each pair (K, K), K >= 2, in float32 or wider; what stands on the diagonal is not read.
+        positives: from :func:`positive_pairs` (K, K).
+    """
+    own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    # The mask comes after every product with the scores: a factor of 0 or below would bring self-pairs back.
+    log_q = scores.masked_fill(own, -torch.inf).log_softmax(-1)  # (K, K), -inf on the diagonal
+    counts = positives.sum(-1)
+    # not a product: 0 * -inf is NaN, and so is its gradient
+    sums = log_q.masked_fill(~positives, 0.0).sum(-1)
+    return sums / counts.clamp(min=1), counts
+
+
+def rescaled_cosine(h: Tensor) -> Tensor:
+    """Return (cosine + 1) / 2 of all pairs of the vectors h (K, d), in [0, 1] up to rounding, (K, K) (CLLD eq. 4)."""
+    return (_cosines(h) + 1) / 2
+
+
+def _cosines(h: Tensor) -> Tensor:
+    (h,) = at_least_float32(h)
+    with torch.autocast(h.device.type, enabled=False):
+        products = h @ h.t()
+    norms = torch.linalg.vector_norm(h, dim=-1)  # (K,)
+    return products / (norms.unsqueeze(1) * norms).clamp(min=_SHORTEST)

@@ -1,0 +1,331 @@
+"""Evaluation of outputs that are texts: a run and its floors scored on the same examples, with intervals.
+
+    def _work(process):
+        evaluate(process, SCORES, _scored)
+
+A track scores its systems by
+
+    systems = score_systems({"run": outputs, "copy": sources}, targets, vectors, scorer, seed=13)
+    result = evaluation(scored["example_id"], systems, scorer, {"examples": len(scored)}, split, tokens, resampling)
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from keycontrast.encoders import ResolvedEncoder
+from keycontrast.errors import InputError
+from stages.common.device import computed_in, computing
+from stages.common.encoders import resolve_encoder
+from stages.common.manifest import write_manifest
+from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths, RunPaths
+from stages.common.schemas import TableSchema
+from stages.common.seeds import derived_seed, seed_everything
+from stages.common.settings import Params, hash_files
+from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors
+from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
+from stages.metrics.diversity import SELF_BLEU_SAMPLE
+from stages.metrics.systems import ScoredItems, SystemScores, score_system
+from stages.metrics.tokens import Text, joined
+from stages.metrics.word_tables import vectors_from_file, vectors_from_training
+from stages.run.process import StageProcess
+from stages.tracks.common.floors import SEEDED_AS
+from stages.tracks.common.frame import for_each_seed
+from stages.tracks.common.schemas import ITEMS, PREDICTIONS
+
+if TYPE_CHECKING:
+    from stages.tracks.common.params import BertScore
+
+_DECIMALS = 6
+
+
+# Similarity
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """What similarity is measured by."""
+
+    vectors: WordVectors            # for the embedding metrics
+    scorer: BertScorer | None       # None where BERTScore is left out
+    description: dict[str, Any]     # what both are, under ``emb`` and ``bertscore``
+
+
+def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame, device: str,
+                  cut: Callable[[str], Text] = str) -> Similarity:
+    """Return what the block ``evaluation`` of ``params`` names; further arguments as in :func:`word_vectors`.
+
+    Raises:
+        InputError: an encoder or a file of vectors is not available.
+    """
+    settings = params.evaluation
+    vectors, emb = word_vectors(settings.emb, params.encoder.source, predictions, items, params.seed, cut)
+    scorer, bertscore = bert_scorer(settings.bertscore, device)
+    return Similarity(vectors, scorer, {"emb": emb, "bertscore": bertscore})
+
+
+def similarity_sources(params: Params) -> list[Any]:
+    """Return what :func:`similarity_of` reads beside tables, as plain values that change with its content."""
+    emb, encoder = params.evaluation.emb, params.evaluation.bertscore.encoder
+    file = Path(emb.removeprefix("path:"))
+    vectors = resolve_encoder(_table_source(params.encoder.source)).description if emb == "encoder" else (
+        hash_files([file]) if emb.startswith("path:") and file.exists() else emb)
+    return [vectors, None if encoder is None else resolve_encoder(encoder).description]
+
+
+def _table_source(encoder: str) -> str:
+    return "bundled" if encoder == "scratch" else encoder
+
+
+def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
+    """Return the static word-piece table of the encoder that ``encoder.source`` names.
+
+    Random vectors measure nothing: with ``scratch`` the table is that of the bundled encoder, whose
+    tokenizer it shares.
+    """
+    from models.common.encoders import load_encoder  # with torch, which a page of results does not need
+
+    resolved = resolve_encoder(_table_source(source))
+    model, tokenizer = load_encoder(str(resolved.location))
+    table = model.get_input_embeddings().state_dict()["weight"].numpy()     # (V, d)
+    return EncoderVectors(table, tokenizer), resolved
+
+
+def word_vectors(emb: str, encoder: str, predictions: pd.DataFrame, items: pd.DataFrame, seed: int,
+                 cut: Callable[[str], Text] = str) -> tuple[WordVectors, dict[str, Any]]:
+    """Return the word vectors that ``evaluation.emb`` names, and what they are.
+
+    Args:
+        emb: ``encoder``, ``train`` (on the training split of ``items``) or ``path:FILE``.
+        encoder: ``encoder.source``.
+        predictions: table ``predictions``.
+        items: table ``items``.
+        seed: the project's.
+        cut: makes a text what is scored, a text or a tuple of words.
+    """
+    if emb == "encoder":
+        found, resolved = encoder_vectors(encoder)
+        return found, {**resolved.description, "origin": "static word-piece table of the encoder, mean per word",
+                       "size": found.size}
+    if emb == "train":
+        texts = map(cut, _texts(items[items["split"] == "train"]))
+        table = vectors_from_training(texts, derived_seed(seed, SEEDED_AS, emb))
+    else:
+        wanted = _texts(items) | set(predictions["prediction"])
+        table = vectors_from_file(Path(emb.removeprefix("path:")), map(cut, wanted))
+    return table, table.description
+
+
+def _texts(items: pd.DataFrame) -> set[str]:
+    """Every text of ``items``, and the keywords, which a floor outputs."""
+    lists = (text for column in ("references", "negatives") for texts in items[column] for text in texts)
+    return {*items["source"], *(keyword for keyword in items["keyword"] if isinstance(keyword, str)), *lists}
+
+
+def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
+    """Return the scorer of BERTScore and what it is; None and None where it is left out.
+
+    Raises:
+        InputError: the encoder is not available, or has no such layer.
+    """
+    from models.common.encoders import load_encoder
+
+    if settings.encoder is None:
+        return None, None
+    resolved = resolve_encoder(settings.encoder)
+    model, tokenizer = load_encoder(str(resolved.location))
+    assert tokenizer is not None     # there is a source
+    name = str(resolved.description["name"])
+    layer = package_layer(name) if settings.layer is None else settings.layer
+    if layer is not None and layer > model.config.num_hidden_layers:
+        raise InputError(f"evaluation.bertscore.layer: {layer}, but {name} has {model.config.num_hidden_layers} "
+                         f"layers. Give one of them, or null for the last.")
+    layer = model.config.num_hidden_layers if layer is None else layer
+    baseline = package_baseline(name, layer, settings.idf)
+    scorer = BertScorer(model.float().to(device), tokenizer, layer, settings.idf, baseline)
+    return scorer, {**resolved.description, "layer": layer, "idf": settings.idf, "baseline": baseline}
+
+
+# Systems side by side
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluate stage makes: table ``scores`` and the content of ``metrics.json``."""
+
+    scores: pd.DataFrame
+    metrics: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals are made, from bootstrap resamples of the examples; 0 for no intervals."""
+
+    resamples: int = 1000
+    level: float = 0.95
+    seed: int = 0   # the project's; resamples, shuffled references and the sample of self-BLEU have their own of it
+
+    @classmethod
+    def of(cls, params: Params) -> "Resampling":
+        """Return how the evaluation of every track makes its intervals."""
+        return cls(params.evaluation.resamples, params.evaluation.level, params.seed)
+
+
+USUAL = Resampling()
+
+
+def first_samples(predictions: pd.DataFrame) -> pd.DataFrame:
+    """Return the predictions that are scored: sample 0 of each example, in the order of ids."""
+    return predictions[predictions["sample"] == 0].sort_values("example_id", ignore_index=True)
+
+
+def predicted_split(scored: pd.DataFrame, items: pd.DataFrame, track: str) -> str:
+    """Return the split that was predicted, after checking that it was predicted whole.
+
+    ``scored`` is from :func:`first_samples`, ``items`` of the run's model; ``track`` names stages in errors.
+
+    Raises:
+        InputError: predictions and items do not belong together, or there is nothing to score.
+    """
+    if scored.empty:
+        raise InputError(f"there are no predictions to score: the evaluated split has no examples. Raise ingest.test "
+                         f"(or ingest.validation), or choose another generate_{track}.split.")
+    splits = items.set_index("example_id")["split"]
+    unknown = sorted(set(scored["example_id"]) - set(splits.index))
+    if unknown:
+        raise InputError(f"example {unknown[0]} was predicted but is no item of the model: predictions and model are "
+                         f"of different runs. Run generate_{track} again.")
+    found = sorted(set(splits[scored["example_id"]]))
+    missing = set(splits.index[splits.isin(found)]) - set(scored["example_id"])
+    if len(found) > 1 or missing:
+        raise InputError(f"predictions hold {len(scored)} examples of {' and '.join(found)}, and {len(missing)} of "
+                         f"that split are missing. Run generate_{track} again.")
+    return str(found[0])
+
+
+def score_systems(outputs: Mapping[str, Sequence[Text]], targets: ScoredItems, vectors: WordVectors,
+                  scorer: BertScorer | None, seed: int) -> dict[str, SystemScores]:
+    """Return the scores of each system by its outputs, one per item; without a ``scorer`` BERTScore is left out."""
+    texts = {name: [joined(text) for text in found] for name, found in outputs.items()}
+    references = [[joined(text) for text in item] for item in targets.references]
+    bertscores = {} if scorer is None else scorer.score(texts, references)
+    sample = derived_seed(seed, SEEDED_AS, "self_bleu")
+    return {name: score_system(found, targets, vectors, bertscores.get(name), sample)
+            for name, found in outputs.items()}
+
+
+def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Mapping[str, Any],
+             without: Collection[str] = ()) -> SystemScores:
+    """Return ``system`` with further metrics and columns of its table, and ``without`` some metrics."""
+    values = system.values | {name: one.value() for name, one in statistics.items()}
+    kept = system.statistics | dict(statistics)
+    return replace(system, values={name: value for name, value in values.items() if name not in without},
+                   statistics={name: one for name, one in kept.items() if name not in without},
+                   rows=system.rows | dict(rows))
+
+
+def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scorer: BertScorer | None,
+               counts: Mapping[str, Any], split: str, tokens: str, resampling: Resampling) -> Evaluation:
+    """Return scores and metrics of ``run`` and of the floors, which are all other systems.
+
+    Args:
+        example_ids: of the items.
+        systems: ``run`` and floors.
+        scorer: that made their BERTScore.
+        counts: whatever was counted.
+        split: that was predicted.
+        tokens: what n-grams are of, for people.
+        resampling: of the intervals.
+    """
+    values, seed = _values(systems, scorer), derived_seed(resampling.seed, SEEDED_AS, "resamples")
+    intervals = {name: system.intervals(resampling.resamples, resampling.level, seed)
+                 for name, system in systems.items()}
+    floors = [name for name in systems if name != "run"]
+    frames = [pd.DataFrame({"system": name, "example_id": example_ids, **system.rows})
+              for name, system in systems.items()]
+    return Evaluation(pd.concat(frames, ignore_index=True), {
+        "run": values["run"], "floors": {floor: values[floor] for floor in floors},
+        "intervals": {"run": intervals["run"], "floors": {floor: intervals[floor] for floor in floors}},
+        "counts": dict(counts), "settings": {
+            "split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
+            "tokens": tokens, "self_bleu_sample": SELF_BLEU_SAMPLE,
+            "seed": resampling.seed, "resamples": resampling.resamples, "level": resampling.level}})
+
+
+def _values(systems: Mapping[str, SystemScores], scorer: BertScorer | None) -> dict[str, dict[str, float]]:
+    """Return the metrics of each system, BERTScore also rescaled wherever there is something to rescale by."""
+    values = {name: dict(system.values) for name, system in systems.items()}
+    if scorer is None:
+        return values
+    shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else None
+    for found in values.values():
+        if scorer.baseline is not None:
+            found["bertscore_rescaled"] = rescaled(found["bertscore"], scorer.baseline)
+        if shuffled is not None and shuffled < 1:
+            found["bertscore_over_shuffled"] = rescaled(found["bertscore"], shuffled)
+    return values
+
+
+def rounded(content: Any) -> Any:
+    """Return ``content`` with every float in it rounded to six decimals."""
+    if isinstance(content, Mapping):
+        return {name: rounded(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [rounded(value) for value in content]
+    return round(content, _DECIMALS) if isinstance(content, float) else content
+
+
+# The frame
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A run that is evaluated."""
+
+    predictions: pd.DataFrame   # table of that name
+    items: pd.DataFrame         # table ``items`` of its model
+    paths: ModelPaths           # of its model
+    similarity: Similarity
+    resampling: Resampling
+
+
+def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
+             cut: Callable[[str], Text] = str) -> None:
+    """Write scores and metrics of the run that ``process`` is an instance of, for each seed of its model.
+
+    Args:
+        process: of the stage.
+        schema: of its scores.
+        scored: returns them.
+        cut: makes a text what is scored.
+
+    Raises:
+        InputError: as of ``scored``, or an encoder or a file of vectors is not available.
+    """
+    def make(process: StageProcess, paths: ModelPaths) -> None:
+        params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
+        predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)
+        seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
+        with computing(runtime) as device:
+            similarity = similarity_of(params, predictions, items, device, cut)
+            result = scored(params, Evaluated(predictions, items, paths, similarity, Resampling.of(params)))
+        result.metrics["settings"] |= {"model": paths.name, **similarity.description}
+        write_table(run.scores, schema, result.scores, Provenance(
+            process.name, process.params_hash, models={"word_vectors": similarity.description["emb"],
+                                                       "bertscore": similarity.description["bertscore"]},
+            counts=result.metrics["counts"], precision=computed_in(runtime.precision, runtime.tf32)))
+        write_json(run.metrics, rounded(result.metrics))
+
+    for_each_seed(process, make, lambda run: [run.folder], lambda run: [run.predictions],
+                  similarity=similarity_sources(process.params))
+    write_run_manifest(process)
+
+
+def write_run_manifest(process: StageProcess) -> None:
+    """List what there is of the run that ``process`` is an instance of: its model, its outputs and their scores."""
+    name = process.instance
+    write_manifest(process, "runs", [MODELS / process.params.run_model(name), PREDICTED / name, RUNS / name])

@@ -1,0 +1,176 @@
+"""The frame of every stage that works on the seeds of a row one after another: none that is finished is done again.
+
+    def _work(process):
+        generate(process, _rewritten)
+
+What a stage has finished for a seed is kept beside its outs, since DVC removes these before a stage runs. A seed that
+was finished under the same key is taken as it is, so that another seed, or a kill in the midst of one, costs the
+others nothing.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from keycontrast.errors import InputError
+from keycontrast.files import atomic_folder, hash_values, sha256_of
+from keycontrast.progress import progress
+from stages.common.device import computed_in, computing
+from stages.common.paths import ModelPaths, RunPaths
+from stages.common.seeds import seed_everything
+from stages.common.settings import Params, code_of, hash_code, hash_files
+from stages.common.tables import Provenance, write_json, write_table
+from stages.run.process import StageProcess
+from stages.tracks.common.schemas import PREDICTIONS
+
+FINISHED = Path(".keycontrast") / "finished"
+# Written last: without it nothing counts as finished.
+_NOTE = "finished.json"
+# Wraps the list of chunks, to show progress.
+Progress = Callable[[list[Any]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What is kept of one seed; a later one takes its place. Files are linked where the disk can, else copied."""
+
+    process: StageProcess       # at work on that seed
+    key: str                    # hash of all that decides the bytes: params, the files that are read, code
+    folders: Sequence[Path]     # that the stage makes for that seed
+
+    @property
+    def place(self) -> Path:
+        """Where it is kept."""
+        return FINISHED / self.process.stage / self.process.instance / str(self.process.seed)
+
+    def restore(self) -> bool:
+        """Put back what was finished under this key, if it is whole and as it was; tell whether it was."""
+        try:
+            note = json.loads((self.place / _NOTE).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return False
+        if not isinstance(note, dict) or note.get("key") != self.key or not all(
+                (path := self.place / name).is_file() and sha256_of(path) == digest
+                for name, digest in note["files"].items()):
+            return False
+        for folder in self.folders:
+            with atomic_folder(folder) as temporary:
+                _link(self.place / folder, temporary)
+        self.process.log.info("%s: seed %s was finished before and is taken as it is", self.process.name,
+                              self.process.seed)
+        return True
+
+    def keep(self) -> None:
+        """Keep what now stands in the folders."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        for folder in self.folders:
+            _link(folder, self.place / folder)
+        files = [path for path in sorted(self.place.rglob("*")) if path.is_file()]
+        write_json(self.place / _NOTE, {"key": self.key, "files": {
+            path.relative_to(self.place).as_posix(): sha256_of(path) for path in files}})
+
+
+def forget(stage: str, instance: str, seed: int | None = None) -> None:
+    """Forget what a stage instance has finished, under one seed or all."""
+    place = FINISHED / stage / instance
+    shutil.rmtree(place if seed is None else place / str(seed), ignore_errors=True)
+
+
+def forget_others(root: Path, known: Collection[tuple[str, str, int]]) -> None:
+    """Forget whatever is not of one of the ``known`` stages, instances and seeds of the project at ``root``."""
+    for place in sorted((root / FINISHED).glob("*/*/*")):
+        stage, instance, seed = place.relative_to(root / FINISHED).parts
+        if not seed.isdigit() or (stage, instance, int(seed)) not in known:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _link(source: Path, target: Path) -> None:
+    """Make ``target`` hold the files of ``source``, which nobody writes in place."""
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            other = target / path.relative_to(source)
+            other.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(path, other)
+            except OSError:     # another disk, or one that has no links
+                shutil.copy2(path, other)
+
+
+def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None],
+                  folders: Callable[[RunPaths], Sequence[Path]],
+                  tables: Callable[[RunPaths], Sequence[Path]] = lambda run: (), **further: Any) -> None:
+    """Make what a run is to have, with its model under each of its seeds that is not finished.
+
+    Args:
+        process: of the stage.
+        make: makes it for the seed that the process is at work on, given the model's paths.
+        folders: that it makes for a seed.
+        tables: that it reads beside the model.
+        further: whatever else decides the bytes, plain.
+    """
+    import torch  # not at the top: whoever only forgets what is finished does not load it
+
+    name = process.instance
+    code = hash_code(code_of(process.stage))
+    for seed in process.params.run_seeds(name):
+        one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
+        # What is missing is said by what reads it.
+        read = [path for path in (paths.folder, *tables(run)) if path.exists()]
+        key = hash_values({**one.declared_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
+                           **further})
+        finished = Finished(one, key, folders(run))
+        if not finished.restore():
+            make(one, paths)
+            finished.keep()
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """Table ``predictions`` of the evaluated split, and sentences, one per fall-back taken."""
+
+    predictions: pd.DataFrame
+    remarks: Sequence[str] = ()
+
+
+def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
+    """Write the predictions of the run that ``process`` is an instance of, with its model under each seed.
+
+    Args:
+        process: of the stage.
+        rewritten: given params, the run's name, the paths of its model, the device and what shows progress.
+
+    Raises:
+        InputError: as of ``rewritten``.
+    """
+    def make(process: StageProcess, paths: ModelPaths) -> None:
+        params, name, runtime = process.params, process.instance, process.params.runtime
+        seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
+        with computing(runtime) as device:
+            made = rewritten(params, name, paths, device, lambda chunks: progress(chunks, process.name, unit="chunk"))
+        for remark in made.remarks:
+            process.log.warning("%s", remark)
+        model = {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}
+        write_table(RunPaths(name, paths.seed).predictions, PREDICTIONS, made.predictions, Provenance(
+            process.name, process.params_hash, {"model": model}, fallbacks=list(made.remarks),
+            precision=computed_in(runtime.precision, runtime.tf32)))
+
+    for_each_seed(process, make, lambda run: [run.predictions.parent])
+
+
+def split_of(items: pd.DataFrame, split: str, table: str) -> pd.DataFrame:
+    """Return the rows of ``items`` of the split that is evaluated.
+
+    Raises:
+        InputError: there are none; ``table`` is named.
+    """
+    chosen = items[items["split"] == split]
+    if chosen.empty:
+        raise InputError(f"{table}.parquet: the {split} split is empty. Give it a larger share (ingest.{split}), or "
+                         f"more data.")
+    return chosen

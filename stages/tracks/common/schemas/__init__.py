@@ -1,1 +1,0 @@
-"""Tables that tracks have in common."""
