@@ -30,7 +30,8 @@ CONTRASTS = ("instance", "keyword", "mahalanobis")
 
 
 def config(**groups):
-    return tiny_hcl.config(**{**groups, "latent": {"size": 50, "free_bits": 5.0, **groups.get("latent", {})}})
+    latent = {"size": 50, "free_bits": 5.0, **groups.get("latent", {})}
+    return tiny_hcl.config(**{**groups, "latent": latent})
 
 
 def rows(count=4, **columns):

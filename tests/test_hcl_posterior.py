@@ -8,7 +8,10 @@ import torch
 from models.hcl.hcl import objective
 from models.hcl.latent import Gaussian, Posterior
 from models.hcl.model import HclModel
+from models.hcl.settings import LatentSettings
 
+DEFAULT = {name: getattr(LatentSettings(), name) for name in (
+    "free_bits", "free_bits_by", "free_bits_for", "posterior", "batch_norm", "bow_loss")}
 NO_CONTRAST = {"contrasts": {name: {"weight": 0.0} for name in ("instance", "keyword", "mahalanobis")}}
 KEYWORD_SIDE = ("prior.of_condition.weight", "attention.ffn0.0.first.weight")
 
@@ -26,6 +29,29 @@ def gradients(model, beta=1.0, train=False):
 
 def latent_model(**latent):
     return tiny_hcl.model(latent={"bow_loss": False, **latent}, **NO_CONTRAST)
+
+
+# The defaults, as printed
+
+
+def test_the_defaults_are_as_printed():
+    assert DEFAULT == {"free_bits": 5.0, "free_bits_by": "total", "free_bits_for": "posterior",
+                       "posterior": "absolute", "batch_norm": 0.0, "bow_loss": False}  # METHODS A.11
+
+
+@pytest.mark.parametrize("posterior", ["absolute", "relative"])
+def test_the_instance_contrast_teaches_the_keyword_unless_the_posterior_is_relative(posterior):
+    """A relative posterior's KL says the same whatever the prior: what reaches u_in is rounding."""
+    floor = {"free_bits_for": "both"} if posterior == "relative" else {}
+    model, batch = tiny_hcl.model(latent={**DEFAULT, **floor, "posterior": posterior}), tiny_hcl.batch()
+    with torch.no_grad():  # where the contrast is neither saturated nor flat
+        for network in (model.prior, model.posterior):
+            for weight in (parameter for parameter in network.parameters() if parameter.dim() > 1):
+                weight.mul_(0.5)
+    output = model(batch)
+    (gradient,) = torch.autograd.grad(output.contrasts["instance"].loss.mean(), output.keyword.u_in)
+    largest = float(gradient.abs().max())
+    assert largest > 1e-3 if posterior == "absolute" else largest < 1e-6
 
 
 # Floors
