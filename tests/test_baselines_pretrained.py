@@ -232,14 +232,13 @@ def test_views_do_what_they_are_for(claps):
     assert whole.divergence(states, states, real) == 0
 
 
-def test_views_leave_no_gradient_behind_and_are_constant_steps(claps):
+def test_views_are_constants_and_teach_the_projection_alone(claps):
     whole, source, states, targets, real = claps
-    states = states.requires_grad_()
-    moved = [view - states for view in whole.views(source, states, targets, real)]
+    views_of_states = whole.views(source, states.requires_grad_(), targets, real)
+    assert not any(view.requires_grad for view in views_of_states)
     assert all(parameter.grad is None for parameter in whole.parameters()) and states.grad is None
-    for step in moved:
-        (gradient,) = torch.autograd.grad(step.sum(), states, allow_unused=True)
-        assert gradient is None or not gradient.any()
+    whole.pooled(views_of_states[0], real).sum().backward()
+    assert whole.projection.weight.grad.any() and states.grad is None
 
 
 @torch.no_grad()

@@ -248,8 +248,9 @@ class Claps(nn.Module):
 
     H are the states from which words are scored. Their near view raises the NLL by a small step, and so stands for a
     wrong target that looks like the right one; the far view goes away from the source by a large step, and back to
-    what predicts the same words. Targets and sources are compared by the cosine of z, the mean over real tokens of
-    ReLU(W . + b), W one for both. The items of one micro-batch are each other's negatives.
+    what predicts the same words. Both are constants, from which the decoder learns nothing. Targets and sources are
+    compared by the cosine of z, the mean over real tokens of ReLU(W . + b), W one for both. The items of one
+    micro-batch are each other's negatives.
 
     Args:
         model: whose states are perturbed.
@@ -311,14 +312,15 @@ class Claps(nn.Module):
     def views(self, source: Tensor, states: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
         """Return both views of H (B, T, d): the near one, and the far one after its way back.
 
-        Gradients are taken on detached states, so that no parameter has any part in them, and the steps are constants.
+        They are constants, as in the released code: the decoder learns nothing from them, and gradients are taken on
+        detached states, so that no parameter has any part in these.
         """
         with torch.enable_grad():
             fixed = states.detach()
             near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
             away = step_of(self.large, fixed, lambda h: self.unlikeness(source.detach(), h, real), real)
             back = step_of(self.large, fixed + away, lambda h: self.divergence(fixed, h, real), real)
-        return states + near, states + away - back
+        return fixed + near, fixed + away - back
 
     def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
         """Return -log p of ``targets`` (B, T) from H, over all items."""
