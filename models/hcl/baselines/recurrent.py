@@ -81,13 +81,16 @@ def copied(weights: Tensor, x_ids: Tensor, vocabulary: int) -> Tensor:
 def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
     """Return P(w) = p_gen P_vocab(w) + (1 - p_gen) sum over x_i = w of a_ti (See et al. 2017, eq. 9), (B, Q, V).
 
+    The attention of tokens that are not copied is left out, and P divided by its sum.
+
     Args:
         logits: of P_vocab (B, Q, V).
         generate: p_gen (B, Q, 1).
-        weights: a (B, Q, S).
+        weights: a (B, Q, S), 0 at tokens that are not copied.
         x_ids: source tokens (B, S).
     """
-    return generate * logits.softmax(-1) + (1 - generate) * copied(weights, x_ids, logits.shape[-1])
+    total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
+    return (generate * logits.softmax(-1) + (1 - generate) * copied(weights, x_ids, logits.shape[-1])) / total
 
 
 class PointerGenerator(nn.Module):
@@ -109,12 +112,13 @@ class PointerGenerator(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.gate = nn.Linear(features + embedding, 1)
 
-    def nll(self, features: Tensor, matching: Tensor, targets: Tensor, words: Tensor) -> Tensor:
-        """Return -log(P(y) + 1e-12) (M,).
+    def nll(self, features: Tensor, matching: Tensor, mass: Tensor, targets: Tensor, words: Tensor) -> Tensor:
+        """Return -log(P(y) + 1e-12) (M,); see :func:`mixed`.
 
         Args:
             features: of the words (M, d).
             matching: attention that source tokens draw which equal the target (M,).
+            mass: attention that all tokens draw which may be copied (M,).
             targets: y (M,).
             words: E (V, e).
         """
@@ -122,7 +126,8 @@ class PointerGenerator(nn.Module):
         (logits,) = at_least_float32(logits)
         cost = nn.functional.cross_entropy(logits, targets, reduction="none")
         generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
-        return -torch.log(generate * torch.exp(-cost) + (1 - generate) * matching + _LEAST)
+        found = generate * torch.exp(-cost) + (1 - generate) * matching
+        return -torch.log(found / (generate + (1 - generate) * mass) + _LEAST)
 
     def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
         """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
@@ -198,10 +203,17 @@ class Pointing(OwnPieceModel):
         embedded = self.dropout(self.table(batch["y_in"]))
         states, _ = recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
         features, weights = self.features(embedded, states, given)
+        weights = weights * self.copyable(batch["x_ids"])
         same = batch["x_ids"].unsqueeze(1) == batch["y_out"].unsqueeze(-1)  # (B, T, S)
-        matching = (weights * same).sum(-1)
-        return item_sums(self.words.nll(tokens.rows(features), tokens.rows(matching), tokens.rows(batch["y_out"]),
+        matching, mass = tokens.rows(torch.stack([(weights * same).sum(-1), weights.sum(-1)], dim=-1)).unbind(-1)
+        return item_sums(self.words.nll(tokens.rows(features), matching, mass, tokens.rows(batch["y_out"]),
                                         self.table.weight), tokens)
+
+    def copyable(self, x_ids: Tensor) -> Tensor:
+        """Return which source tokens (B, 1, S) may be copied: words, and neither [CLS], [SEP] nor padding."""
+        config = self.config
+        special = [x_ids == each for each in (config.bos_token_id, config.eos_token_id, config.pad_token_id)]
+        return ~(special[0] | special[1] | special[2]).unsqueeze(1)
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; see :meth:`PieceModel.begin`."""
@@ -218,7 +230,7 @@ class Pointing(OwnPieceModel):
     def _scored(self, states: Tensor, given: Given) -> Tensor:
         x_ids = given[-1]
         features, weights = states[..., :-x_ids.shape[1]], states[..., -x_ids.shape[1]:]
-        return self.words.scores(features, weights.float(), x_ids, self.table.weight)
+        return self.words.scores(features, weights.float() * self.copyable(x_ids), x_ids, self.table.weight)
 
 
 class PointerSeq2Seq(Pointing):
