@@ -15,7 +15,7 @@ from models.common.decoding import Decodable, project_in_full
 from models.common.encoders import encode, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
 from models.common.precision import recurrent
-from models.common.rows import RealTokens
+from models.common.rows import HostTensor, RealTokens
 from models.common.task import Step
 from models.hcl.baselines.pieces import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
 
@@ -29,18 +29,34 @@ _ANNEALING = 10_000  # steps
 _LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 
 
-def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
-    """Read texts, embedded (B, L, d), whose real tokens (B, L) stand at the left.
+def by_length(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    """Return what :func:`read` needs of texts called ``names``, computed where batches are loaded.
+
+    Of each the order by length, the way back, and the ordered lengths, which stay in the host's memory.
+    """
+    found = {}
+    for name in names:
+        lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
+        places = {"order": order, "back": order.argsort()}
+        found |= {f"{name}_{key}": value.to(batch[f"{name}_mask"].device) for key, value in places.items()}
+        found[f"{name}_host"] = HostTensor.of(lengths)
+    return found
+
+
+def read(layer: nn.RNNBase, embedded: Tensor, batch: Batch, name: str) -> tuple[Tensor, State]:
+    """Read the texts ``name`` of a batch, embedded (B, L, d), whose real tokens stand at the left.
 
     Returns:
         Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
         hidden ones and cells.
     """
-    packed = pack_padded_sequence(embedded, mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
+    given = batch if f"{name}_host" in batch else by_length(batch, [name])
+    order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
     last = state if isinstance(state, tuple) else (state,)
-    return padded, tuple(part.transpose(0, 1).flatten(1) for part in last)
+    return padded.index_select(0, back), tuple(part.transpose(0, 1).flatten(1).index_select(0, back) for part in last)
 
 
 class AdditiveAttention(nn.Module):
@@ -253,6 +269,10 @@ class PointerSeq2Seq(Pointing):
         self.words = PointerGenerator(3 * width, embedding, config.vocab_size)
         self.post_init()
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of real tokens, and sources by their length."""
+        return batch if "x_host" in batch else {**super().planned(batch), **by_length(batch, ["x"])}
+
     @property
     def table(self) -> nn.Embedding:
         """Embeddings of the words that are read and written."""
@@ -261,7 +281,7 @@ class PointerSeq2Seq(Pointing):
     def encode(self, batch: Batch) -> tuple[State, Given]:
         """Return the decoder's first states, and what is decoded from."""
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = read(self.encoder, embedded, batch["x_mask"])
+        memory, last = read(self.encoder, embedded, batch, "x")
         state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
@@ -396,9 +416,14 @@ class Cvae(OwnPieceModel):
         """Return the step from which the KL counts in full."""
         return annealing_steps(self.config.sizes, total)
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of real tokens, and its texts by their length."""
+        texts = [name for name in ("x", "y") if f"{name}_mask" in batch and f"{name}_host" not in batch]
+        return {**super().planned(batch), **by_length(batch, texts)}
+
     def vector(self, batch: Batch, name: str) -> Tensor:
         """Return the last states of texts ``name``, both ways (B, d)."""
-        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch[f"{name}_mask"])[1][0]
+        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
