@@ -63,7 +63,7 @@ def test_collapse_of_the_posterior(columns, epoch):
     alarm = named(rows(**columns))["posterior_collapse"]
     assert alarm.epoch == epoch
     assert "nats per item" in alarm.message and "50 units active" in alarm.message
-    assert "latent.annealing_share" in alarm.advice and "bow_loss" not in alarm.advice
+    assert "latent.annealing_steps" in alarm.advice and "bow_loss" not in alarm.advice
 
 
 def test_a_latent_variable_that_the_decoder_reads_may_live_on_free_bits():

@@ -12,7 +12,7 @@ from models.common.encoders import embed, freeze_lower_layers, load_encoder, mea
 from models.common.losses import bow_loss, gaussian_kl
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
-from models.hcl.hcl import BatchTotals, kl_weight, objective, validation_loss
+from models.hcl.hcl import BatchTotals, objective, validation_loss
 from models.hcl.latent import Gaussian, unit_scale
 from models.hcl.model import HclModel
 
@@ -136,11 +136,6 @@ def test_contrasts_beside_the_sum_over_a_sentence_are_divided_by_its_mean_length
     contrasts = parts["instance"] + 0.3 * parts["keyword"] + parts["mahalanobis"]
     assert contrasts > 0.1
     torch.testing.assert_close(losses["token"] - losses["sentence"], contrasts * (1 - 1 / 6))
-
-
-def test_kl_weight_rises_to_one():
-    assert [kl_weight(step, 10_000) for step in (0, 5_000, 10_000, 20_000)] == [0.0, 0.5, 1.0, 1.0]
-    assert kl_weight(0, 0) == 1.0
 
 
 def test_shares_of_micro_batches_add_up():

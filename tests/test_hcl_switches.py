@@ -7,7 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from models.hcl.hcl import kl_weight, objective
+from models.hcl.hcl import annealed_by, kl_weight, objective
 from stages.graph.params import Graph
 from stages.params import Params, parse_params
 from stages.tracks.hcl.params import TrainHcl
@@ -49,7 +49,6 @@ SWITCHES = [
     ("train_hcl.latent.batch_norm", 0.0, 0.0),
     ("train_hcl.latent.prior_share", 0.0, 0.0),
     ("train_hcl.latent.annealing_steps", 10_000, 0),
-    ("train_hcl.latent.annealing_share", 0.2, 0.2),
     ("train_hcl.latent.bow_loss", False, False),
     ("ingest.neg_encoder", "bundled", "bundled"),
     ("ingest.neg_ceiling", 0.8, 0.8),
@@ -163,3 +162,4 @@ def test_a_keyword_condition_is_on_off_or_the_oracle():
 def test_beta_rises_and_stays():
     assert [kl_weight(step, 50) for step in (0, 25, 50, 99)] == [0.0, 0.5, 1.0, 1.0]
     assert kl_weight(0, 0) == 1.0
+    assert [annealed_by(10_000, total) for total in (600, 10**6)] == [120, 10_000]

@@ -540,6 +540,14 @@ def _forget_vectors(model: HclNetwork, _: object) -> None:
     model._frozen_states.forget()
 
 
+_ANNEALING_SHARE = 0.2  # of all steps, at most
+
+
+def annealed_by(steps: int, total: int) -> int:
+    """Return the step of ``total`` from which beta is 1, where ``latent.annealing_steps`` asks for ``steps``."""
+    return min(steps, round(_ANNEALING_SHARE * total))
+
+
 def kl_weight(step: int, annealing_steps: int) -> float:
     """Return beta after ``step`` steps: it rises from 0 to 1 over ``annealing_steps`` (Bowman et al. 2016)."""
     return 1.0 if annealing_steps <= 0 else min(1.0, step / annealing_steps)

@@ -391,7 +391,7 @@ _SIGNS = (
             f"KL(q || p) is {row['validation_kl']:.3g} nats per item (free bits: {config.latent.free_bits:g}) with "
             f"{row['validation_active_units']:.0f} of {config.latent.size} units active: z says little of the target",
         lambda row, config: _advice(
-            "lengthen latent.annealing_share", "raise latent.free_bits or decoder.source_dropout",
+            "lengthen latent.annealing_steps or the training", "raise latent.free_bits or decoder.source_dropout",
             "set latent.batch_norm" if not config.latent.batch_norm else "")),
     _Sign("latent_ignored", _RECONSTRUCTIONS, lambda config: config.latent.enabled, _ignored, _ignored_message,
           _ignored_advice),

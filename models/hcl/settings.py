@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 # Settings of earlier versions, in each group and in the blocks of the contrasts, with the value that now always holds;
 # None: any.
 _REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "form": "inverse",
-            "sqrt": False, "multi_neg": None}
+            "sqrt": False, "multi_neg": None, "annealing_share": 0.2}
 
 
 def _setting(default: Any, text: str | None = None, **bounds: float) -> Any:
@@ -63,8 +63,7 @@ class LatentSettings:
                                       "micro-batch (BN-VAE); 0: they are not", ge=0)
     prior_share: float = _setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
                                        "as texts are decoded, instead of from the posterior", ge=0, lt=1)
-    annealing_steps: int = _setting(10_000, ge=0)
-    annealing_share: float = _setting(0.2, "of all steps; the smaller of both counts", ge=0, le=1)
+    annealing_steps: int = _setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)
     enters: Literal["memory+embed", "layers"] = _setting(
         "memory+embed", "how z enters the decoder: as a slot of the memory and with every word, or with the input of "
                         "each layer")

@@ -26,7 +26,7 @@ from models.common.task import CheckpointStore, History, Parameters, Step, Task
 from models.common.training import fit
 from models.hcl.config import HclConfig
 from models.hcl.graph import KEY, KeywordGraph, joined_texts
-from models.hcl.hcl import BatchTotals, kl_weight, objective
+from models.hcl.hcl import BatchTotals, annealed_by, kl_weight, objective
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
 from stages.common.columns.clusters import CLUSTERS
@@ -147,7 +147,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     nn.Module.to(model, device)
     settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
-    annealing = min(latent["annealing_steps"], round(latent["annealing_share"] * total))
+    annealing = annealed_by(latent["annealing_steps"], total)
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
