@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, cast
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -16,22 +16,17 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from models.common.encoders import FrozenStates, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl, gaussian_kl_dims, masked_mean
 from models.common.transformer import Cache
-from models.hcl.attention import GraphAttention, Impostor, likeness, segment_sum, taken
 from models.hcl.config import CONTRASTS, HclConfig
 from models.hcl.decoder import Decoder, TiedOutput, padded_words
 from models.hcl.graph import (
-    KEY,
-    KEYS,
-    Encoded,
+    GraphAttention,
+    Impostor,
     KeywordGraph,
-    KeywordPlan,
-    PackedPlan,
-    Plan,
     Planner,
-    Targets,
     Views,
     impostor_candidates,
-    joined_texts,
+    likeness,
+    segment_sum,
 )
 from models.hcl.latent import (
     Gaussian,
@@ -47,6 +42,15 @@ from models.hcl.latent import (
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
+_WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A kind of text: states (B, L, d) and vectors (B, d)."""
+
+    states: Tensor
+    vector: Tensor
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,7 @@ class HclNetwork(PreTrainedModel):
     z (else drawn), and ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view``
     (B,), what an item sees of the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a
     new node; both read ``unseen_vectors`` too. Every mask has a real token in each row; a row without a negative
-    holds, say, [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch reads,
-    and :func:`joined_texts` the joining of its texts.
+    holds, say, [CLS] [SEP]. What :meth:`planner` adds spares the device the search for what the batch reads.
     """
 
     config: HclConfig
@@ -268,8 +271,8 @@ class HclNetwork(PreTrainedModel):
         read = ["x", "y", "neg"] if has_latent else ["x"]
         parts = [read[:2], read[2:]] if validating else [read]
         texts = {name: text for part in parts for name, text in self.texts(batch, part).items()}
-        plan = self.plan(batch)
-        keyword = self.keywords(batch, plan.keywords)
+        batch = self.planned(batch)
+        keyword = self.keywords(batch)
         if keyword is not None and validating:
             keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
         contrasts = {} if keyword is None else {"keyword": self.keyword_contrast(keyword)}
@@ -279,7 +282,7 @@ class HclNetwork(PreTrainedModel):
         if latent is not None:
             contrasts |= self._latent_contrasts(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
-        reconstruction = self.reconstruct(hidden, u_in, z, batch, plan.targets)
+        reconstruction = self.reconstruct(hidden, u_in, z, batch)
         return HclOutput(hidden, reconstruction, batch["y_in_mask"].sum(-1), latent, keyword,
                          {name: contrasts[name] for name in CONTRASTS if name in contrasts})
 
@@ -365,17 +368,18 @@ class HclNetwork(PreTrainedModel):
         names = [name for name in names if f"{name}_ids" in batch]
         if not names:
             return {}
-        rows = [len(batch[f"{name}_ids"]) for name in names]
-        whole = {key: batch[key] for key in KEYS if key in batch and len(batch[key]) == sum(rows)}
-        whole = whole or joined_texts(batch, names, self.config.special_ids["pad"])
-        if not whole:
+        ids, masks = ([batch[f"{name}_{part}"] for name in names] for part in ("ids", "mask"))
+        longest, rows = max(part.shape[1] for part in ids), [len(part) for part in ids]
+        if sum(rows) * longest > _WASTE * sum(part.numel() for part in ids):
             return {name: part for one in names for name, part in self.texts(batch, [one]).items()}
-        ids, mask = (whole[key] for key in KEYS)
-        hidden = self.encode(ids, mask)
+        pad = self.config.special_ids["pad"]
+        whole, mask = (torch.cat([F.pad(part, (0, longest - part.shape[1]), value=fill) for part in parts])
+                       for parts, fill in ((ids, pad), (masks, 0)))
+        hidden = self.encode(whole, mask)
         (full,) = at_least_float32(hidden)
         vectors = mean_pool(full, mask).split(rows)
-        return {name: Encoded(states[:, : batch[f"{name}_ids"].shape[1]], vector)
-                for name, states, vector in zip(names, hidden.split(rows), vectors, strict=True)}
+        return {name: Encoded(states[:, : part.shape[1]], vector) for name, part, states, vector
+                in zip(names, ids, hidden.split(rows), vectors, strict=True)}
 
     # Keywords
 
@@ -393,48 +397,40 @@ class HclNetwork(PreTrainedModel):
 
     def planner(self, views: Views | None = None) -> Planner:
         """Return the planner of batches, on the CPU; with ``views`` of the graph it plans those that have ``view``."""
-        return Planner(self.graph.structure(), self.config, self.attention.limit, views)
+        return Planner(self.graph.structure(), self.config, views)
 
-    def plan(self, batch: Mapping[str, Tensor]) -> Plan:
-        """Return the batch's plan, or make it, for which the host waits for the device."""
-        packed = cast(PackedPlan | None, batch.get(KEY))
-        if packed is None:
-            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view")
-                    if name in batch}
-            packed = self.planner().plan(read, self._on_neighbourhoods).to(batch["y_in_mask"].device)
-        return packed.unpacked()
+    def planned(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return ``batch`` with its plan, which is made, where it lacks one: for that the host waits for the device."""
+        if "token_places" in batch:
+            return batch
+        read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view",
+                                                     "dropped") if name in batch}
+        plan = self.planner().plan(read, self.training or torch.is_grad_enabled())
+        return {**batch, **{name: part.to(batch["y_in_mask"].device) for name, part in plan.items()}}
 
-    @property
-    def _on_neighbourhoods(self) -> bool:
-        return self.training or torch.is_grad_enabled()
-
-    def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
-        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
-
-    def keywords(self, batch: Mapping[str, Tensor], plan: KeywordPlan | None) -> KeywordOutput | None:
-        """Return keyword vectors, in float32 at least; None for a model that has no use for them."""
-        if plan is None:
+    def keywords(self, batch: Mapping[str, Tensor]) -> KeywordOutput | None:
+        """Return keyword vectors of a planned batch, in float32 at least; None for a model without use for them."""
+        if "kw_rows" not in batch:
             return None
-        if plan.around is not None:
-            vectors = self.attention.vectors(self.graph.h0, plan.around)
-        else:
-            vectors = self.keyword_vectors()
-        size = len(batch["kx"])
-        u_in, u_out, of_candidates = taken(vectors, plan.rows).split([size, size, len(plan.rows.index) - 2 * size])
-        known, has_output, has_impostor = plan.known.bool()
+        vectors = (self.attention.of_batch(self.graph.h0, batch) if "kw_nodes" in batch else self.keyword_vectors())
+        size, rows, samples = len(batch["kx"]), batch["kw_rows"], batch["kw_samples"]
+        u_in, u_out, of_candidates = vectors.index_select(0, rows).split([size, size, len(rows) - 2 * size])
+        known, has_output, has_impostor = batch["kw_known"].bool()
         if "dropped" in batch:
             known = known & ~batch["dropped"]
-        if not plan.all_known[0] or "dropped" in batch:
-            u_in = self._with_unseen(known, u_in, cast(Tensor, plan.alone))
-        if not plan.all_known[1]:
-            u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
-        u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
-        return KeywordOutput(u_in, u_out, u_imp, has_impostor, likeness(u_out, u_imp, of_candidates, plan.samples))
+        if "kw_alone" in batch:
+            u_in = self._with_unseen(known, u_in, batch["kw_alone"])
+        u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
+        u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, samples))
+        return KeywordOutput(u_in, u_out, u_imp, has_impostor, likeness(u_out, u_imp, of_candidates, samples))
 
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, a new node with its self loop elsewhere."""
         return torch.where(known.unsqueeze(-1), seen, self.attention.isolated(vectors.to(seen.dtype)))
+
+    def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
+        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
 
     # Decoding
 
@@ -464,25 +460,24 @@ class HclNetwork(PreTrainedModel):
         """Return scores over the vocabulary (..., V), in training perhaps padded, for states (..., d)."""
         return self.word_scores(states, self._words())
 
-    def reconstruct(
-        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
-    ) -> Tensor:
+    def reconstruct(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor]) -> Tensor:
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
-        return self.surprise(self.token_scores(hidden, u_in, z, batch, targets), batch, targets)
+        return self.surprise(self.token_scores(hidden, u_in, z, batch), batch)
 
-    def surprise(self, logits: Tensor, batch: Mapping[str, Tensor], targets: Targets) -> Tensor:
+    def surprise(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the cross-entropy (B,) of scores (N, V), at least, of all targets' tokens, summed over each target."""
-        words = batch["y_out"].flatten().index_select(0, targets.places.index)
-        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
+        words = batch["y_out"].flatten().index_select(0, batch["token_places"])
+        return segment_sum(F.cross_entropy(logits, words, reduction="none"), batch["token_samples"],
+                           len(batch["y_out"]))
 
-    def token_scores(
-        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
-    ) -> Tensor:
+    def token_scores(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None,
+                     batch: Mapping[str, Tensor]) -> Tensor:
         """Return the scores (N, V), at least, of all targets' tokens, as :meth:`reconstruct` has them."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
-        return self.score(taken(states.flatten(0, 1), targets.places)).float()  # padding never meets the vocabulary
+        rows = states.flatten(0, 1).index_select(0, batch["token_places"])
+        return self.score(rows).float()  # padding never meets the vocabulary
 
     def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""

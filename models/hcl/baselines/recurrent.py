@@ -34,7 +34,7 @@ def by_length(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
 
     Of each the order by length, the way back, and the ordered lengths, which stay in the host's memory.
     """
-    found = {}
+    found: dict[str, Tensor] = {}
     for name in names:
         lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
         places = {"order": order, "back": order.argsort()}
