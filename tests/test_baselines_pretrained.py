@@ -81,30 +81,6 @@ def test_generate_finds_what_every_other_row_is_searched_by(name, options):
         assert outputs(found.rewrite(given, rules(), **options)) == outputs(ours)
 
 
-@pytest.mark.parametrize("name", ["dialogpt", "t5"])
-def test_a_text_has_the_output_that_it_has_alone(name):
-    found, (sources, targets) = model(name), texts(6)
-
-    def rewritten(given):
-        return outputs(found.rewrite(given, rules(1, 8), num_beams=3))
-
-    together = rewritten(batch(name, (sources, targets)))
-    assert len({len(row) for row in together}) > 1
-    for item, expected in enumerate(together):
-        alone = batch(name, ([sources[item]], [targets[item]]))
-        assert rewritten(alone) == [expected]
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_what_a_hub_says_of_decoding_is_not_looked_at(name):
-    found, given = model(name), batch(name, texts())
-    expected = found.rewrite(given, rules(), num_beams=2)
-    found.generation_config.update(no_repeat_ngram_size=1, max_new_tokens=2, do_sample=True, num_beams=1)
-    assert torch.equal(found.rewrite(given, rules(), num_beams=2), expected)
-    with pytest.raises(ValueError, match="call eval"):
-        found.train().rewrite(given, rules())
-
-
 # DialoGPT
 
 

@@ -152,13 +152,6 @@ def test_weighted_means_are_softmaxes_within_each_row():
     torch.testing.assert_close(weights[2, 2:], torch.softmax(torch.tensor([0.1, 0.2, 0.3]), 0))
 
 
-def test_only_the_residual_remains_without_messages():
-    graph, attention = graph_of(), attention_of(layer_norm=False)
-    torch.nn.init.zeros_(attention.Wv.weight)
-    zero(attention.ffn1[0].second)
-    torch.testing.assert_close(attention(graph, torch.arange(NODES)), graph.h0)
-
-
 def test_no_iteration_returns_the_initial_vectors():
     graph, attention = graph_of(), attention_of(iterations=0)
     assert torch.equal(attention(graph, torch.tensor([4, 1])), graph.h0[[4, 1]])

@@ -49,12 +49,6 @@ def test_the_reference_is_frozen_after_a_share_of_steps_or_five_thousand(case):
     assert [case.model.settled(total) for total in (20_000, 600)] == [5000, 240]
 
 
-def test_before_the_reference_is_frozen_it_is_a_transformer(case):
-    training = case.model.trainee()
-    found = training.objective(case.batch(), Step(3, 100, 0, range(8)))
-    assert list(found) == ["loss"] and torch.equal(found["loss"], case.model.nll(case.batch()))
-
-
 def test_when_it_is_frozen_both_models_are_one_and_it_gets_no_gradient(case):
     training = case.model.train().trainee()
     with torch.no_grad():

@@ -89,13 +89,6 @@ def test_every_switch_has_its_value(content, column):
     assert found == {switch[0]: switch[column] for switch in SWITCHES}
 
 
-def test_without_a_graph_the_impostor_is_the_sample_s_own_negative_keyword():
-    model, batch = tiny_hcl.model(graph={"iterations": 0}), tiny_hcl.batch()
-    batch["ky"], batch["kneg"] = torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 0, 3])
-    sample, nodes, mask = model.impostors(batch["ky"], batch["kneg"])
-    assert (sample.tolist(), nodes.tolist(), mask.tolist()) == ([0, 1, 2], [4, 5, 0], [True, True, True, False])
-
-
 def test_a_preset_spelt_out_in_full_is_the_preset():
     for block in (TrainHcl, Graph):
         paper = block(preset="paper").model_dump()

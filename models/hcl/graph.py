@@ -220,7 +220,7 @@ def _replaced(table: Tensor, values: Tensor, keys: Tensor, other: Tensor) -> Ten
 
 
 def view_rows(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> Tensor:
-    """Return the rows of the vectors of ``nodes`` (S,) in their views: -1 for one that is gone, -2 for one unchanged."""
+    """Return the rows of the vectors of ``nodes`` (S,) in their views: -1 for one gone, -2 for one unchanged."""
     return _SeenGraph(graph, views, of).row_of(of * graph.num_nodes + nodes)
 
 

@@ -30,10 +30,10 @@ from models.hcl.graph import (
 )
 from models.hcl.latent import (
     Gaussian,
+    GaussianNetwork,
     LatentEntry,
     LatentOutput,
     Posterior,
-    Prior,
     free_bits_kl,
     in_full,
     mahalanobis,
@@ -113,10 +113,8 @@ class HclOutput:
         hidden: encoder states of the input (B, Lx, d).
         reconstruction: -log p(y+ | x, z), summed over the target's tokens (B,).
         tokens: predicted tokens of each target (B,).
-        latent: None for the deterministic backbone.
-        keyword: None without keyword.
-        contrasts: by name, those of which the model and the batch have all that they read, in the order of
-            :data:`CONTRASTS`, whatever their weight.
+        latent, keyword: None for the deterministic backbone, and without keyword.
+        contrasts: by name those of which model and batch have all that they read, whatever their weight.
     """
 
     hidden: Tensor
@@ -188,7 +186,7 @@ class HclNetwork(PreTrainedModel):
         self.graph = KeywordGraph(config.num_nodes, config.num_edges, width)
         self.attention = GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
         self.impostor = Impostor(width, config.keyword.imp_weight)
-        self.prior = Prior(width, size, config.keyword.unit_scale)
+        self.prior = GaussianNetwork(width, size, config.keyword.unit_scale)
         self.posterior = Posterior(width, size, config.latent.posterior == "relative", config.latent.batch_norm)
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
@@ -204,10 +202,7 @@ class HclNetwork(PreTrainedModel):
     def from_parts(
         cls, config: HclConfig, encoder: PreTrainedModel | None = None, graph: KeywordGraph | None = None
     ) -> Self:
-        """Build a model to train: weights of a pre-trained encoder, the graph's tensors, the rest random.
-
-        The sizes of encoder and graph must be those of ``config``; without them the encoder is random, the graph empty.
-        """
+        """Build a model to train: weights of a pre-trained encoder, the graph's tensors, the rest random."""
         model = cls(config)
         if encoder is not None:
             weights = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
@@ -241,14 +236,8 @@ class HclNetwork(PreTrainedModel):
     ) -> HclOutput | Seq2SeqLMOutput:
         """Run a training pass over ``batch``, or one decoding step for ``generate``.
 
-        Args:
-            batch: see the class; returns :class:`HclOutput`. The rest belongs to decoding steps.
-            decoder_input_ids: tokens so far, or the last one if there is a cache (B, L).
-            encoder_outputs: memory from :meth:`memory` (B, S, d).
-            attention_mask: True or 1 for real slots of the memory (B, S).
-            latent: z (B, dz); None for the deterministic backbone.
-            past_key_values: cache of earlier tokens, extended in place.
-            use_cache, return_dict: set by ``generate``.
+        A decoding step reads the tokens so far, or the last one if there is a cache (B, L), the memory as
+        ``encoder_outputs`` (B, S, d), its mask (B, S) and ``latent`` z (B, dz), None for the deterministic backbone.
         """
         if batch is not None:
             return self.passed(batch)
@@ -264,8 +253,7 @@ class HclNetwork(PreTrainedModel):
         """Return all parts of a batch, z drawn from the posterior.
 
         What selects a checkpoint may not depend on negatives, not even by rounding. So ``validating`` encodes them
-        apart, or texts would be padded to other lengths; and contrasts of keywords are then those of samples whose
-        input keyword is a node too.
+        apart, and contrasts of keywords are then of samples whose input keyword is a node too.
         """
         has_latent = self.config.latent.enabled
         read = ["x", "y", "neg"] if has_latent else ["x"]
@@ -318,10 +306,9 @@ class HclNetwork(PreTrainedModel):
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
 
     def _from_prior(self, z: Tensor, prior: Gaussian) -> Tensor:
-        """Return z (B, dz), in training for a share of the items, at random, the prior's mean.
+        """Return z (B, dz), in training for a share of the items, at random, the prior's mean (Sohn et al. 2015).
 
-        The hybrid objective of Sohn et al. 2015, item by item: the decoder learns from what texts are decoded from, and
-        what it lacks there goes to prior, keyword and graph.
+        The decoder learns from what texts are decoded from, and what it lacks there goes to prior, keyword and graph.
         """
         share = self.config.latent.prior_share
         if not self.training or share == 0.0:
@@ -331,24 +318,17 @@ class HclNetwork(PreTrainedModel):
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
         """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if any, negative output (B, 1 or 2, dz)."""
-        prior = self.prior(texts["x"].vector, keyword.u_in if keyword is not None else None)
-        return prior, self._posteriors(texts, prior)
-
-    def _posteriors(self, texts: Mapping[str, Encoded], prior: Gaussian) -> Gaussian:
         h_x = texts["x"].vector
-        found = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
+        prior = self.prior(h_x, keyword.u_in if keyword is not None else None)
+        vectors = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
         if self.training:
-            return self.posterior.given(h_x, torch.cat(found, dim=1), prior)
+            return prior, self.posterior.given(h_x, torch.cat(vectors, dim=1), prior)
         # Apart: what selects a checkpoint may not depend on whether there are negatives, not even by rounding.
-        parts = [self.posterior.given(h_x, part, prior) for part in found]
-        mu, logvar = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("mu", "logvar"))
-        return Gaussian(mu, logvar)
+        parts = [self.posterior.given(h_x, part, prior) for part in vectors]
+        return prior, Gaussian(*(torch.cat([getattr(part, name) for part in parts], 1) for name in ("mu", "logvar")))
 
     def calibrate(self, batches: Iterable[Mapping[str, Tensor]]) -> None:
-        """Set what evaluation mode knows of training items, from batches of some; see :meth:`Posterior.calibrate`.
-
-        Nothing but batch normalisation has any.
-        """
+        """Set what evaluation mode knows of training items, from batches of some; see :meth:`Posterior.calibrate`."""
         if self.config.latent.enabled and self.posterior.gamma > 0:
             with torch.no_grad():
                 texts = (self.texts(batch, ["x", "y"]) for batch in batches)
@@ -361,10 +341,7 @@ class HclNetwork(PreTrainedModel):
         return self._frozen_states.encode(self.encoder, ids, mask)
 
     def texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Encoded]:
-        """Return those of ``names`` (x, y, neg) that the batch has, encoded, in one pass if their lengths are alike.
-
-        A vector is the mean of the states of real tokens.
-        """
+        """Return those of ``names`` (x, y, neg) that the batch has, encoded, in one pass if their lengths are alike."""
         names = [name for name in names if f"{name}_ids" in batch]
         if not names:
             return {}
@@ -446,10 +423,7 @@ class HclNetwork(PreTrainedModel):
     def decode(
         self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None, cache: Cache | None = None
     ) -> Tensor:
-        """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's.
-
-        z reaches the decoder here wherever it enters but in the memory.
-        """
+        """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's."""
         embedded = self.get_input_embeddings()(ids)
         if z is None:
             return self.decoder(embedded, memory, mask, cache)
@@ -489,9 +463,9 @@ class HclNetwork(PreTrainedModel):
         return ids.masked_fill(dropped, self.config.special_ids["mask"])
 
     def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
-        """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, at random.
+        """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, in training.
 
-        So the decoder has to lean on z and keyword. In a memory without slots for these, the first state of x stays.
+        In a memory without slots of z or keyword, the first state of x stays.
         """
         rate = self.config.decoder.source_dropout
         if not self.training or rate == 0.0:
@@ -551,15 +525,13 @@ def kl_weight(step: int, annealing_steps: int) -> float:
 def objective(
     output: HclOutput, config: HclConfig, kl_weight: float, totals: BatchTotals | None = None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the training loss of a batch, or a micro-batch's share in it.
+    """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
     Eq. 3: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence``
-    the contrasts are divided too, and so weigh beside the sum over a sentence as it is printed. Reconstruction, KL and
-    bag of words are sums over a sentence, averaged over samples. Free bits act here alone; beta touches no contrast.
-
-    ``totals`` are the sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's loss.
-    Only the free bits are granted to each part by itself, and the posterior's means normalised in it. The parts come
-    back detached and unweighted, and add up likewise.
+    the contrasts are divided too, and so weigh beside the sum over a sentence as it is printed. Free bits act here
+    alone; beta touches no contrast. ``totals`` are the sizes of the whole batch if ``output`` is a part of it; shares
+    then add up to the batch's loss. Only the free bits are granted to each part by itself, and the posterior's means
+    normalised.
     """
     totals = totals or BatchTotals.of(output)
     share = len(output.reconstruction) / totals.items
@@ -583,9 +555,8 @@ def objective(
 def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
     """Return beta KL, mean over samples, above its free bits.
 
-    Where these are for the posterior alone, what annealing and floor are against, that z is left unused, is no matter
-    of the prior: it has the gradient of KL at full weight from the first step. As in the balancing of DreamerV2
-    (Hafner et al. 2021), each side sees the other as a constant; the value is that of the posterior's side.
+    Where these are for the posterior alone, the prior has the gradient of KL at full weight from the first step. As in
+    the balancing of DreamerV2 (Hafner et al. 2021), each side sees the other as a constant.
     """
     settings, (q, p) = config.latent, (latent.posterior, latent.prior)
     if settings.free_bits_for == "both":
@@ -598,8 +569,7 @@ def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
     """Return the loss that selects checkpoints, per sample (B,): L_rec(z ~ q) + KL over the mean target length.
 
-    Beta is 1, and there are neither free bits nor auxiliary losses nor contrasts, so that every row of an
-    ablation table is selected by the same quantity.
+    Beta is 1, without free bits, auxiliary losses and contrasts: all rows of a table are selected by one quantity.
     """
     total = output.reconstruction if output.latent is None else output.reconstruction + output.latent.kl
     return total / config.mean_target_length

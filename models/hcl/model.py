@@ -32,8 +32,7 @@ class Conditions:
     """What outputs of a batch are generated from; several outputs of one input share it.
 
     Attributes:
-        hidden: encoder states of the input (B, Lx, d).
-        mask: True for its real tokens (B, Lx).
+        hidden, mask: encoder states of the input (B, Lx, d), and True for its real tokens (B, Lx).
         u_in: vector of the input keyword (B, d); None for a model without keyword.
         prior: p(z | x, u_in); None for the deterministic backbone.
     """
@@ -44,11 +43,7 @@ class Conditions:
     prior: Gaussian | None
 
     def latent(self, z: LatentSource | Tensor = "mean", generator: torch.Generator | None = None) -> Tensor | None:
-        """Return latent vectors (B, dz): the prior's mean, a draw from it, or those given; None without a prior.
-
-        Raises:
-            ValueError: ``z`` is neither.
-        """
+        """Return latent vectors (B, dz): the prior's mean, a draw from it, or those given; None without a prior."""
         if self.prior is None:
             return None
         if isinstance(z, Tensor):
@@ -69,8 +64,7 @@ class HclModel(HclNetwork, GenerationMixin):
     >>> model = HclModel.from_pretrained(folder)
     >>> model.paraphrase(ids, mask, keyword_nodes=nodes)
 
-    ``generate`` of ``transformers`` works too, given ``encoder_outputs`` (the memory), its mask and ``latent``; beam
-    search finds the same tokens faster.
+    ``generate`` of ``transformers`` works too, given ``encoder_outputs`` (the memory), its mask and ``latent``.
     """
 
     @torch.no_grad()
@@ -85,21 +79,16 @@ class HclModel(HclNetwork, GenerationMixin):
         generator: torch.Generator | None = None,
         **options: Any,
     ) -> Tensor:
-        """Generate one output per input.
-
-        >>> model.eval().paraphrase(ids, mask, keyword_nodes=nodes)
+        """Generate one output per input: tokens (B, L), L <= max_length + 1, the output, [SEP], then [PAD].
 
         Args:
             input_ids, attention_mask: input with [CLS] and [SEP] (B, Lx).
-            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; may be None only
-                for models without keyword.
+            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; None only for models
+                without.
             unseen_vectors: initial vectors (B, d), read where ``keyword_nodes`` is -1.
             z: ``mean`` of the prior, ``sample`` from it, or the latent vectors themselves (B, dz).
             generator: source of the noise for ``sample``.
             options: of the search, see :meth:`generate_from`.
-
-        Returns:
-            Tokens (B, L), L <= max_length + 1: the output, [SEP], then [PAD].
 
         Raises:
             ValueError: keyword nodes or unseen vectors are missing, the model is in training mode, or an option is
@@ -140,15 +129,9 @@ class HclModel(HclNetwork, GenerationMixin):
     ) -> Tensor:
         """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz), if any.
 
-        Args:
-            search: ``beam``, see :func:`beam_search`, or ``contrastive``, see :func:`contrastive_search`.
-            num_beams: beam search: width; 1 is greedy.
-            min_length, max_length: bounds on the tokens generated, the end token not counted.
-            length_penalty: beam search: scores are divided by length to this power, the end token counted.
-            top_k, alpha: contrastive search: candidates per step, weight of the penalty on likeness.
-
-        Returns:
-            As :meth:`paraphrase`.
+        Beam search reads ``num_beams`` (1 is greedy) and ``length_penalty``, contrastive search ``top_k`` candidates
+        and ``alpha``, the weight of the penalty on likeness; lengths are of generated tokens, the end token not
+        counted.
 
         Raises:
             ValueError: an option is not valid.
@@ -166,10 +149,7 @@ class HclModel(HclNetwork, GenerationMixin):
         return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
     def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
-        """Return the steps of a search over a memory (B, S, d), of which ``mask`` marks real slots, and z (B, dz).
-
-        ``slots`` tokens are tried per item; memory and z are not repeated for each hypothesis.
-        """
+        """Return the steps of a search over a memory (B, S, d) with its mask and z (B, dz), for ``slots`` tokens."""
         given = [memory, additive_mask(mask.bool(), memory.dtype)]  # the mask once for all tokens
         if z is not None:
             given.append(z)
@@ -229,16 +209,8 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
     scaled them, and so does all else that the other's configuration switched off. The keyword graph is no
     parameter: each model keeps its own. Statistics of a batch normalisation go with its parameters.
 
-    Args:
-        model: fresh from :meth:`HclNetwork.from_parts`; changed in place.
-        other: a trained model.
-
     Raises:
         ValueError: widths or vocabularies differ, so that hardly anything would fit.
-
-    Example:
-        >>> report = init_from(model, HclModel.from_pretrained("artifacts/models/backbone/model"))
-        >>> report.left
     """
     _check(model.config, other.config)
     theirs, idle = dict(other.named_parameters()), untrained_modules(other.config)

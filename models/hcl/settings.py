@@ -1,6 +1,5 @@
 """Settings of the HCL generator: the blocks of ``train_hcl``, and the groups of a saved model's ``config.json``."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -126,18 +125,27 @@ GROUPS = tuple(group.name for group in fields(HclSettings))
 
 
 def filled(default: Any, given: Any, place: str) -> Any:
-    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name."""
+    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name.
+
+    Raises:
+        ValueError: a name or a choice is unknown, or a setting of earlier versions has another value than always holds.
+    """
     if is_dataclass(given):
         return given
-    values, kinds = without_removed(given, _REMOVED, place), get_type_hints(type(default))
-    for name, value in values.items():
+    kinds, values = get_type_hints(type(default)), dict[str, Any]()
+    for name, value in given.items():
         where = f"{place}.{name}" if place else name
+        if name in _REMOVED and _REMOVED[name] in (None, value):
+            continue
+        if name in _REMOVED:
+            raise ValueError(f"{where} is {value!r}; this version knows {_REMOVED[name]!r} alone. Train the "
+                             f"model again")
         if name not in kinds:
             raise ValueError(f"HclConfig: unknown setting {where}")
         if (choices := _choices(kinds[name])) and value not in choices:
             raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(map(str, choices))}")
-        if is_dataclass(getattr(default, name)):
-            values[name] = filled(getattr(default, name), value or {}, where)
+        old = getattr(default, name)
+        values[name] = filled(old, value or {}, where) if is_dataclass(old) else value
     return replace(default, **values)
 
 
@@ -145,16 +153,3 @@ def _choices(kind: Any) -> list[Any]:
     """Return the values of a ``Literal``, or of a union of one with ``bool``; empty for any other type."""
     named = [value for each in (kind, *get_args(kind)) if get_origin(each) is Literal for value in get_args(each)]
     return [False, True, *named] if named and bool in get_args(kind) else named
-
-
-def without_removed(values: Mapping[str, Any], removed: Mapping[str, Any], block: str) -> dict[str, Any]:
-    """Return ``values`` without the settings of earlier versions that are ``removed``.
-
-    Raises:
-        ValueError: one of them has another value than the one that now always holds; None allows any.
-    """
-    for key in values.keys() & removed.keys():
-        if removed[key] not in (None, values[key]):
-            raise ValueError(f"{block}.{key} is {values[key]!r}; this version knows {removed[key]!r} alone. Train the "
-                             f"model again")
-    return {key: value for key, value in values.items() if key not in removed}

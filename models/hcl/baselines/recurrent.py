@@ -18,6 +18,7 @@ from models.common.precision import recurrent
 from models.common.rows import HostTensor, RealTokens
 from models.common.task import Step
 from models.hcl.baselines.pieces import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
+from models.hcl.hcl import kl_weight
 
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, ...) each
 Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
@@ -60,13 +61,7 @@ def read(layer: nn.RNNBase, embedded: Tensor, batch: Batch, name: str) -> tuple[
 
 
 class AdditiveAttention(nn.Module):
-    """e_ti = v . tanh(Wh h_i + Ws s_t + b), a softmax over real slots, c_t = sum of a_ti h_i (Bahdanau et al. 2015).
-
-    Args:
-        memory: width of the slots h.
-        query: width of the queries s.
-        width: of the sum.
-    """
+    """e_ti = v . tanh(Wh h_i + Ws s_t + b), a softmax over real slots, c_t = sum of a_ti h_i (Bahdanau et al. 2015)."""
 
     def __init__(self, memory: int, query: int, width: int) -> None:
         super().__init__()
@@ -74,24 +69,15 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(width, 1, bias=False)
 
     def forward(self, queries: Tensor, memory: Tensor, keys: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contexts (B, Q, d) and weights (B, Q, S).
+        """Return contexts (B, Q, d) and weights (B, Q, S) of queries s (B, Q, d') over ``memory`` h (B, S, d).
 
-        Args:
-            queries: s (B, Q, d').
-            memory: h (B, S, d).
-            keys: Wh h + b, from ``self.keys``; once for all steps of decoding.
-            mask: True for real slots (B, S).
+        ``keys`` are Wh h + b, from ``self.keys``, once for all steps of decoding; ``mask`` is True for real slots (B,
+        S).
         """
         sums = torch.tanh(keys.unsqueeze(1) + self.queries(queries).unsqueeze(2))  # (B, Q, S, width)
         scores = self.score(sums).squeeze(-1).float().masked_fill(~mask.unsqueeze(1), -torch.inf)
         weights = scores.softmax(-1)
         return weights.to(memory.dtype) @ memory, weights
-
-
-def copied(weights: Tensor, x_ids: Tensor, vocabulary: int) -> Tensor:
-    """Return the attention (B, Q, V) that each word draws: weights (B, Q, S) of equal source tokens are added up."""
-    places = x_ids.unsqueeze(1).expand_as(weights)
-    return weights.new_zeros(*weights.shape[:2], vocabulary).scatter_add_(-1, places, weights)
 
 
 def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
@@ -106,19 +92,17 @@ def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> T
         x_ids: source tokens (B, S).
     """
     total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
-    return (generate * logits.softmax(-1) + (1 - generate) * copied(weights, x_ids, logits.shape[-1])) / total
+    places = x_ids.unsqueeze(1).expand_as(weights)  # equal source tokens add up
+    copied = torch.zeros_like(logits, dtype=weights.dtype).scatter_add_(-1, places, weights)
+    return (generate * logits.softmax(-1) + (1 - generate) * copied) / total
 
 
 class PointerGenerator(nn.Module):
     """Words from the vocabulary, or copied from the source.
 
     P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings (our choice);
-    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other.
-
-    Args:
-        features: width of [s_t; c_t].
-        embedding: width of x_t and of E.
-        vocabulary: V.
+    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other; the first two
+    are ``features`` wide.
     """
 
     def __init__(self, features: int, embedding: int, vocabulary: int) -> None:
@@ -155,12 +139,8 @@ class PointerGenerator(nn.Module):
 class RecurrentSteps:
     """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own.
 
-    Args:
-        advance: given tokens (B, W), the states (B, W, ...) before them and what is decoded from, returns features
-            (B, W, d) of the next tokens, and the states.
-        score: returns scores (B, W, V) of features, given what is decoded from.
-        state: of one hypothesis per item.
-        given: what is decoded from.
+    ``advance`` returns the features (B, W, d) of the next tokens, and the states, given tokens (B, W), the states
+    (B, W, ...) before them and what is decoded from; ``score`` the scores (B, W, V) of features.
     """
 
     def __init__(self, advance: Advance, score: Callable[[Tensor, Given], Tensor], state: Sequence[Tensor],
@@ -191,8 +171,7 @@ class Pointing(OwnPieceModel):
     """An LSTM that writes words of the vocabulary or of the source; subclasses say what it attends to.
 
     ``decoder``, ``words`` and ``dropout`` are set by subclasses, which end with ``post_init()``. Symbols: s decoder
-    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it, so that a
-    target is read in one go.
+    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it.
     """
 
     decoder: nn.LSTM
@@ -250,10 +229,10 @@ class Pointing(OwnPieceModel):
 
 
 class PointerSeq2Seq(Pointing):
-    """A bidirectional LSTM reads the source; an LSTM writes, attends, and copies.
+    """A bidirectional LSTM reads the source; an LSTM writes, attends to its outputs (B, S, 2 d), and copies.
 
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder attends to the encoder's outputs
-    (B, S, 2 d), and starts from tanh(W [last forward; last backward state]) (our choice).
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder starts from tanh(W [last forward; last
+    backward state]) (our choice).
     """
 
     def __init__(self, config: PieceConfig) -> None:
@@ -299,8 +278,6 @@ class Seq2SeqDu(Pointing):
     Our choice: it starts from the mean of the fused D by tanh and a linear layer; one BERT reads tokens and phrases.
     ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
     ``config.lexicon`` those of training texts, of which a text may hold more.
-
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2SeqDu`.
     """
 
     encoder_prefix = "encoder."
@@ -334,7 +311,7 @@ class Seq2SeqDu(Pointing):
             super()._init_weights(module)
 
     def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
-        """Return the phrases of texts, ``s_ids`` (B, k, L) with [CLS] and [SEP], ``s_mask`` (B, k, L).
+        """Return the phrases of texts, ``s_ids``, ``s_mask`` (B, k, L) with [CLS] and [SEP].
 
         ``s_real`` (B, k) is True for phrases; a text without any has one of [CLS] [SEP] alone.
         """
@@ -478,15 +455,6 @@ def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and log variance (B, dz) of values (B, 2 dz), in float32 at least."""
     mu, logvar = at_least_float32(*values.chunk(2, dim=-1))
     return mu, logvar.clamp(*_LOGVAR)
-
-
-def kl_weight(step: int, steps: int) -> float:
-    """Return the weight w of the KL at a 0-based optimiser step: it rises linearly from 0 to 1 within ``steps``.
-
-    >>> kl_weight(5_000, 10_000)
-    0.5
-    """
-    return 1.0 if step >= steps else step / steps
 
 
 def annealing_steps(sizes: Mapping[str, Any], total: int) -> int:
