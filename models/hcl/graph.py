@@ -79,6 +79,13 @@ class KeywordGraph(nn.Module):
             setattr(copy, name, getattr(self, name).cpu())
         return copy
 
+    def negative_neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the negative neighbours of nodes (B,), -1 for none: places of their nodes (M,), sorted; ids (M,)."""
+        known = torch.nonzero(nodes >= 0).squeeze(-1)
+        numbers, place = runs(self.offsets, nodes[known])
+        negative = self.sign[numbers] < 0
+        return known[place[negative]], self.source[numbers[negative]]
+
 
 def runs(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the numbers (E,) of all that ``rows`` (R,) hold, row by row, and the place of its row among them (E,)."""
@@ -114,12 +121,10 @@ def impostor_candidates(
         output_nodes, negative_nodes: nodes of the keywords of output and negative output (B,); -1 for none.
         neighbours: False looks at the own negative keyword only (the ablation without graph).
     """
-    sample = node = output_nodes.new_zeros(0)
     if neighbours:
-        known = torch.nonzero(output_nodes >= 0).squeeze(-1)
-        numbers, place = runs(graph.offsets, output_nodes[known])
-        negative = graph.sign[numbers] < 0
-        sample, node = known[place[negative]], graph.source[numbers[negative]]
+        sample, node = graph.negative_neighbours(output_nodes)
+    else:
+        sample = node = output_nodes.new_zeros(0)
     mask = torch.zeros_like(output_nodes, dtype=torch.bool)
     mask[sample] = True
     own = ~mask & (output_nodes >= 0) & (negative_nodes >= 0) & (negative_nodes != output_nodes)
