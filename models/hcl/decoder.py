@@ -31,14 +31,8 @@ class Decoder(nn.Module):
         self.transform = nn.Linear(width, width)
         self.transform_norm = nn.LayerNorm(width)
 
-    def forward(
-        self,
-        embedded: Tensor,
-        memory: Tensor,
-        memory_mask: Tensor,
-        cache: Cache | None = None,
-        inputs: Sequence[Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, embedded: Tensor, memory: Tensor, memory_mask: Tensor, cache: Cache | None = None,
+                inputs: Sequence[Tensor] | None = None) -> Tensor:
         """Return the states (B, L, d) from which the next token is predicted.
 
         Args:

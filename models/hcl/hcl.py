@@ -222,18 +222,10 @@ class HclNetwork(PreTrainedModel):
         """Replace the word-piece embeddings of encoder, decoder and output at once."""
         self.encoder.set_input_embeddings(value)
 
-    def forward(
-        self,
-        batch: Mapping[str, Tensor] | None = None,
-        *,
-        decoder_input_ids: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | None = None,
-        attention_mask: Tensor | None = None,
-        latent: Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        use_cache: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> HclOutput | Seq2SeqLMOutput:
+    def forward(self, batch: Mapping[str, Tensor] | None = None, *, decoder_input_ids: Tensor | None = None,
+                encoder_outputs: BaseModelOutput | None = None, attention_mask: Tensor | None = None,
+                latent: Tensor | None = None, past_key_values: EncoderDecoderCache | None = None,
+                use_cache: bool | None = None, return_dict: bool | None = None) -> HclOutput | Seq2SeqLMOutput:
         """Run a training pass over ``batch``, or one decoding step for ``generate``.
 
         A decoding step reads the tokens so far, or the last one if there is a cache (B, L), the memory as
@@ -389,7 +381,7 @@ class HclNetwork(PreTrainedModel):
         """Return keyword vectors of a planned batch, in float32 at least; None for a model without use for them."""
         if "kw_rows" not in batch:
             return None
-        vectors = (self.attention.of_batch(self.graph.h0, batch) if "kw_nodes" in batch else self.keyword_vectors())
+        vectors = self.attention.of_batch(self.graph.h0, batch) if "kw_nodes" in batch else self.keyword_vectors()
         size, rows, samples = len(batch["kx"]), batch["kw_rows"], batch["kw_samples"]
         u_in, u_out, of_candidates = vectors.index_select(0, rows).split([size, size, len(rows) - 2 * size])
         known, has_output, has_impostor = batch["kw_known"].bool()
@@ -420,9 +412,8 @@ class HclNetwork(PreTrainedModel):
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
 
-    def decode(
-        self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None, cache: Cache | None = None
-    ) -> Tensor:
+    def decode(self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None,
+               cache: Cache | None = None) -> Tensor:
         """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's."""
         embedded = self.get_input_embeddings()(ids)
         if z is None:

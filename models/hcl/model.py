@@ -68,17 +68,9 @@ class HclModel(HclNetwork, GenerationMixin):
     """
 
     @torch.no_grad()
-    def paraphrase(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        keyword_nodes: Tensor | None = None,
-        unseen_vectors: Tensor | None = None,
-        *,
-        z: LatentSource | Tensor = "mean",
-        generator: torch.Generator | None = None,
-        **options: Any,
-    ) -> Tensor:
+    def paraphrase(self, input_ids: Tensor, attention_mask: Tensor, keyword_nodes: Tensor | None = None,
+                   unseen_vectors: Tensor | None = None, *, z: LatentSource | Tensor = "mean",
+                   generator: torch.Generator | None = None, **options: Any) -> Tensor:
         """Generate one output per input: tokens (B, L), L <= max_length + 1, the output, [SEP], then [PAD].
 
         Args:
@@ -98,13 +90,8 @@ class HclModel(HclNetwork, GenerationMixin):
         return self.generate_from(given, given.latent(z, generator), **options)
 
     @torch.no_grad()
-    def conditions(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        keyword_nodes: Tensor | None = None,
-        unseen_vectors: Tensor | None = None,
-    ) -> Conditions:
+    def conditions(self, input_ids: Tensor, attention_mask: Tensor, keyword_nodes: Tensor | None = None,
+                   unseen_vectors: Tensor | None = None) -> Conditions:
         """Encode inputs and keywords; arguments and errors as for :meth:`paraphrase`."""
         if self.training:
             raise ValueError("HclModel: call eval() before paraphrase(), or dropout decides the output")
@@ -114,19 +101,9 @@ class HclModel(HclNetwork, GenerationMixin):
         return Conditions(hidden, attention_mask, u_in, prior)
 
     @torch.no_grad()
-    def generate_from(
-        self,
-        given: Conditions,
-        z: Tensor | None,
-        *,
-        search: Search = "beam",
-        num_beams: int = 4,
-        min_length: int = 5,
-        max_length: int = 20,
-        length_penalty: float = 1.0,
-        top_k: int = 5,
-        alpha: float = 0.6,
-    ) -> Tensor:
+    def generate_from(self, given: Conditions, z: Tensor | None, *, search: Search = "beam", num_beams: int = 4,
+                      min_length: int = 5, max_length: int = 20, length_penalty: float = 1.0, top_k: int = 5,
+                      alpha: float = 0.6) -> Tensor:
         """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz), if any.
 
         Beam search reads ``num_beams`` (1 is greedy) and ``length_penalty``, contrastive search ``top_k`` candidates
@@ -184,21 +161,12 @@ class InitReport:
 
     Attributes:
         copied: taken over.
-        untrained: left as freshly initialised, because the other model never trained them, or for another purpose:
-            a posterior relative to the prior is none that stands by itself.
-        absent: left because the other model has no such parameter.
-        reshaped: left because the other's has another shape.
+        left: as freshly initialised, because the other model has no such parameter, or one of another shape, or never
+            trained it, or trained it for another purpose: a posterior relative to the prior is none by itself.
     """
 
     copied: tuple[str, ...]
-    untrained: tuple[str, ...]
-    absent: tuple[str, ...]
-    reshaped: tuple[str, ...]
-
-    @property
-    def left(self) -> tuple[str, ...]:
-        """All parameters that stay as they were."""
-        return tuple(sorted((*self.untrained, *self.absent, *self.reshaped)))
+    left: tuple[str, ...]
 
 
 @torch.no_grad()
@@ -216,24 +184,21 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
     theirs, idle = dict(other.named_parameters()), untrained_modules(other.config)
     if model.config.latent.posterior != other.config.latent.posterior:
         idle = (*idle, "posterior")
-    groups: dict[str, list[str]] = {"copied": [], "untrained": [], "absent": [], "reshaped": []}
+    copied, left = list[str](), list[str]()
     for name, parameter in model.named_parameters():
         source = theirs.get(name)
-        if source is None:
-            groups["absent"].append(name)
-        elif any(name == module or name.startswith(f"{module}.") for module in idle):
-            groups["untrained"].append(name)
-        elif source.shape != parameter.shape:
-            groups["reshaped"].append(name)
+        untrained = any(name == module or name.startswith(f"{module}.") for module in idle)
+        if source is None or untrained or source.shape != parameter.shape:
+            left.append(name)
         else:
             parameter.copy_(source)
-            groups["copied"].append(name)
+            copied.append(name)
     known = dict(other.posterior.named_buffers()) if "posterior" not in idle else {}
     for name, statistics in model.posterior.named_buffers():
         if name in known:
             statistics.copy_(known[name])
     model.train(model.training)  # vectors kept of the former weights are forgotten
-    return InitReport(**{kind: tuple(sorted(names)) for kind, names in groups.items()})
+    return InitReport(tuple(sorted(copied)), tuple(sorted(left)))
 
 
 def untrained_modules(config: HclConfig) -> tuple[str, ...]:
