@@ -199,9 +199,8 @@ class HclNetwork(PreTrainedModel):
         self.post_init()
 
     @classmethod
-    def from_parts(
-        cls, config: HclConfig, encoder: PreTrainedModel | None = None, graph: KeywordGraph | None = None
-    ) -> Self:
+    def from_parts(cls, config: HclConfig, encoder: PreTrainedModel | None = None,
+                   graph: KeywordGraph | None = None) -> Self:
         """Build a model to train: weights of a pre-trained encoder, the graph's tensors, the rest random."""
         model = cls(config)
         if encoder is not None:
@@ -513,9 +512,8 @@ def kl_weight(step: int, annealing_steps: int) -> float:
     return 1.0 if annealing_steps <= 0 else min(1.0, step / annealing_steps)
 
 
-def objective(
-    output: HclOutput, config: HclConfig, kl_weight: float, totals: BatchTotals | None = None
-) -> tuple[Tensor, dict[str, Tensor]]:
+def objective(output: HclOutput, config: HclConfig, kl_weight: float,
+              totals: BatchTotals | None = None) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
     Eq. 3: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence``

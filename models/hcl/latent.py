@@ -112,9 +112,9 @@ class GaussianNetwork(nn.Module):
     """MLP([h_x ; v]) -> mu, log variance: the prior with v = u_in, the posterior with v = h_y.
 
     One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017, in the precision of its weights under
-    autocast
-    too: the contrasts live on small differences between distances of these Gaussians. The two halves of its input
-    matrix are two layers, so that the ablation without keyword leaves one out and all rows start from the same weights.
+    autocast too: the contrasts live on small differences between distances of these Gaussians. The two halves of its
+    input matrix are two layers, so that the ablation without keyword leaves one out and all rows start from the same
+    weights.
 
     ``scaled`` reads both vectors at a root mean square of 1: graph attention with LayerNorm gives keywords a length of
     sqrt(d), 19.6 at d = 384, where pooled texts have about 6, and the prior would read the keyword three times as loud.
@@ -149,8 +149,7 @@ class Posterior(GaussianNetwork):
 
     ``batch_norm`` gamma: the means have standard deviation gamma over a batch in every dimension (BN-VAE, Zhu et al.
     2020); an ``absolute`` one has a learnt shift besides, of a ``relative`` one r is normalised. The statistics are
-    those
-    of the true outputs, also for negatives: in training of the micro-batch, in evaluation mode those of
+    those of the true outputs, also for negatives: in training of the micro-batch, in evaluation mode those of
     :meth:`calibrate`, 0 and 1 before.
     """
 

@@ -75,8 +75,7 @@ class HclModel(HclNetwork, GenerationMixin):
 
         Args:
             input_ids, attention_mask: input with [CLS] and [SEP] (B, Lx).
-            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; None only for models
-                without.
+            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; None for models without.
             unseen_vectors: initial vectors (B, d), read where ``keyword_nodes`` is -1.
             z: ``mean`` of the prior, ``sample`` from it, or the latent vectors themselves (B, dz).
             generator: source of the noise for ``sample``.
