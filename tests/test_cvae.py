@@ -5,7 +5,7 @@ import torch
 from piece_cases import Case
 
 from models.common.task import Step
-from models.hcl.baselines.recurrent import annealing_steps, kl_weight
+from models.hcl.baselines.recurrent import annealing_steps
 
 
 @pytest.fixture
@@ -13,9 +13,7 @@ def case(tmp_path):
     return Case("cvae", tmp_path, wide=0.4)
 
 
-def test_the_weight_of_the_kl_rises_linearly():
-    assert [kl_weight(step, 10_000) for step in (0, 5_000, 10_000, 20_000)] == [0.0, 0.5, 1.0, 1.0]
-    assert kl_weight(0, 0) == 1.0
+def test_the_weight_of_the_kl_rises_within_a_share_of_all_steps():
     assert [annealing_steps({"annealing_share": 1.0}, total) for total in (50_000, 600)] == [10_000, 600]
 
 
@@ -40,19 +38,3 @@ def test_the_objective_is_reconstruction_weighted_kl_and_bag(case):
         torch.testing.assert_close(loss, whole + weight * found["kl"])
     torch.testing.assert_close(case.model.nll(batch), found["reconstruction"] + found["kl"])
     assert (found["kl"] > 0).all() and case.model.settled(1000) == steps
-
-
-@torch.no_grad()
-def test_neither_negatives_nor_keywords_are_read(case):
-    batch = case.batch()
-    bare = {name: part for name, part in batch.items() if not name.startswith(("neg", "has", "k"))}
-    assert torch.equal(case.model.nll(bare), case.model.nll(batch))
-
-
-@torch.no_grad()
-def test_noise_moves_the_posterior_alone(case):
-    batch = case.batch()
-    still, moved = (case.model.parts({**batch, "eps": noise}) for noise in (0 * batch["eps"], batch["eps"]))
-    assert torch.equal(still["kl"], moved["kl"]) and not torch.equal(still["reconstruction"], moved["reconstruction"])
-    outputs = [case.model.rewrite(case.sources(), case.rules(), 2) for _ in range(2)]
-    assert torch.equal(*outputs)

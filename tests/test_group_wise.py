@@ -55,12 +55,6 @@ def test_epochs_count_when_the_contrast_has_taken_over(case):
     assert case.model.settled(600) == 600 and contrast_share(360, case.model.speed(600)) > 0.999
 
 
-def test_before_the_reference_is_frozen_it_is_a_transformer(case):
-    training = case.model.trainee()
-    found = training.objective(case.batch(), Step(3, 100, 0, range(8)))
-    assert list(found) == ["loss"] and torch.equal(found["loss"], case.model.nll(case.batch()))
-
-
 def test_when_it_is_frozen_both_models_are_one_and_it_gets_no_gradient(case):
     training = case.model.train().trainee()
     with torch.no_grad():

@@ -27,21 +27,25 @@ HEALTHY = {"validation_kl": 12.0, "validation_active_units": 40.0, "validation_r
            "train_mahalanobis_vanished": 0.2, "train_impostor_cosine": 0.5, "train_impostor_hardest": 0.6,
            "train_impostor_easiest": 0.3}
 CONTRASTS = ("instance", "keyword", "mahalanobis")
+RELATIVE, NO_FLOOR = {"latent": {"posterior": "relative"}}, {"latent": {"free_bits": 0.0}}
+MEMORY = {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}
+JUST = 20.0 * (1 + IGNORED_MARGIN)  # a reconstruction that is hardly worse than from the posterior
+IDLE = 26.0 - 20.0 * IGNORED_MARGIN  # one from the prior's mean that is hardly better than from zero
+SHRINKING = [-0.1, -0.2, -0.1 - SHRUNK_LOG_SIGMA - 0.01, -0.6]
 
 
 def config(**groups):
-    return tiny_hcl.config(**{**groups, "latent": {"size": 50, "free_bits": 5.0, **groups.get("latent", {})}})
+    latent = {"size": 50, "free_bits": 5.0, **groups.get("latent", {})}
+    return tiny_hcl.config(**{**groups, "latent": latent})
 
 
 def rows(count=4, **columns):
-    """A healthy history, with ``columns`` given by epoch or as one value for all."""
+    """A healthy history, with ``columns`` given by epoch or as one value for all; None leaves one out."""
     found = []
     for number in range(count):
-        contrasts = {f"train_{name}": 0.7 / (number + 1) for name in CONTRASTS}
-        row = {"epoch": number + 1, **HEALTHY, **contrasts}
-        for name, values in columns.items():
-            row[name] = values[number] if isinstance(values, list) else values
-        found.append(row)
+        row = {"epoch": number + 1, **HEALTHY, **{f"train_{name}": 0.7 / (number + 1) for name in CONTRASTS}}
+        row |= {name: values[number] if isinstance(values, list) else values for name, values in columns.items()}
+        found.append({name: value for name, value in row.items() if value is not None})
     return found
 
 
@@ -49,152 +53,76 @@ def named(history, settings=None):
     return {alarm.name: alarm for alarm in find_alarms(history, settings or config())}
 
 
-def test_a_healthy_training_raises_none():
-    assert find_alarms(rows(), config()) == []
-    assert find_alarms([], config()) == []
+# Alarm; columns; since which epoch; what its message and advice hold; settings.
+RAISED = [
+    ("posterior_collapse", {"validation_kl": [9.0, 5.6, 5.4, 5.2], "validation_reconstruction_zero": 0.0}, 3,
+     "5.2 nats per item (free bits: 5)", {}),
+    ("posterior_collapse", {"validation_active_units": [9.0, 2.0, 1.0, 2.0]}, 2, "2 of 50 units active", {}),
+    ("posterior_collapse", {"validation_kl": [0.1, 9.0, 9.0, 0.1]}, 4, "latent.annealing_steps", {}),
+    ("posterior_collapse", {"validation_kl": 5.2, "validation_reconstruction_zero": None}, 1, "", {}),
+    ("posterior_collapse", {"validation_kl": 0.1}, 1, "", NO_FLOOR),
+    ("latent_ignored", {"validation_reconstruction_mean": 19.0,
+                        "validation_reconstruction_prior": [22.0, JUST - 0.01, JUST - 0.01, 19.9]}, 2, "19.9 with", {}),
+    ("latent_ignored", {"validation_reconstruction_mean": 19.0,
+                        "validation_reconstruction_zero": [22.0, JUST - 0.01, JUST - 0.01, 19.9]}, 2, "latent.enters",
+     {}),
+    ("latent_ignored", {"validation_reconstruction_mean": [22.0, 22.0, IDLE + 0.01, 25.9]}, 3, "25.9 with its mean",
+     {}),
+    ("kl_under_floor", {"validation_under_floor": [0.2, 0.95, 1.0, 1.0]}, 2,
+     "(5 nats by dimension) in 100% of the dimensions", {}),
+    ("leak", {"validation_kl_train": [9.0, 5.9, 5.0, 3.0]}, 2,
+     "3 nats on training items and 12 on validation items", {}),
+    ("leak", {"validation_kl_train": 12.0 * LEAK_RATIO + 0.1}, 1, "", {}),
+    *(("keyword_ignored", {"validation_swap_outputs": [0.02, 0.009, 0.004, 0.004]}, 2, "moves by 0.40%", groups)
+      for groups in ({}, MEMORY)),
+    *((f"contrast_vanished_{name}", {f"train_{name}_vanished": [0.5, 0.95, 0.95, 0.99]}, 2, "99% of the items", {})
+      for name in CONTRASTS),
+    *((f"contrast_stuck_{name}", {f"train_{name}": [0.7, 0.7 * (1 - STUCK_CHANGE / 2), 0.695, 0.7]}, 1, "for 4 epochs",
+       {}) for name in CONTRASTS),
+    ("spread_shrinking", {"train_mean_log_sigma": SHRINKING}, 3, "from -0.1 to -0.6", {}),
+    ("impostor_easy", {"train_impostor_cosine": [0.57, 0.5, 0.44, 0.35]}, 3, "0.35, nearer to the easiest", {})]
 
 
-@pytest.mark.parametrize(("columns", "epoch"), [
-    ({"validation_kl": [9.0, 5.6, 5.4, 5.2], "validation_reconstruction_zero": 0.0}, 3),  # the free bits are 5
-    ({"validation_active_units": [9.0, 2.0, 1.0, 2.0]}, 2),
-    ({"validation_kl": [0.1, 9.0, 9.0, 0.1]}, 4)])
-def test_collapse_of_the_posterior(columns, epoch):
-    alarm = named(rows(**columns))["posterior_collapse"]
-    assert alarm.epoch == epoch
-    assert "nats per item" in alarm.message and "50 units active" in alarm.message
-    assert "latent.annealing_share" in alarm.advice and "bow_loss" not in alarm.advice
+@pytest.mark.parametrize(("name", "columns", "epoch", "text", "groups"), RAISED)
+def test_a_sign_raises_its_alarm_from_the_epoch_on_since_which_it_is_there(name, columns, epoch, text, groups):
+    alarm = named(rows(**columns), config(**groups))[name]
+    assert alarm.epoch == epoch and text in f"{alarm.message} {alarm.advice}" and alarm.advice
 
 
-def test_a_latent_variable_that_the_decoder_reads_may_live_on_free_bits():
-    assert "posterior_collapse" not in named(rows(validation_kl=5.2))
-    unmeasured = [{name: value for name, value in row.items() if "reconstruction_" not in name}
-                  for row in rows(validation_kl=5.2)]
-    assert "posterior_collapse" in named(unmeasured)
+# Histories that raise no alarm, at each threshold; settings.
+QUIET = [({}, {}), ({"validation_kl": [0.1, 0.1, 6.0, 9.0]}, {}), ({"validation_kl": 5.2}, {}),
+         ({"validation_kl": 0.3, "validation_kl_train": 0.3}, NO_FLOOR),
+         ({"validation_active_units": 50 * ACTIVE_SHARE}, NO_FLOOR),
+         ({"validation_reconstruction_mean": 19.0, "validation_reconstruction_prior": JUST + 0.01}, {}),
+         ({"validation_reconstruction_mean": IDLE - 0.01}, {}), ({"validation_under_floor": FLOOR_SHARE}, {}),
+         ({"validation_under_floor": 1.0}, {"latent": {"free_bits_for": "posterior"}}),
+         ({"validation_under_floor": 1.0, "validation_kl_train": 3.0}, RELATIVE),  # the prior learns all the same
+         ({"validation_kl_train": 12.0 / LEAK_RATIO + 0.01}, {}),
+         ({"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}, NO_FLOOR),  # less than a nat apart
+         ({"validation_swap_outputs": IGNORED_SWAP}, {}), ({"train_keyword_vanished": VANISHED_SHARE}, {}),
+         ({"train_keyword": [0.7, 0.7, 0.7, 0.7 * (1 - 1.5 * STUCK_CHANGE)]}, {}), ({"train_keyword": 0.0}, {}),
+         ({"train_mean_log_sigma": [-0.1, -0.2, -0.3, -0.4]}, {}),
+         ({"train_mean_log_sigma": SHRINKING, "train_mahalanobis": [0.5, 0.55, 0.6, 0.7]}, {}),
+         ({"train_impostor_cosine": [0.57, 0.44, 0.5, 0.46]}, {}),
+         ({"train_impostor_hardest": 0.31, "train_impostor_cosine": 0.3}, {})]
 
 
-def test_without_free_bits_a_small_kl_is_collapse():
-    free = config(latent={"free_bits": 0.0})
-    assert "posterior_collapse" not in named(rows(validation_kl=0.3), free)
-    assert "posterior_collapse" in named(rows(validation_kl=0.1), free)
-    assert "posterior_collapse" not in named(rows(validation_active_units=50 * ACTIVE_SHARE), free)
+@pytest.mark.parametrize(("columns", "groups"), QUIET)
+def test_what_is_well_raises_nothing(columns, groups):
+    assert named(rows(**columns), config(**groups)) == {}
 
 
-def test_a_sign_that_has_gone_raises_nothing():
-    assert find_alarms(rows(validation_kl=[0.1, 0.1, 6.0, 9.0]), config()) == []
+def test_a_short_history_raises_nothing():
+    assert find_alarms([], config()) == [] and named(rows(STUCK_EPOCHS - 1, train_keyword=0.7)) == {}
 
 
-@pytest.mark.parametrize("source", ["prior", "zero"])
-def test_a_latent_that_is_not_read(source):
-    column = f"validation_reconstruction_{source}"
-    just = 20.0 * (1 + IGNORED_MARGIN)
-    mean = {"validation_reconstruction_mean": 19.0}
-    assert "latent_ignored" not in named(rows(**mean, **{column: just + 0.01}))
-    alarm = named(rows(**mean, **{column: [22.0, just - 0.01, just - 0.01, 19.9]}))["latent_ignored"]
-    assert alarm.epoch == 2
-    assert "-0.50 %" in alarm.message and "latent.enters" in alarm.advice
-
-
-def test_a_mean_of_the_prior_from_which_texts_are_decoded_as_if_there_were_no_latent():
-    column, just = "validation_reconstruction_mean", 26.0 - 20.0 * IGNORED_MARGIN
-    assert named(rows(**{column: just - 0.01})) == {}
-    alarm = named(rows(**{column: [22.0, 22.0, just + 0.01, 25.9]}))["latent_ignored"]
-    assert alarm.epoch == 3
-    assert "+29.50 % with its mean" in alarm.message and "hardly better than no z at all" in alarm.message
-    assert "latent.posterior relative" in alarm.advice and "decoder.source_dropout" in alarm.advice
-    assert "bow_loss" not in alarm.advice
-    done = named(rows(**{column: 25.9}), config(latent={"posterior": "relative", "batch_norm": 0.2}))["latent_ignored"]
-    assert "latent.posterior" not in done.advice and "decoder.source_dropout" in done.advice
-
-
-def test_a_kl_under_its_floor():
-    column = "validation_under_floor"
-    assert named(rows(**{column: FLOOR_SHARE})) == {}
-    history = rows(**{column: [0.2, 0.95, 1.0, 1.0]})
-    alarm = named(history)["kl_under_floor"]
-    assert alarm.epoch == 2 and "(5 nats by dimension) in 100 % of the dimensions" in alarm.message
-    assert "latent.free_bits_for posterior" in alarm.advice and "latent.free_bits_by total" in alarm.advice
-    for latent in ({"free_bits_for": "posterior"}, {"posterior": "relative"}):  # the prior learns all the same
-        assert "kl_under_floor" not in named(history, config(latent=latent))
-
-
-def test_a_leak_shows_between_training_and_validation():
-    column = "validation_kl_train"
-    assert named(rows(**{column: 12.0 / LEAK_RATIO + 0.01})) == {}
-    alarm = named(rows(**{column: [9.0, 5.9, 5.0, 3.0]}))["leak"]
-    assert alarm.epoch == 2
-    assert "3 nats on training items and 12 on validation items" in alarm.message
-    assert "leave-one-out graph" in alarm.advice
-    other = named(rows(**{column: 12.0 * LEAK_RATIO + 0.1}))["leak"]
-    assert "lacks in training" in other.message and "easier" in other.advice
-    tiny = {"validation_kl": 0.1 + LEAK_NATS, "validation_kl_train": 0.15}  # less than a nat apart
-    assert "leak" not in named(rows(**tiny))
-    assert "leak" not in named(rows(**{column: 3.0}), config(latent={"posterior": "relative"}))
-
-
-@pytest.mark.parametrize("posterior", ["relative", "absolute"])
-def test_a_graph_that_tells_training_items_their_target(posterior):
-    settings = {"latent": {"posterior": posterior}}
-    assert leak_of_graph(0.1 + LEAK_SHARE - 0.01, 0.1, config(**settings)) is None
-    alarm = leak_of_graph(0.96, 0.10, config(**settings))
-    assert alarm.name == "leak" and "96 % of the training items" in alarm.message and "10 %" in alarm.message
-    assert "own_edges component" in alarm.advice
-    for groups in ({"keyword": {"condition": False}}, {"graph": {"iterations": 0}}):
-        assert leak_of_graph(0.96, 0.10, config(**settings, **groups)) is None
-
-
-@pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}, "decoder": {"kw_memory": True}}], ids=str)
-def test_a_keyword_that_changes_nothing(groups):
-    column, settings = "validation_swap_outputs", config(**groups)
-    assert named(rows(**{column: IGNORED_SWAP}), settings) == {}
-    alarm = named(rows(**{column: [0.02, 0.009, 0.004, 0.004]}), settings)["keyword_ignored"]
-    assert alarm.epoch == 2
-    assert "moves by 0.4 % (the prior's mean moves by 0.4 of its spread)" in alarm.message
-    # What it does already is not advised.
-    assert ("decoder.kw_memory" in alarm.advice) == ("latent.posterior relative" in alarm.advice) == (not groups)
-    assert "hide some of the source (decoder.source_dropout)" in alarm.advice
-
-
-@pytest.mark.parametrize("name", CONTRASTS)
-def test_a_contrast_that_has_vanished(name):
-    column = f"train_{name}_vanished"
-    assert named(rows(**{column: VANISHED_SHARE})) == {}
-    alarm = named(rows(**{column: [0.5, 0.95, 0.95, 0.99]}))[f"contrast_vanished_{name}"]
-    assert alarm.epoch == 2
-    assert "99 % of the items" in alarm.message
-    assert f"raise contrasts.{name}.temperature (now {0.5 if name == 'mahalanobis' else 0.1:g})" in alarm.advice
-
-
-@pytest.mark.parametrize("name", CONTRASTS)
-def test_a_contrast_that_never_moves(name):
-    column = f"train_{name}"
-    still = [0.7, 0.7 * (1 - STUCK_CHANGE / 2), 0.695, 0.7]
-    alarm = named(rows(**{column: still}))[f"contrast_stuck_{name}"]
-    assert alarm.epoch == 1 and "for 4 epochs" in alarm.message
-    assert ("log 2" in alarm.message) is (name != "instance")  # which may have several negatives
-    assert named(rows(**{column: [0.7, 0.7, 0.7, 0.7 * (1 - 1.5 * STUCK_CHANGE)]})) == {}
-    assert named(rows(STUCK_EPOCHS - 1, **{column: 0.7})) == {}
-    assert named(rows(**{column: 0.0})) == {}  # every item is masked
-
-
-def test_a_spread_that_shrinks_under_the_mahalanobis_contrast():
-    shrinking = [-0.1, -0.2, -0.1 - SHRUNK_LOG_SIGMA - 0.01, -0.6]
-    alarm = named(rows(train_mean_log_sigma=shrinking))["spread_shrinking"]
-    assert alarm.epoch == 3
-    assert "from -0.1 to -0.6" in alarm.message and "contrasts.mahalanobis.weight 0" in alarm.advice
-    assert named(rows(train_mean_log_sigma=[-0.1, -0.2, -0.3, -0.4])) == {}
-    rising = {"train_mahalanobis": [0.5, 0.55, 0.6, 0.7]}
-    assert named(rows(train_mean_log_sigma=shrinking, **rising)) == {}
-
-
-@pytest.mark.parametrize(("cosine", "epoch"), [([0.57, 0.5, 0.44, 0.35], 3), ([0.57, 0.44, 0.5, 0.46], None)])
-def test_an_impostor_that_drifts_to_its_easiest_candidate(cosine, epoch):
-    alarm = named(rows(train_impostor_cosine=cosine), config(keyword={"imp_weight": "linear"})).get("impostor_easy")
-    assert (alarm and alarm.epoch) == epoch
-    if alarm:
-        assert "0.35, nearer to the easiest candidate's (0.3) than to the hardest's (0.6)" in alarm.message
-        assert "keyword.imp_weight" in alarm.advice
-    alike = {"train_impostor_hardest": 0.31, "train_impostor_cosine": 0.3}
-    assert "impostor_easy" not in named(rows(**alike))
+@pytest.mark.parametrize("groups", [{}, RELATIVE])
+def test_a_graph_that_tells_training_items_their_target(groups):
+    assert leak_of_graph(0.1 + LEAK_SHARE - 0.01, 0.1, config(**groups)) is None
+    alarm = leak_of_graph(0.96, 0.10, config(**groups))
+    assert alarm.name == "leak" and "96% of the training items" in alarm.message and "10%" in alarm.message
+    for further in ({"keyword": {"condition": False}}, {"graph": {"iterations": 0}}):
+        assert leak_of_graph(0.96, 0.10, config(**groups, **further)) is None
 
 
 SICK = {"validation_kl": 0.0, "validation_kl_train": 3.0, "validation_under_floor": 1.0,
@@ -211,7 +139,7 @@ SICK = {"validation_kl": 0.0, "validation_kl_train": 3.0, "validation_under_floo
                                          "contrast_vanished_mahalanobis", "spread_shrinking"}),
     ({"contrasts": {"instance": {"weight": 0.0}}}, {"contrast_vanished_instance"}),
     ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, {"contrast_vanished_mahalanobis", "spread_shrinking"})],
-    ids=lambda value: str(value) if isinstance(value, dict) else "+".join(sorted(value)))  # the same in every process
+    ids=["latent", "keyword", "instance", "mahalanobis"])
 def test_nothing_is_raised_for_what_is_switched_off(groups, gone):
     everything = set(named(rows(**SICK)))
     assert gone <= everything

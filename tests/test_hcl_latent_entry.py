@@ -41,15 +41,6 @@ def test_gradients_reach_the_maps_in_use_and_the_posterior(enters):
     assert model.posterior.output.weight.grad.any()
 
 
-@ENTERS
-def test_only_the_memory_has_a_slot(enters):
-    model, batch = model_of(enters), tiny_hcl.batch()
-    _, memory, mask = states(model, batch, torch.ones(4, tiny_hcl.LATENT))
-    slots = 1 if "memory" in enters else 0
-    assert memory.shape[1] == mask.shape[1] == batch["x_ids"].shape[1] + slots
-    assert mask[:, :slots].all()
-
-
 def test_each_layer_has_a_map_of_its_own():
     model, batch = model_of("layers"), tiny_hcl.batch()
     z, seen = torch.randn(4, tiny_hcl.LATENT), []
@@ -72,28 +63,6 @@ def test_padding_and_saving_change_nothing(enters, tmp_path):
     torch.testing.assert_close(short, long, atol=1e-5, rtol=1e-5)
     model.save_pretrained(tmp_path)
     assert torch.equal(HclModel.from_pretrained(tmp_path)(tiny_hcl.batch()).reconstruction, short)
-
-
-@ENTERS
-def test_rows_that_differ_in_this_alone_start_from_the_same_weights(enters):
-    torch.manual_seed(3)
-    default = HclModel(tiny_hcl.config()).state_dict()
-    torch.manual_seed(3)
-    row = HclModel(tiny_hcl.config(latent={"enters": enters})).state_dict()
-    assert set(default) <= set(row)
-    assert all(torch.equal(default[name], row[name]) for name in default)
-
-
-def test_other_switches_leave_the_weights_that_rows_share_alone():
-    rows = {}
-    for name, groups in {"full": {}, "deep": {"decoder": {"layers": 3}},
-                         "linear": {"keyword": {"imp_weight": "linear"}}, "other": {}}.items():
-        torch.manual_seed(4 if name == "other" else 3)
-        rows[name] = HclModel(tiny_hcl.config(**groups)).state_dict()
-    learned = [name for name, value in rows["full"].items() if value.dim() > 1 and not name.startswith("graph.")]
-    for row in ("deep", "linear"):
-        assert all(torch.equal(rows["full"][name], rows[row][name]) for name in learned if name in rows[row])
-    assert not any(torch.equal(rows["full"][name], rows["other"][name]) for name in learned)
 
 
 @pytest.mark.parametrize(("enters", "place"), [("memory+embed", "embedding"), ("layers", "inputs")])

@@ -12,8 +12,8 @@ from models.common.encoders import embed, freeze_lower_layers, load_encoder, mea
 from models.common.losses import bow_loss, gaussian_kl
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
-from models.hcl.hcl import BatchTotals, kl_weight, objective, validation_loss
-from models.hcl.latent import Gaussian, unit_scale
+from models.hcl.hcl import BatchTotals, objective, validation_loss
+from models.hcl.latent import unit_scale
 from models.hcl.model import HclModel
 
 OFF = {"weight": 0.0}
@@ -102,15 +102,6 @@ def test_bag_of_words_reads_text_and_z_alone():
     torch.testing.assert_close(before.latent.bow, bow_loss(logits, batch["y_out"], batch["y_in_mask"]))
 
 
-def test_reparameterisation():
-    mu, logvar = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4)
-    gaussian = Gaussian(mu, logvar)
-    assert torch.equal(gaussian.sample(torch.zeros(3, 4)), mu)
-    gaussian.sample(torch.randn(3, 4)).sum().backward()
-    assert (mu.grad == 1).all()
-    assert tiny_hcl.model()(tiny_hcl.batch()).latent.prior.logvar.abs().max() <= 8.0
-
-
 # Objective
 
 
@@ -136,11 +127,6 @@ def test_contrasts_beside_the_sum_over_a_sentence_are_divided_by_its_mean_length
     contrasts = parts["instance"] + 0.3 * parts["keyword"] + parts["mahalanobis"]
     assert contrasts > 0.1
     torch.testing.assert_close(losses["token"] - losses["sentence"], contrasts * (1 - 1 / 6))
-
-
-def test_kl_weight_rises_to_one():
-    assert [kl_weight(step, 10_000) for step in (0, 5_000, 10_000, 20_000)] == [0.0, 0.5, 1.0, 1.0]
-    assert kl_weight(0, 0) == 1.0
 
 
 def test_shares_of_micro_batches_add_up():
@@ -200,19 +186,11 @@ def test_a_batch_without_negatives_and_impostors_has_finite_gradients():
 def test_all_rows_of_an_ablation_table_start_from_the_same_weights():
     torch.manual_seed(3)
     full = HclModel(tiny_hcl.config()).state_dict()
-    for groups in ({"latent": {"enabled": False}}, {"keyword": {"condition": False}}, {"graph": {"iterations": 0}}):
+    for groups in ({"latent": {"enabled": False}}, {"keyword": {"condition": False}}, {"graph": {"iterations": 0}},
+                   {"latent": {"enters": "layers"}}, {"decoder": {"layers": 3}}, {"keyword": {"imp_weight": "linear"}}):
         torch.manual_seed(3)
         row = HclModel(tiny_hcl.config(**groups)).state_dict()
-        assert all(torch.equal(full[name], row[name]) for name in full)
-
-
-def test_the_keyword_may_enter_the_memory():
-    batch = tiny_hcl.batch()
-    model = tiny_hcl.model(decoder={"kw_memory": True}, latent={"enabled": False})
-    before, grads = model(batch).reconstruction, gradients(model, batch)
-    assert grads["keyword_slot.weight"].any()
-    assert grads["attention.Wv.weight"].any()
-    assert not torch.allclose(model({**batch, "kx": (batch["kx"] + 1) % 6}).reconstruction, before)
+        assert set(full) <= set(row) and all(torch.equal(full[name], row[name]) for name in full)
 
 
 @torch.no_grad()
@@ -245,14 +223,6 @@ def test_texts_of_unlike_lengths_are_encoded_apart_with_the_same_result(monkeypa
     torch.testing.assert_close(apart.reconstruction, together.reconstruction, atol=1e-5, rtol=1e-5)
 
 
-def test_training_and_evaluation_read_the_same_keyword_vectors():
-    model, batch = tiny_hcl.model(), tiny_hcl.batch()
-    with torch.no_grad():
-        whole = model(batch).keyword
-    torch.testing.assert_close(model(batch).keyword.u_in, whole.u_in)
-    torch.testing.assert_close(model(batch).keyword.u_imp, whole.u_imp)
-
-
 def test_kept_keyword_vectors_are_renewed_when_weights_change():
     model, other = tiny_hcl.model(), tiny_hcl.model(seed=9)
     before = model.keyword_vectors()
@@ -283,16 +253,6 @@ def test_word_dropout_acts_in_training_alone_and_spares_the_start():
     changed = dropped != batch["y_in"]
     assert changed.any()
     assert (dropped[changed] == tiny_hcl.SPECIAL_IDS["mask"]).all()
-
-
-def test_noise_is_drawn_where_none_is_given():
-    model, batch = tiny_hcl.model(), tiny_hcl.batch()
-    del batch["eps"]
-    torch.manual_seed(1)
-    first = model(batch).reconstruction
-    assert not torch.equal(model(batch).reconstruction, first)
-    torch.manual_seed(1)
-    assert torch.equal(model(batch).reconstruction, first)
 
 
 # Saving

@@ -7,7 +7,7 @@ import yaml
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from models.hcl.hcl import kl_weight, objective
+from models.hcl.hcl import annealed_by, kl_weight, objective
 from stages.graph.params import Graph
 from stages.params import Params, parse_params
 from stages.tracks.hcl.params import TrainHcl
@@ -42,14 +42,13 @@ SWITCHES = [
     ("node_vectors.pooling", "mean", "mean"),
     ("train_hcl.graph.layer_norm", True, False),
     ("train_hcl.keyword.condition", True, True),
-    ("train_hcl.latent.free_bits", 0.0, 0.0),
-    ("train_hcl.latent.free_bits_by", "dimension", "dimension"),
-    ("train_hcl.latent.free_bits_for", "both", "both"),
-    ("train_hcl.latent.posterior", "relative", "absolute"),
-    ("train_hcl.latent.batch_norm", 0.2, 0.0),
+    ("train_hcl.latent.free_bits", 5.0, 0.0),
+    ("train_hcl.latent.free_bits_by", "total", "dimension"),
+    ("train_hcl.latent.free_bits_for", "posterior", "both"),
+    ("train_hcl.latent.posterior", "absolute", "absolute"),
+    ("train_hcl.latent.batch_norm", 0.0, 0.0),
     ("train_hcl.latent.prior_share", 0.0, 0.0),
     ("train_hcl.latent.annealing_steps", 10_000, 0),
-    ("train_hcl.latent.annealing_share", 0.2, 0.2),
     ("train_hcl.latent.bow_loss", False, False),
     ("ingest.neg_encoder", "bundled", "bundled"),
     ("ingest.neg_ceiling", 0.8, 0.8),
@@ -88,13 +87,6 @@ def test_every_switch_has_its_value(content, column):
     params = Params.model_validate(content)
     found = {switch[0]: value(params, switch[0]) for switch in SWITCHES}
     assert found == {switch[0]: switch[column] for switch in SWITCHES}
-
-
-def test_without_a_graph_the_impostor_is_the_sample_s_own_negative_keyword():
-    model, batch = tiny_hcl.model(graph={"iterations": 0}), tiny_hcl.batch()
-    batch["ky"], batch["kneg"] = torch.tensor([0, 1, 2, 3]), torch.tensor([4, 5, 0, 3])
-    sample, nodes, mask = model.impostors(batch["ky"], batch["kneg"])
-    assert (sample.tolist(), nodes.tolist(), mask.tolist()) == ([0, 1, 2], [4, 5, 0], [True, True, True, False])
 
 
 def test_a_preset_spelt_out_in_full_is_the_preset():
@@ -151,6 +143,16 @@ def test_a_model_of_the_paper_trains():
     assert not isinstance(model.attention.norm, torch.nn.LayerNorm)
 
 
+def test_a_keyword_condition_is_on_off_or_the_oracle():
+    for condition, used in ((True, True), (False, False), ("target", True)):
+        row = TrainHcl.model_validate({"keyword": {"condition": condition}})
+        assert row.keyword.condition == condition
+        assert tiny_hcl.config(keyword=row.keyword.model_dump()).uses_keyword is used
+    with pytest.raises(ValueError, match="keyword.condition is 'source', expected one of False, True, target"):
+        tiny_hcl.config(keyword={"condition": "source"})
+
+
 def test_beta_rises_and_stays():
     assert [kl_weight(step, 50) for step in (0, 25, 50, 99)] == [0.0, 0.5, 1.0, 1.0]
     assert kl_weight(0, 0) == 1.0
+    assert [annealed_by(10_000, total) for total in (600, 10**6)] == [120, 10_000]

@@ -153,7 +153,7 @@ def test_a_keyword_swap_equals_a_loop_over_items(batches, groups):
     values = validated(model, [batch], every=1)
     swapped = {**batch, "kx": batch["kx"][donors]}
     shifts, moved = [], []
-    before, after = (model.keywords(one, model.plan(one).keywords).u_in for one in (batch, swapped))
+    before, after = (model.keywords(model.planned(one)).u_in for one in (batch, swapped))
     text = model.texts(batch, ["x"])["x"]
     has_latent = model.config.latent.enabled
     p, other = (model.prior(text.vector, u_in) if has_latent else None for u_in in (before, after))

@@ -140,8 +140,8 @@ def keywords_of(built, model, item_views=None, chosen=None):
         batch |= item_views.of(range(len(items)))
     if chosen is not None:
         batch = {name: part[chosen] for name, part in batch.items()}
-    plan = model.planner(item_views.views if item_views is not None else None).plan(batch).unpacked()
-    found = model.keywords(batch, plan.keywords)
+    plan = model.planner(item_views.views if item_views is not None else None).plan(batch)
+    found = model.keywords({**batch, **plan})
     h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2)).expand(len(batch["kx"]), -1)
     return found, model.prior(h_x, found.u_in)
 
@@ -276,10 +276,9 @@ def test_a_dropped_keyword_is_a_new_node(encoder):
     batch = {name: torch.from_numpy(items[column].to_numpy(dtype="int64", copy=True))
              for name, column in (("kx", "input_node"), ("ky", "output_node"), ("kneg", "negative_node"))}
     batch |= {"y_in_mask": torch.ones(len(items), 2, dtype=torch.bool), **view.of(range(len(items)))}
-    plan = model.planner().plan(batch).unpacked()
-    whole_graph = model.keywords(batch, plan.keywords).u_in
+    whole_graph = model.keywords(model.planned(batch)).u_in
     dropped = torch.arange(len(items)) % 3 == 0
-    u_in = model.keywords({**batch, "dropped": dropped}, plan.keywords).u_in
+    u_in = model.keywords(model.planned({**batch, "dropped": dropped})).u_in
     torch.testing.assert_close(u_in[~dropped], whole_graph[~dropped])
     torch.testing.assert_close(u_in[dropped], model.attention.isolated(view.vectors[dropped]))
 

@@ -27,7 +27,8 @@ def keyword_graph(seed=0):
 def config(encoder=None, **groups):
     """Configuration with ``groups`` (graph, keyword, latent, contrasts, decoder) over small defaults."""
     graph = keyword_graph()
-    latent = {"size": LATENT, "free_bits": 0.5, "posterior": "absolute", "batch_norm": 0.0, "bow_loss": True}
+    latent = {"size": LATENT, "free_bits": 0.5, "free_bits_by": "dimension", "free_bits_for": "both",
+              "posterior": "absolute", "batch_norm": 0.0, "bow_loss": True}
     block = {"latent": latent, "decoder": {"layers": 2}}
     for name, values in groups.items():
         block[name] = {**block.get(name, {}), **values}
@@ -82,9 +83,9 @@ def batch(size=4, seed=0, extra=0):
 @torch.no_grad()
 def reconstruction(model, batch, source):
     """-log p(y+ | x, z) (B,) with z drawn from the ``prior``, its ``mean``, or ``zero``."""
-    text, plan = model.texts(batch, ["x"])["x"], model.plan(batch)
-    keyword = model.keywords(batch, plan.keywords)
+    text, batch = model.texts(batch, ["x"])["x"], model.planned(batch)
+    keyword = model.keywords(batch)
     u_in = None if keyword is None else keyword.u_in
     prior = model.prior(text.vector, u_in)
     z = {"prior": prior.sample(batch["eps"]), "mean": prior.mu, "zero": 0.0 * batch["eps"]}[source]
-    return model.reconstruct(text.states, u_in, z, batch, plan.targets)
+    return model.reconstruct(text.states, u_in, z, batch)

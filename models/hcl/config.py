@@ -6,17 +6,7 @@ from typing import Any, Self
 
 from transformers import BertConfig, PretrainedConfig
 
-from models.hcl.settings import (
-    GROUPS,
-    ContrastSettings,
-    ContrastsSettings,
-    DecoderSettings,
-    GraphSettings,
-    HclSettings,
-    KeywordSettings,
-    LatentSettings,
-    filled,
-)
+from models.hcl.settings import GROUPS, ContrastSettings, HclSettings, filled
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 CONTRASTS = ("instance", "keyword", "mahalanobis")  # in the order of the objective
@@ -27,13 +17,12 @@ class HclConfig(PretrainedConfig):
 
     Args:
         encoder: configuration of the BERT encoder as a dict (``BertConfig.to_dict()``).
-        graph, keyword, latent, contrasts, decoder: the groups of :class:`HclSettings`, or plain values of them; what
-            is missing takes its default.
         special_ids: token ids by role: ``pad``, ``bos`` ([CLS]), ``eos`` ([SEP]), ``unk``, ``mask``.
         num_nodes: nodes of the keyword graph; sizes the buffers of a saved model.
         num_edges: directed edges, self loops included.
         mean_target_length: mean number of predicted tokens per training target; the constant by which
             sentence sums are divided (docs/hcl.md).
+        kwargs: the groups of :class:`HclSettings` by name, or plain values of them; what is missing takes its default.
 
     Raises:
         ValueError: a name or a choice is unknown, or two settings contradict each other.
@@ -41,52 +30,30 @@ class HclConfig(PretrainedConfig):
 
     model_type = "keycontrast-hcl"
 
-    def __init__(
-        self,
-        encoder: Mapping[str, Any] | None = None,
-        graph: GraphSettings | Mapping[str, Any] | None = None,
-        keyword: KeywordSettings | Mapping[str, Any] | None = None,
-        latent: LatentSettings | Mapping[str, Any] | None = None,
-        contrasts: ContrastsSettings | Mapping[str, Any] | None = None,
-        decoder: DecoderSettings | Mapping[str, Any] | None = None,
-        special_ids: Mapping[str, int] | None = None,
-        num_nodes: int = 0,
-        num_edges: int = 0,
-        mean_target_length: float = 1.0,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, encoder: Mapping[str, Any] | None = None, special_ids: Mapping[str, int] | None = None,
+                 num_nodes: int = 0, num_edges: int = 0, mean_target_length: float = 1.0, **kwargs: Any) -> None:
         self.encoder = dict(encoder if encoder is not None else BertConfig().to_dict())
         for machine_key in ("_name_or_path", "transformers_version"):  # a model must not depend on where it was made
             self.encoder.pop(machine_key, None)
-        given = {"graph": graph, "keyword": keyword, "latent": latent, "contrasts": contrasts, "decoder": decoder}
-        settings = filled(HclSettings(), {name: values for name, values in given.items() if values is not None}, "")
+        given = {name: values for name in GROUPS if (values := kwargs.pop(name, None)) is not None}
+        settings: HclSettings = filled(HclSettings(), given, "")
         self.graph, self.keyword, self.latent = settings.graph, settings.keyword, settings.latent
         self.contrasts, self.decoder = settings.contrasts, settings.decoder
         self.special_ids = dict(special_ids or {"pad": 0, "bos": 101, "eos": 102, "unk": 100, "mask": 103})
-        self.num_nodes = num_nodes
-        self.num_edges = num_edges
-        self.mean_target_length = mean_target_length
-        ids = self.special_ids
-        kwargs |= {"tie_word_embeddings": True, "is_encoder_decoder": True, "pad_token_id": ids.get("pad"),
-                   "bos_token_id": ids.get("bos"), "eos_token_id": ids.get("eos"),
-                   "decoder_start_token_id": ids.get("bos")}
+        self.num_nodes, self.num_edges, self.mean_target_length = num_nodes, num_edges, mean_target_length
         if problems := list(self._problems()):
             raise ValueError("HclConfig: " + "; ".join(problems))
-        super().__init__(**kwargs)
+        ids = self.special_ids
+        super().__init__(**{**kwargs, "tie_word_embeddings": True, "is_encoder_decoder": True,
+                            "pad_token_id": ids["pad"], "bos_token_id": ids["bos"], "eos_token_id": ids["eos"],
+                            "decoder_start_token_id": ids["bos"]})
 
     @classmethod
-    def from_params(
-        cls,
-        block: Mapping[str, Any],
-        encoder: PretrainedConfig,
-        special_ids: Mapping[str, int],
-        num_nodes: int,
-        num_edges: int,
-        mean_target_length: float,
-    ) -> Self:
+    def from_params(cls, block: Mapping[str, Any], encoder: PretrainedConfig, special_ids: Mapping[str, int],
+                    num_nodes: int, num_edges: int, mean_target_length: float) -> Self:
         """Build the configuration from the plain values of the params block ``train_hcl``; see the class."""
-        return cls(encoder=encoder.to_dict(), special_ids=special_ids, num_nodes=num_nodes, num_edges=num_edges,
-                   mean_target_length=mean_target_length, **{name: block[name] for name in GROUPS if name in block})
+        return cls(encoder.to_dict(), special_ids, num_nodes, num_edges, mean_target_length,
+                   **{name: block[name] for name in GROUPS if name in block})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, the groups nested."""
@@ -119,7 +86,7 @@ class HclConfig(PretrainedConfig):
     @property
     def uses_keyword(self) -> bool:
         """Whether the input keyword reaches the prior or the decoder's memory."""
-        return self.keyword.condition and (self.latent.enabled or self.decoder.kw_memory)
+        return bool(self.keyword.condition) and (self.latent.enabled or self.decoder.kw_memory)
 
     @property
     def contrasts_used(self) -> list[str]:

@@ -15,10 +15,7 @@ from models.hcl.config import HclConfig
 
 
 class Decoder(nn.Module):
-    """A stack of decoder layers between embedded tokens and prediction states.
-
-    Width, heads and feed-forward width follow the encoder.
-    """
+    """A stack of decoder layers between embedded tokens and prediction states, as wide as the encoder."""
 
     def __init__(self, config: HclConfig) -> None:
         super().__init__()
@@ -34,22 +31,15 @@ class Decoder(nn.Module):
         self.transform = nn.Linear(width, width)
         self.transform_norm = nn.LayerNorm(width)
 
-    def forward(
-        self,
-        embedded: Tensor,
-        memory: Tensor,
-        memory_mask: Tensor,
-        cache: Cache | None = None,
-        inputs: Sequence[Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, embedded: Tensor, memory: Tensor, memory_mask: Tensor, cache: Cache | None = None,
+                inputs: Sequence[Tensor] | None = None) -> Tensor:
         """Return the states (B, L, d) from which the next token is predicted.
 
         Args:
             embedded: token embeddings, with z added if there is one (B, L, d).
             memory: encoder states and further slots (B, S, d).
             memory_mask: True for real slots (B, S), or what :func:`additive_mask` makes of that.
-            cache: keys and values of earlier tokens, extended in place. With a :class:`BeamCache` the L tokens are
-                the next ones of as many beams, all at one position.
+            cache: of earlier tokens, extended in place; with a :class:`BeamCache` the L tokens are of as many beams.
             inputs: what is added to the input of each layer (B, 1, d).
         """
         positions, visible = self._places(embedded, cache)
@@ -88,10 +78,7 @@ class Decoder(nn.Module):
 
 def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, heads: Heads, cache: Cache | None
                        ) -> list[Pair]:
-    """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer.
-
-    Without a cache they come from one product; with one they are those of its first step.
-    """
+    """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer, from one product or the cache."""
     attentions = [layer.cross_attention for layer in layers]
     if cache is None:
         weights = joined([part for attention in attentions for part in (attention.key, attention.value)])
@@ -118,10 +105,9 @@ def padded_words(embeddings: Tensor, multiple: int) -> Tensor:
 
 
 class TiedOutput(nn.Module):
-    """Scores over the vocabulary by the input embedding matrix, with a bias of their own.
+    """Scores over the vocabulary by the input embedding matrix, handed in at each call, with a bias of their own.
 
-    The matrix is handed in at each call, so that it is tied by construction: no key to save, load or tie. It may have
-    more rows than there are words; these score -inf, and so have no part in any softmax.
+    The matrix may have more rows than there are words; these score -inf, and so have no part in any softmax.
     """
 
     def __init__(self, vocab_size: int) -> None:

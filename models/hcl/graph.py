@@ -1,19 +1,25 @@
-"""The keyword graph (HCL section 3.1): nodes, signed edges, what training items see of it, and the plan of a batch.
+"""The keyword graph (HCL section 3.1): nodes, signed edges, what training items see of it, and keyword vectors
+(eq. 4-9).
 
-What a batch reads follows from node ids, lengths and edges alone. A loader finds it on the CPU while the device
-computes, so that the model neither counts nor searches there, for which the host would have to wait.
+What a batch reads of the graph follows from node ids and edges alone. A loader finds it on the CPU while the device
+computes (:class:`Planner`), so that no step counts or searches there, for which the host would have to wait.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
+from models.common.losses import at_least_float32
+from models.common.rows import HostTensor
 from models.hcl.config import HclConfig
+
+Sizes = Sequence[tuple[int, int]]  # of each round: nodes that receive, and edges into them
 
 
 class KeywordGraph(nn.Module):
@@ -51,12 +57,11 @@ class KeywordGraph(nn.Module):
         """
         nodes = vectors.shape[0]
         target, source = target.to(torch.int64), source.to(torch.int64)
-        apart = target != source
-        _check(nodes, target, source, sign, apart)
+        between = target != source
+        _check(nodes, target, source, sign, between)
         loops = torch.arange(nodes)
-        target = torch.cat([target[apart], loops])
-        source = torch.cat([source[apart], loops])
-        sign = torch.cat([sign[apart].to(torch.int8), torch.ones(nodes, dtype=torch.int8)])
+        target, source = torch.cat([target[between], loops]), torch.cat([source[between], loops])
+        sign = torch.cat([sign[between].to(torch.int8), torch.ones(nodes, dtype=torch.int8)])
         order = torch.argsort(target * nodes + source)
         graph = cls(nodes, len(order), vectors.shape[1])
         graph.h0.copy_(vectors)
@@ -77,9 +82,9 @@ class KeywordGraph(nn.Module):
     def negative_neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
         """Return the negative neighbours of nodes (B,), -1 for none: places of their nodes (M,), sorted; ids (M,)."""
         known = torch.nonzero(nodes >= 0).squeeze(-1)
-        numbers, into = runs(self.offsets, nodes[known])
+        numbers, place = runs(self.offsets, nodes[known])
         negative = self.sign[numbers] < 0
-        return known[into[negative]], self.source[numbers[negative]]
+        return known[place[negative]], self.source[numbers[negative]]
 
 
 def runs(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,14 +95,14 @@ def runs(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return (starts - (counts.cumsum(0) - counts))[place] + torch.arange(len(place), device=rows.device), place
 
 
-def _check(nodes: int, target: Tensor, source: Tensor, sign: Tensor, apart: Tensor) -> None:
+def _check(nodes: int, target: Tensor, source: Tensor, sign: Tensor, between: Tensor) -> None:
     for name, ids in (("target", target), ("source", source)):
         outside = (ids < 0) | (ids >= nodes)
         if outside.any():
             raise ValueError(f"KeywordGraph: {name} {int(ids[outside][0])} is no node; there are {nodes}")
     if not torch.isin(sign, torch.tensor([-1, 1], dtype=sign.dtype)).all():
         raise ValueError("KeywordGraph: sign must be +1 or -1")
-    pairs, counts = torch.unique((target * nodes + source)[apart], return_counts=True)
+    pairs, counts = torch.unique((target * nodes + source)[between], return_counts=True)
     if (counts > 1).any():
         pair = int(pairs[counts > 1][0])
         raise ValueError(f"KeywordGraph: the edge {pair // nodes} <- {pair % nodes} is given twice")
@@ -128,6 +133,9 @@ def impostor_candidates(
     return sample[order], node[order], mask | own
 
 
+# What training items see of the graph
+
+
 @dataclass(frozen=True)
 class Views:
     """The differences of G views from the whole graph, on the CPU; those of a view stand together, ascending.
@@ -154,104 +162,79 @@ class Views:
     rows: Tensor
     vectors: Tensor
 
-    def among(self, views: Tensor, num_nodes: int, num_edges: int) -> "Differences":
-        """Return the differences of ``views`` (V,), ascending and each once, from a graph of these sizes."""
-        edges, edge_rows = runs(self.edge_offsets, views)
-        nodes, node_rows = runs(self.node_offsets, views)
-        of_edge, of_node = views[edge_rows], views[node_rows]
-        return Differences(of_edge * num_edges + self.edges[edges], self.signs[edges],
-                           torch.unique_consecutive(of_edge * num_nodes + self.targets[edges]),
-                           of_node * num_nodes + self.nodes[nodes], self.rows[nodes])
 
+class _SeenGraph:
+    """The graph as the views of a batch have it.
 
-@dataclass(frozen=True)
-class Differences:
-    """The differences of the views of a batch; nodes by ``view * n + node``, edges by ``view * E + edge``, ascending.
-
-    Attributes:
-        edges, signs: as of :class:`Views`.
-        receivers: nodes into which these edges go, each once.
-        nodes, rows: as of :class:`Views`.
+    A node of a view is a key, ``view * n + node``, an edge likewise ``view * E + edge``; view 0 is the whole graph.
     """
 
-    edges: Tensor
-    signs: Tensor
-    receivers: Tensor
-    nodes: Tensor
-    rows: Tensor
+    def __init__(self, graph: KeywordGraph, views: Views | None, of: Tensor) -> None:
+        self.graph = graph
+        none = of[:0]
+        self.edges = self.signs = self.receivers = self.nodes = self.rows = none  # ascending, but signs and rows
+        if views is not None:
+            chosen = torch.unique(of)
+            edges, edge_rows = runs(views.edge_offsets, chosen)
+            nodes, node_rows = runs(views.node_offsets, chosen)
+            of_edge, of_node = chosen[edge_rows], chosen[node_rows]
+            self.edges, self.signs = of_edge * graph.num_edges + views.edges[edges], views.signs[edges]
+            self.receivers = torch.unique_consecutive(of_edge * graph.num_nodes + views.targets[edges])
+            self.nodes, self.rows = of_node * graph.num_nodes + views.nodes[nodes], views.rows[nodes]
 
     def row_of(self, keys: Tensor) -> Tensor:
         """Return the rows of the vectors of nodes (M,): -1 where one is gone, -2 where it is as in the graph."""
-        place, found = looked_up(self.nodes, keys)
-        return torch.where(found, self.rows[place], -2) if len(self.nodes) else torch.full_like(keys, -2)
+        return _replaced(self.nodes, self.rows, keys, torch.full_like(keys, -2))
 
-    def sign_of(self, keys: Tensor, sign: Tensor) -> Tensor:
-        """Return the signs (M,) of edges that have ``sign`` in the graph; 0 for those gone."""
-        place, found = looked_up(self.edges, keys)
-        return torch.where(found, self.signs[place], sign) if len(self.edges) else sign
+    def into(self, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the edges into the nodes ``keys`` (n,): places of receivers (E,), and keys of senders (E,)."""
+        graph = self.graph
+        numbers, receivers = runs(graph.offsets, keys % graph.num_nodes)
+        view = (keys // graph.num_nodes)[receivers]  # the senders' too
+        left = _replaced(self.edges, self.signs, view * graph.num_edges + numbers, graph.sign[numbers]) != 0
+        return receivers[left], (view * graph.num_nodes + graph.source[numbers])[left]
+
+    def differing(self, keys: Tensor, hops: int) -> list[Tensor]:
+        """Return, for 0 to ``hops`` rounds, which nodes have another vector after them than in the whole graph.
+
+        Of those alone that ``keys`` need; ascending.
+        """
+        within = [torch.unique(keys[keys >= self.graph.num_nodes])]
+        edges = [self.into(within[0])]
+        for _ in range(hops - 1):
+            within.append(torch.unique(edges[-1][1]))  # self loops keep the nodes
+            edges.append(self.into(within[-1]))
+        found = [self.nodes]
+        for nodes, (receivers, senders) in zip(within[::-1], edges[::-1], strict=True):
+            differs = torch.isin(senders, found[-1])
+            other = torch.bincount(receivers[differs], minlength=len(nodes)) > 0
+            found.append(nodes[other | torch.isin(nodes, self.receivers)])
+        return found
+
+    def shared(self, keys: Tensor, differing: Tensor) -> Tensor:
+        """Return ``keys``, the whole graph's in the place of those that do not differ from it."""
+        return torch.where(torch.isin(keys, differing), keys, keys % self.graph.num_nodes)
 
 
-def looked_up(table: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a place in ``table``, which ascends, for each of ``keys`` (M,), and whether the key stands there."""
+def _replaced(table: Tensor, values: Tensor, keys: Tensor, other: Tensor) -> Tensor:
+    """Return ``values`` where ``keys`` (M,) stand in ``table``, which ascends, and ``other`` (M,) elsewhere."""
     if not len(table):
-        return torch.zeros_like(keys), torch.zeros_like(keys, dtype=torch.bool)
+        return other
     place = torch.searchsorted(table, keys).clamp_(max=len(table) - 1)
-    return place, table[place] == keys
+    return torch.where(table[place] == keys, values[place], other)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Which of n rows each of E others stands for or belongs to, and the way back.
-
-    Attributes:
-        index: numbers of rows (E,).
-        offsets: where those of each row begin and end, put in order (n + 1,).
-        order: brings ``index`` into ascending order (E,); None if it is.
-    """
-
-    index: Tensor
-    offsets: Tensor
-    order: Tensor | None = None
-
-    @property
-    def count(self) -> int:
-        """Number n of rows."""
-        return len(self.offsets) - 1
-
-    @classmethod
-    def of(cls, index: Tensor, count: int, ascending: bool = False) -> "Rows":
-        """Return the rows of ``index`` (E,) among ``count``; ``ascending`` says that it is sorted."""
-        offsets = index.new_zeros(count + 1)
-        offsets[1:] = torch.bincount(index, minlength=count).cumsum(0)
-        return cls(index, offsets, None if ascending else torch.argsort(index, stable=True))
+def view_rows(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> Tensor:
+    """Return the rows of the vectors of ``nodes`` (S,) in their views: -1 for one gone, -2 for one unchanged."""
+    return _SeenGraph(graph, views, of).row_of(of * graph.num_nodes + nodes)
 
 
-@dataclass(frozen=True)
-class Block:
-    """Edges (E,) of a run of receivers.
-
-    Attributes:
-        first, last: the receivers, among those of the round.
-        start, stop: the edges, among those of the round.
-        senders: the node that each edge comes from, among all nodes of the round.
-        receivers: the one it goes to, among the block's.
-    """
-
-    first: int
-    last: int
-    start: int
-    stop: int
-    senders: Rows
-    receivers: Rows
-
-
-@dataclass(frozen=True)
-class Round:
-    """One round of attention: how many receive, by how many edges, and these edges."""
-
-    receivers: int
-    edges: int
-    blocks: tuple[Block, ...]
+def neighbours(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> tuple[Tensor, Tensor]:
+    """Return from which nodes (E,) each of ``nodes`` (S,) receives in its view, itself left out; and its place (E,)."""
+    places, keys = _SeenGraph(graph, views, of).into(of * graph.num_nodes + nodes)
+    senders = keys % graph.num_nodes
+    other = senders != nodes[places]
+    return senders[other], places[other]
 
 
 @dataclass(frozen=True)
@@ -259,19 +242,23 @@ class Neighbourhood:
     """All that T rounds over a neighbourhood of T hops need.
 
     Attributes:
-        nodes: ids of the nodes (n,), those whose vectors are asked for first.
-        rounds: the T rounds.
+        nodes: ids of the nodes (n,); those that receive in a round are the first of them, fewer in each.
+        receivers, senders: of the edges (E,), as places among the nodes, sorted by receiver; each round reads the
+            first of them.
+        sizes: of each round.
         changed: those of the nodes that begin with a vector of their own (R,).
-        vectors: these vectors (R, d).
+        rows: these vectors' rows among those of the views (R,).
     """
 
     nodes: Tensor
-    rounds: tuple[Round, ...]
+    receivers: Tensor
+    senders: Tensor
+    sizes: Sizes
     changed: Tensor
-    vectors: Tensor
+    rows: Tensor
 
 
-def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, limit: int, views: Views | None = None,
+def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, views: Views | None = None,
                   of: Tensor | None = None) -> tuple[Neighbourhood, Tensor]:
     """Return the neighbourhood of ``seeds`` (S,), and the row of each of them among its nodes (S,).
 
@@ -279,267 +266,97 @@ def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, limit: int, vie
     of it after that many rounds; all else is shared.
 
     Args:
-        graph: on any device; reading sizes waits for a GPU, so a loader has a copy on the CPU.
+        graph: on the CPU, where reading sizes waits for nothing.
         seeds: ids of nodes, in any order, repeated or not.
         hops: T, at least 1.
-        limit: edges of a block; a receiver is never cut, however many edges it has.
         views: how views differ from the graph; None if all seeds are seen in the whole of it.
         of: the view of each seed (S,); none may be gone in it.
     """
-    keys, sight = seeds, _Sight(graph)
-    if views is not None and of is not None:
-        sight = _Sight(graph, views.among(torch.unique(of), graph.num_nodes, graph.num_edges))
-        keys = of * graph.num_nodes + seeds
-    differing = sight.differing(keys, hops)
-    keys = sight.shared(keys, differing[hops])
-    parts, into = [torch.unique(keys)], []
+    of = torch.zeros_like(seeds) if of is None else of
+    seen, keys = _SeenGraph(graph, views, of), of * graph.num_nodes + seeds
+    differing = seen.differing(keys, hops)
+    keys = seen.shared(keys, differing[hops])
+    parts, edges = [torch.unique(keys)], []
     for step in range(hops, 0, -1):
-        near, senders = sight.into(parts[-1])
-        into.append((near + sum(map(len, parts[:-1])), sight.shared(senders, differing[step - 1])))
-        outer = torch.unique(into[-1][1])
+        near, senders = seen.into(parts[-1])
+        edges.append((near + sum(map(len, parts[:-1])), seen.shared(senders, differing[step - 1])))
+        outer = torch.unique(edges[-1][1])
         parts.append(outer[~torch.isin(outer, torch.cat(parts))])
     nodes, levels = torch.cat(parts), torch.tensor([len(part) for part in parts]).cumsum(0).tolist()
     ascending, order = torch.sort(nodes)
-    receivers, senders = (torch.cat(side) for side in zip(*into, strict=True))
-    senders = order[torch.searchsorted(ascending, senders)]
+    receivers, senders = (torch.cat(side) for side in zip(*edges, strict=True))
     ends = torch.bincount(receivers, minlength=levels[-2]).cumsum(0).tolist()  # edges into the receivers up to each
-    rounds = tuple(_round(senders, receivers, ends[:near], outer, limit)
-                   for near, outer in zip(levels[-2::-1], levels[:0:-1], strict=True))
-    changed, vectors = nodes.new_zeros(0), graph.h0.new_zeros(0)
-    if views is not None and sight.differences is not None:
-        rows = sight.differences.row_of(nodes)
-        changed = torch.nonzero(rows >= 0).squeeze(-1)
-        vectors = views.vectors[rows[changed]]
-    return (Neighbourhood(nodes % max(graph.num_nodes, 1), rounds, changed, vectors),
+    rows = seen.row_of(nodes)
+    changed = torch.nonzero(rows >= 0).squeeze(-1)
+    return (Neighbourhood(nodes % max(graph.num_nodes, 1), receivers, order[torch.searchsorted(ascending, senders)],
+                          [(near, ends[near - 1]) for near in levels[-2::-1]], changed, rows[changed]),
             order[torch.searchsorted(ascending, keys)])
 
 
-def neighbours(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> tuple[Tensor, Tensor]:
-    """Return from which nodes (E,) each of ``nodes`` (S,) receives in its view, itself left out; and its place (E,)."""
-    sight = _Sight(graph, views.among(torch.unique(of), graph.num_nodes, graph.num_edges))
-    places, keys = sight.into(of * graph.num_nodes + nodes)
-    senders = keys % graph.num_nodes
-    other = senders != nodes[places]
-    return senders[other], places[other]
-
-
-@dataclass(frozen=True)
-class _Sight:
-    """The graph as the views of a batch have it."""
-
-    graph: KeywordGraph
-    differences: Differences | None = None
-
-    def into(self, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the edges into the nodes ``keys`` (n,): places of receivers (E,), and keys of senders (E,)."""
-        graph = self.graph
-        numbers, receivers = runs(graph.offsets, keys if self.differences is None else keys % graph.num_nodes)
-        senders = graph.source[numbers]
-        if self.differences is None:
-            return receivers, senders
-        view = (keys // graph.num_nodes)[receivers]  # the senders' too
-        there = self.differences.sign_of(view * graph.num_edges + numbers, graph.sign[numbers]) != 0
-        return receivers[there], (view * graph.num_nodes + senders)[there]
-
-    def differing(self, keys: Tensor, hops: int) -> list[Tensor]:
-        """Return, for 0 to ``hops`` rounds, which nodes have another vector after them than in the whole graph.
-
-        Of those alone that ``keys`` need; ascending.
-        """
-        if self.differences is None:
-            return [keys[:0]] * (hops + 1)
-        within = [torch.unique(keys[keys >= self.graph.num_nodes])]
-        edges = [self.into(within[0])]
-        for _ in range(hops - 1):
-            within.append(torch.unique(edges[-1][1]))  # self loops keep the nodes
-            edges.append(self.into(within[-1]))
-        found = [self.differences.nodes]
-        for nodes, (receivers, senders) in zip(within[::-1], edges[::-1], strict=True):
-            _, differs = looked_up(found[-1], senders)
-            other = torch.bincount(receivers[differs], minlength=len(nodes)) > 0
-            found.append(nodes[other | looked_up(self.differences.receivers, nodes)[1]])
-        return found
-
-    def shared(self, keys: Tensor, differing: Tensor) -> Tensor:
-        """Return ``keys``, the whole graph's in the place of those that do not differ from it."""
-        if self.differences is None:
-            return keys
-        return torch.where(looked_up(differing, keys)[1], keys, keys % self.graph.num_nodes)
-
-
-def block_of(senders: Tensor, into: Tensor, sending: int, receiving: int) -> Block:
-    """Return the block of edges (E,) from ``sending`` nodes to ``receiving`` ones, sorted by receiver."""
-    return Block(0, receiving, 0, len(into), Rows.of(senders, sending), Rows.of(into, receiving, ascending=True))
-
-
-def alone(count: int, iterations: int, device: torch.device) -> tuple[Round, ...]:
-    """Return the rounds of ``count`` nodes each of which has its own loop, and no other edge."""
-    numbers = torch.arange(count + 1, device=device)
-    rows = Rows(numbers[:-1], numbers)
-    block = Block(0, count, 0, count, rows, rows)
-    return (Round(count, count, (block,)),) * iterations
-
-
-def cut(ends: list[int], limit: int) -> list[tuple[int, int, int, int]]:
-    """Cut edges, sorted by receiver, between receivers: first and last of a block's receivers, and of its edges.
-
-    A block has at most ``limit`` edges or one receiver; ``ends`` counts the edges into the receivers up to each.
-    """
-    blocks, first, start = [], 0, 0
-    while first < len(ends):
-        last = max(first + 1, bisect_right(ends, start + limit))
-        blocks.append((first, last, start, ends[last - 1]))
-        first, start = last, ends[last - 1]
-    return blocks
-
-
-def _round(senders: Tensor, into: Tensor, ends: list[int], sending: int, limit: int) -> Round:
-    blocks = []
-    for first, last, start, stop in cut(ends, limit):
-        part = slice(start, stop)
-        block = block_of(senders[part], into[part] - first, sending, last - first)
-        blocks.append(replace(block, first=first, last=last, start=start, stop=stop))
-    return Round(len(ends), ends[-1], tuple(blocks))
-
-
-KEY = "plan"  # under which a batch holds its plan
-
-
-@dataclass(frozen=True)
-class KeywordPlan:
-    """Where the keyword vectors of a batch come from.
-
-    Attributes:
-        around: the neighbourhood that is computed; None if the vectors of all nodes are there.
-        rows: of u_in, u_out (B each) and the impostors' candidates (M) among the vectors; 0 for those without a node.
-        known: 1 for input and output keywords that are nodes, and for samples with an impostor (3, B).
-        all_known: whether all input keywords are, and whether all output keywords are.
-        samples: the sample of each candidate.
-        alone: initial vectors (B, d) of input keywords that are new nodes, read where they are not known, or dropped.
-    """
-
-    around: Neighbourhood | None
-    rows: Rows
-    known: Tensor
-    all_known: tuple[bool, bool]
-    samples: Rows
-    alone: Tensor | None
-
-
-@dataclass(frozen=True)
-class Targets:
-    """The places of a batch's predicted tokens (N,) in the flat batch, among B Lt, and the sample of each."""
-
-    places: Rows
-    samples: Rows
-
-    @classmethod
-    def of(cls, mask: Tensor) -> "Targets":
-        """Return the places of the tokens under ``mask`` (B, Lt)."""
-        places = mask.flatten().nonzero().squeeze(-1)
-        return cls(Rows.of(places, mask.numel(), ascending=True),
-                   Rows.of(places // mask.shape[1], len(mask), ascending=True))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is known of a batch; ``keywords`` is None for a model that has no use for them."""
-
-    targets: Targets
-    keywords: KeywordPlan | None
-
-
-class PackedPlan:
-    """A plan that moves to a device as a tensor does, in one copy for each type of number."""
-
-    def __init__(self, plan: Plan) -> None:
-        tensors: dict[torch.dtype, list[Tensor]] = {}
-
-        def found(tensor: Tensor) -> Tensor:
-            tensors.setdefault(tensor.dtype, []).append(tensor)
-            return tensor
-
-        _mapped(plan, found)
-        self._plan = plan
-        self._flat = {dtype: torch.cat([tensor.flatten() for tensor in alike]) for dtype, alike in tensors.items()}
-
-    def to(self, device: torch.device, non_blocking: bool = False) -> "PackedPlan":
-        """Return the plan on ``device``."""
-        return self._moved(lambda flat: flat.to(device, non_blocking=non_blocking))
-
-    def pin_memory(self) -> "PackedPlan":
-        """Return the plan in page-locked memory."""
-        return self._moved(Tensor.pin_memory)
-
-    def unpacked(self) -> Plan:
-        """Return the plan, its tensors views of those that were moved."""
-        ends = dict.fromkeys(self._flat, 0)
-
-        def view(tensor: Tensor) -> Tensor:
-            start = ends[tensor.dtype]
-            ends[tensor.dtype] = start + tensor.numel()
-            return self._flat[tensor.dtype][start : ends[tensor.dtype]].view(tensor.shape)
-
-        plan: Plan = _mapped(self._plan, view)
-        return plan
-
-    def _moved(self, change: Callable[[Tensor], Tensor]) -> "PackedPlan":
-        moved = object.__new__(PackedPlan)
-        moved._plan, moved._flat = self._plan, {dtype: change(flat) for dtype, flat in self._flat.items()}
-        return moved
+def places_of(mask: Tensor) -> dict[str, Tensor]:
+    """Return the places (N,) of the tokens under ``mask`` (B, T) in the flat batch, and the sample of each (N,)."""
+    places = mask.flatten().nonzero().squeeze(-1)
+    return {"token_places": places, "token_samples": places // mask.shape[1]}
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Makes the plans of a model's batches.
+    """Finds on the CPU what batches of a model read of the graph, and the places of their tokens.
 
     Attributes:
         graph: its keyword graph, on the CPU.
         config: of the model.
-        limit: edges of a block; see :func:`neighbourhood`.
         views: what batches do not see of the graph that say so by ``view``; None if there are no such batches.
     """
 
     graph: KeywordGraph
     config: HclConfig
-    limit: int
     views: Views | None = None
 
-    def plan(self, batch: Mapping[str, Tensor], training: bool = True) -> PackedPlan:
-        """Return the plan of a batch on the CPU.
+    def plan(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
+        """Return what is added to a batch:
 
-        In ``training`` keyword vectors are computed on their neighbourhood; else they are read off those of all nodes.
+        - ``token_places``, ``token_samples`` of :func:`places_of`;
+        - ``kw_rows`` (2 B + M,), where input and output keywords and candidates of impostors are among the vectors,
+          0 for those without a node; ``kw_known`` (3, B), 1 for input and output keywords that are nodes, and for
+          samples with an impostor; ``kw_samples`` (M,), the sample of each candidate;
+        - ``kw_alone`` (B, d), vectors of input keywords that are new nodes, if any is or may be dropped;
+        - in ``training`` their neighbourhood as ``kw_nodes``, ``kw_receivers``, ``kw_senders``, ``kw_sizes`` and, with
+          views, ``kw_changed`` and ``kw_vectors``; else vectors are read off those of all nodes.
 
         Raises:
             ValueError: an input keyword is no node, and the batch has no vector for it; or the batch has views, and
                 the planner none.
         """
-        keywords = self._keywords(batch, training) if self.config.uses_keyword else None
-        return PackedPlan(Plan(Targets.of(batch["y_in_mask"]), keywords))
+        found = places_of(batch["y_in_mask"])
+        return found | self._keywords(batch, training) if self.config.uses_keyword else found
 
     def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
         return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
 
-    def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> KeywordPlan:
+    def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> dict[str, Tensor]:
         ky, iterations = batch["ky"], self.config.graph.iterations
         sample, candidates, impostor = self.impostors(ky, batch["kneg"])
         kx, alone = self._seen(batch) if "view" in batch else (batch["kx"], batch.get("unseen_vectors"))
-        known = torch.stack([kx >= 0, ky >= 0, impostor])
-        all_known = bool(known[0].all()), bool(known[1].all())
-        if not all_known[0] and alone is None:
-            raise ValueError(f"HclModel: {int((~known[0]).sum())} input keywords are no nodes; give their "
-                             f"unseen_vectors (B, d)")
+        unknown = int((kx < 0).sum())
+        if unknown and alone is None:
+            raise ValueError(f"HclModel: {unknown} input keywords are no nodes; give their unseen_vectors (B, d)")
         nodes = torch.cat([kx, ky, candidates])
-        real, around = nodes >= 0, None
-        rows = torch.where(real, nodes, torch.zeros_like(nodes))
+        real = nodes >= 0
+        rows = torch.where(real, nodes, 0)
+        plan = {"kw_known": torch.stack([kx >= 0, ky >= 0, impostor]).long(), "kw_samples": sample}
+        if unknown or "draw" in batch or "dropped" in batch:
+            plan["kw_alone"] = cast(Tensor, alone)
         if training and iterations > 0 and real.any():
             of = F.pad(batch["view"], (0, len(nodes) - len(kx)))[real] if "view" in batch else None
-            around, found = neighbourhood(self.graph, nodes[real], iterations, self.limit, self.views, of)
+            around, found = neighbourhood(self.graph, nodes[real], iterations, self.views, of)
             rows = torch.zeros_like(nodes).index_put((real,), found)
-        count = around.rounds[-1].receivers if around is not None else self.graph.num_nodes
-        return KeywordPlan(around, Rows.of(rows, count), known.long(), all_known,
-                           Rows.of(sample, len(kx), ascending=True), alone)
+            plan |= {"kw_nodes": around.nodes, "kw_receivers": around.receivers, "kw_senders": around.senders,
+                     "kw_sizes": HostTensor.of(torch.tensor(around.sizes))}
+            if self.views is not None:
+                plan |= {"kw_changed": around.changed, "kw_vectors": self.views.vectors[around.rows]}
+        return {**plan, "kw_rows": rows}
 
     def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the input keywords (B,) in the batch's views, -1 where one is gone, and the vectors of new nodes.
@@ -549,8 +366,7 @@ class Planner:
         if self.views is None:
             raise ValueError("HclModel: the batch says what it must not see of the graph, the planner has no views")
         kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
-        differences = self.views.among(torch.unique(view), self.graph.num_nodes, self.graph.num_edges)
-        rows = differences.row_of(view * self.graph.num_nodes + kx)
+        rows = view_rows(self.graph, kx, self.views, view)
         gone = rows == -1
         if self.config.graph.iterations == 0:
             changed = rows >= 0
@@ -559,41 +375,203 @@ class Planner:
         return torch.where(gone, -1, kx), alone
 
 
-def _mapped(part: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return ``part``, dataclasses of dataclasses, tuples and tensors, with each of its tensors changed."""
-    if isinstance(part, Tensor):
-        return change(part)
-    if isinstance(part, tuple):
-        return tuple(_mapped(item, change) for item in part)
-    if is_dataclass(part) and not isinstance(part, type):
-        return replace(part, **{field.name: _mapped(getattr(part, field.name), change) for field in fields(part)})
-    return part
+# Keyword vectors
 
 
-KEYS = ("texts_ids", "texts_mask")  # under which a batch may hold all of its texts joined
-_WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
+def segment_sum(values: Tensor, index: Tensor, count: int) -> Tensor:
+    """Sum of those of ``values`` (E, ...) that belong to each of ``count`` rows, in float32 at least."""
+    (values,) = at_least_float32(values)
+    return values.new_zeros(count, *values.shape[1:]).index_add(0, index, values)
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """A kind of text: states (B, L, d) and vectors (B, d)."""
-
-    states: Tensor
-    vector: Tensor
+def largest(scores: Tensor, index: Tensor, count: int) -> Tensor:
+    """Return the largest of the ``scores`` (E,) of each row (``count``,); -inf where there is none."""
+    return scores.new_full((count,), -torch.inf).scatter_reduce(0, index, scores, "amax")
 
 
-def joined_texts(batch: Mapping[str, Tensor], names: Sequence[str], pad: int) -> dict[str, Tensor]:
-    """Return ids and mask (B', L) of all texts called ``names``, one kind below the other, as :data:`KEYS`.
+def weighted_mean(scores: Tensor, values: Tensor, index: Tensor, count: int) -> Tensor:
+    """Mean of those of ``values`` (E, d) that belong to each of ``count`` rows, weighed by the softmax of ``scores``.
 
-    Nothing where there are several kinds and their lengths are not alike.
+    In float32 at least, whatever precision they come in. Rows to which nothing belongs become zeros.
     """
-    ids, masks = ([batch[f"{name}_{part}"] for name in names] for part in ("ids", "mask"))
-    longest, rows = max(part.shape[1] for part in ids), sum(map(len, ids))
-    if rows * longest > _WASTE * sum(part.numel() for part in ids):
-        return {}
-    return {key: torch.cat([_widened(part, longest, fill) for part in parts])
-            for key, parts, fill in zip(KEYS, (ids, masks), (pad, 0), strict=True)}
+    (scores,) = at_least_float32(scores)  # (E,)
+    weights = torch.exp(scores - largest(scores.detach(), index, count).index_select(0, index))
+    total = segment_sum(weights, index, count).clamp(min=1.0)  # at least 1, the weight of the largest score
+    return segment_sum(weights.unsqueeze(-1) * values, index, count) / total.unsqueeze(-1)
 
 
-def _widened(values: Tensor, length: int, fill: int) -> Tensor:
-    return F.pad(values, (0, length - values.shape[1]), value=fill) if values.shape[1] < length else values
+_NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
+# Numbers in one tensor of edge vectors (E, d) above which a round is computed again for its gradients: two dozen such
+# tensors then exist for one round at a time, not for all.
+LARGEST = 2**22
+
+
+class EdgeFeedForward(nn.Module):
+    """FFN_0 (2d -> d, on pairs of nodes) or FFN_1 (d -> d, on edge vectors): linear, GELU, linear."""
+
+    def __init__(self, width_in: int, width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(width_in, width)
+        self.second = nn.Linear(width, width)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Apply the network to rows (E, width_in) -> (E, d)."""
+        return self.second(F.gelu(self.first(values)))
+
+
+class GraphAttention(nn.Module):
+    """Keyword vectors u_c = h^T_c by T rounds of attention over signed edges.
+
+    Symbols of the paper (HCL section 3.2.2): h_i node vectors, r_ij vector of the edge by which i
+    receives from j, Wp, Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9. One set of
+    parameters serves all rounds. N_i holds the neighbours of both signs, and i itself.
+
+    Products are of nodes, not of edges, of which there are more: r Wp (h Wh)^T = r g^T with g = h Wh Wp^T, and
+    q (r Wr)^T = (q Wr^T) r^T; likewise each end of an edge has its half of the hidden layer of FFN_0. All that a node
+    sends along its edges stands in one row, and all that it reads them by in another, so that edges take it at once.
+
+    Without rounds (T = 0, the ablation without graph) vectors are h^0. ``layer_norm`` normalises after the residual of
+    eq. 9; ``largest`` is the size of (E, d) above which a round is computed again for its gradients.
+    """
+
+    def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True, largest: int = LARGEST) -> None:
+        super().__init__()
+        self.width, self.iterations, self.largest = width, iterations, largest
+        # lists of one: names of parameters, from which their weights are drawn, have a number
+        self.ffn0 = nn.ModuleList([EdgeFeedForward(2 * width, width)])
+        self.ffn1 = nn.ModuleList([EdgeFeedForward(width, width)])
+        self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (
+            nn.Linear(width, width, bias=False) for _ in range(6)
+        )
+        self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
+
+    def forward(self, graph: KeywordGraph, seeds: Tensor) -> Tensor:
+        """Return the vectors of ``seeds`` (S,) as (S, d), computed on their neighbourhood of T hops."""
+        if self.iterations == 0 or len(seeds) == 0:
+            return graph.h0[seeds]
+        around, rows = neighbourhood(graph, seeds, self.iterations)
+        return self.rounds(graph.h0[around.nodes], around.receivers, around.senders, around.sizes)[rows]
+
+    def of_batch(self, h0: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
+        """Return the vectors (m, d) that a batch's plan reads, see :meth:`Planner.plan`, given all h^0 (n, d)."""
+        h = h0.index_select(0, batch["kw_nodes"])
+        if "kw_changed" in batch:
+            h = h.index_copy(0, batch["kw_changed"], batch["kw_vectors"].to(h.dtype))
+        return self.rounds(h, batch["kw_receivers"], batch["kw_senders"], batch["kw_sizes"].tolist())
+
+    def isolated(self, vectors: Tensor) -> Tensor:
+        """Return the vectors (M, d) of new nodes with initial ``vectors`` (M, d) and only their self loops.
+
+        For keywords that training never saw: they pass through the same T rounds, and no other node sees them.
+        """
+        count = len(vectors)
+        loops = torch.arange(count, device=vectors.device)
+        return self.rounds(vectors, loops, loops, [(count, count)] * self.iterations) if count else vectors
+
+    @torch.no_grad()
+    def all_vectors(self, graph: KeywordGraph) -> Tensor:
+        """Return the vectors of all nodes (n, d), without gradients; run once for an evaluation."""
+        if self.iterations == 0 or graph.num_nodes == 0:
+            return graph.h0
+        h, r = graph.h0, graph.h0.new_zeros(graph.num_edges, graph.h0.shape[1])
+        weights, ends = self._weights(), [*graph.offsets[_NODES::_NODES].tolist(), graph.num_edges]
+        for step in range(self.iterations):
+            updated = torch.empty_like(h)
+            for number, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
+                near = slice(number * _NODES, min((number + 1) * _NODES, graph.num_nodes))
+                nodes, senders = torch.unique(graph.source[start:stop], return_inverse=True)
+                of_edges = r[start:stop] if step else None
+                updated[near], r[start:stop] = (part.to(h.dtype) for part in self._round(
+                    weights, h[nodes], h[near], of_edges, graph.target[start:stop] - near.start, senders))
+            h = updated
+        return h
+
+    def rounds(self, h: Tensor, receivers: Tensor, senders: Tensor, sizes: Sizes) -> Tensor:
+        """Return the vectors (m, d) of the nodes that the last round makes, from h^0 (n, d); see `Neighbourhood`."""
+        weights, r = self._weights(), None
+        for near, edges in sizes:
+            arguments = weights, h, h[:near], None if r is None else r[:edges], receivers[:edges], senders[:edges]
+            if edges * self.width > self.largest and torch.is_grad_enabled():
+                h, r = checkpoint(self._round, *arguments, use_reentrant=False, preserve_rng_state=False)
+            else:
+                h, r = self._round(*arguments)
+        return h
+
+    def _weights(self) -> tuple[Tensor, Tensor]:
+        """Return [g, k, v] of what nodes send (3 d, d), and [q, q Wr^T, g] of what they read it by; with 1 / sqrt(d).
+
+        Weights that follow each other are multiplied once for all rounds, in their own precision under autocast too.
+        """
+        with torch.autocast(self.Wp.weight.device.type, enabled=False):
+            scale = 1.0 / math.sqrt(self.width)
+            bilinear, query = (self.Wp.weight * scale).T @ self.Wh.weight, self.Wq.weight * scale
+            return (torch.cat([bilinear, self.Wk.weight, self.Wv.weight]),
+                    torch.cat([query, self.Wr.weight.T @ query, bilinear]))
+
+    def _round(self, weights: tuple[Tensor, Tensor], h: Tensor, near: Tensor, r: Tensor | None, receivers: Tensor,
+               senders: Tensor) -> tuple[Tensor, Tensor]:
+        """Return h' (m, d) of the nodes that receive, ``near`` (m, d), from those with ``h`` (n, d), and r' (E, d).
+
+        ``r`` is of the round before, or None for the first round, where r^0 is made.
+        """
+        sent, received = [h, F.linear(h, weights[0])], [near, F.linear(near, weights[1])]
+        if r is None:  # [a ; b] W = a W_a + b W_b
+            layer = cast(EdgeFeedForward, self.ffn0[0]).first
+            of_i, of_j = layer.weight.split(self.width, dim=1)
+            sent.append(F.linear(h, of_j))
+            received.append(F.linear(near, of_i, layer.bias))
+        of_senders = torch.cat(sent, dim=-1).index_select(0, senders)
+        of_receivers = torch.cat(received, dim=-1).index_select(0, receivers)
+        h_j, g_j, k, v, *halves_j = of_senders.split(self.width, dim=-1)
+        h_i, q, through, g_i, *halves_i = of_receivers.split(self.width, dim=-1)
+        if r is None:  # r^0_ij = FFN_0([h_i ; h_j])
+            r = cast(EdgeFeedForward, self.ffn0[0]).second(F.gelu(halves_i[0] + halves_j[0]))
+        full = torch.promote_types(r.dtype, torch.float32)  # of sums, where autocast makes products of half precision
+        # eq. 4: a softmax of two is a sigmoid of their difference; b_j = 1 - b_i
+        b_i = torch.sigmoid((r * (g_i - g_j)).sum(-1, keepdim=True, dtype=full))
+        p = torch.lerp(h_j, h_i, b_i)  # eq. 5: b_i h_i + b_j h_j
+        r = self.ffn1[0](r + p)  # eq. 6
+        e = torch.addcmul(q * k, through, r).sum(-1, dtype=full)  # eq. 7
+        m = weighted_mean(e, v + r, receivers, len(near))  # eq. 8-9
+        return self.norm(near + m), r
+
+
+# Candidates differ by about 0.3 in cosine: the hardest weighs twenty times what the easiest does.
+_TEMPERATURE = 0.1
+
+
+class Impostor(nn.Module):
+    """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i.
+
+    The paper leaves W open. ``cosine`` weighs the candidates by their cosine to the output keyword, without any
+    parameter and without a gradient through the weights: a candidate cannot flee from its weight, only from its
+    place. ``linear`` maps their mean by a learned matrix, and may leave their convex hull.
+    """
+
+    def __init__(self, width: int, weight: str = "cosine") -> None:
+        super().__init__()
+        self.weight = weight
+        if weight == "linear":
+            self.W = nn.Linear(width, width, bias=False)
+
+    def forward(self, u_out: Tensor, candidates: Tensor, samples: Tensor) -> Tensor:
+        """Return u_imp (B, d) of candidates (M, d) of ``samples``, given u_out (B, d); zeros where there is none."""
+        with torch.no_grad():
+            scores = (cosines(u_out, candidates, samples) / _TEMPERATURE if self.weight == "cosine"
+                      else candidates.new_zeros(len(candidates)))
+        combined = weighted_mean(scores, candidates, samples, len(u_out))  # (B, d)
+        return self.W(combined) if self.weight == "linear" else combined
+
+
+def cosines(one: Tensor, others: Tensor, samples: Tensor) -> Tensor:
+    """Return the cosine of each of ``others`` (M, d) to that of ``one`` (B, d) which it belongs to (M,)."""
+    one, others = at_least_float32(one, others)
+    return (F.normalize(one, dim=-1).index_select(0, samples) * F.normalize(others, dim=-1)).sum(-1)
+
+
+@torch.no_grad()
+def likeness(u_out: Tensor, u_imp: Tensor, candidates: Tensor, samples: Tensor) -> Tensor:
+    """Return the cosines to u_out (B, d) of impostor, hardest and easiest candidate (3, B); 0 for a sample without."""
+    of_impostor, of_candidates = F.cosine_similarity(u_out, u_imp, dim=-1), cosines(u_out, candidates, samples)
+    hardest, easiest = (sign * largest(sign * of_candidates, samples, len(u_out)) for sign in (1, -1))
+    return torch.stack([of_impostor, hardest, easiest]).masked_fill(torch.isinf(hardest), 0.0)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, cast
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -16,29 +16,24 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from models.common.encoders import FrozenStates, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl, gaussian_kl_dims, masked_mean
 from models.common.transformer import Cache
-from models.hcl.attention import GraphAttention, Impostor, likeness, segment_sum, taken
 from models.hcl.config import CONTRASTS, HclConfig
 from models.hcl.decoder import Decoder, TiedOutput, padded_words
 from models.hcl.graph import (
-    KEY,
-    KEYS,
-    Encoded,
+    GraphAttention,
+    Impostor,
     KeywordGraph,
-    KeywordPlan,
-    PackedPlan,
-    Plan,
     Planner,
-    Targets,
     Views,
     impostor_candidates,
-    joined_texts,
+    likeness,
+    segment_sum,
 )
 from models.hcl.latent import (
     Gaussian,
+    GaussianNetwork,
     LatentEntry,
     LatentOutput,
     Posterior,
-    Prior,
     free_bits_kl,
     in_full,
     mahalanobis,
@@ -47,6 +42,15 @@ from models.hcl.latent import (
 
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
+_WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A kind of text: states (B, L, d) and vectors (B, d)."""
+
+    states: Tensor
+    vector: Tensor
 
 
 @dataclass(frozen=True)
@@ -109,10 +113,8 @@ class HclOutput:
         hidden: encoder states of the input (B, Lx, d).
         reconstruction: -log p(y+ | x, z), summed over the target's tokens (B,).
         tokens: predicted tokens of each target (B,).
-        latent: None for the deterministic backbone.
-        keyword: None without keyword.
-        contrasts: by name, those of which the model and the batch have all that they read, in the order of
-            :data:`CONTRASTS`, whatever their weight.
+        latent, keyword: None for the deterministic backbone, and without keyword.
+        contrasts: by name those of which model and batch have all that they read, whatever their weight.
     """
 
     hidden: Tensor
@@ -165,8 +167,7 @@ class HclNetwork(PreTrainedModel):
     z (else drawn), and ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view``
     (B,), what an item sees of the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a
     new node; both read ``unseen_vectors`` too. Every mask has a real token in each row; a row without a negative
-    holds, say, [CLS] [SEP]. ``plan``, from :meth:`planner`, spares the device the search for what the batch reads,
-    and :func:`joined_texts` the joining of its texts.
+    holds, say, [CLS] [SEP]. What :meth:`planner` adds spares the device the search for what the batch reads.
     """
 
     config: HclConfig
@@ -185,7 +186,7 @@ class HclNetwork(PreTrainedModel):
         self.graph = KeywordGraph(config.num_nodes, config.num_edges, width)
         self.attention = GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
         self.impostor = Impostor(width, config.keyword.imp_weight)
-        self.prior = Prior(width, size, config.keyword.unit_scale)
+        self.prior = GaussianNetwork(width, size, config.keyword.unit_scale)
         self.posterior = Posterior(width, size, config.latent.posterior == "relative", config.latent.batch_norm)
         self.latent_entry = LatentEntry(config)
         self.keyword_slot = nn.Linear(width, width)
@@ -198,13 +199,9 @@ class HclNetwork(PreTrainedModel):
         self.post_init()
 
     @classmethod
-    def from_parts(
-        cls, config: HclConfig, encoder: PreTrainedModel | None = None, graph: KeywordGraph | None = None
-    ) -> Self:
-        """Build a model to train: weights of a pre-trained encoder, the graph's tensors, the rest random.
-
-        The sizes of encoder and graph must be those of ``config``; without them the encoder is random, the graph empty.
-        """
+    def from_parts(cls, config: HclConfig, encoder: PreTrainedModel | None = None,
+                   graph: KeywordGraph | None = None) -> Self:
+        """Build a model to train: weights of a pre-trained encoder, the graph's tensors, the rest random."""
         model = cls(config)
         if encoder is not None:
             weights = {name: value for name, value in encoder.state_dict().items() if not name.startswith("pooler.")}
@@ -224,28 +221,14 @@ class HclNetwork(PreTrainedModel):
         """Replace the word-piece embeddings of encoder, decoder and output at once."""
         self.encoder.set_input_embeddings(value)
 
-    def forward(
-        self,
-        batch: Mapping[str, Tensor] | None = None,
-        *,
-        decoder_input_ids: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | None = None,
-        attention_mask: Tensor | None = None,
-        latent: Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        use_cache: bool | None = None,
-        return_dict: bool | None = None,
-    ) -> HclOutput | Seq2SeqLMOutput:
+    def forward(self, batch: Mapping[str, Tensor] | None = None, *, decoder_input_ids: Tensor | None = None,
+                encoder_outputs: BaseModelOutput | None = None, attention_mask: Tensor | None = None,
+                latent: Tensor | None = None, past_key_values: EncoderDecoderCache | None = None,
+                use_cache: bool | None = None, return_dict: bool | None = None) -> HclOutput | Seq2SeqLMOutput:
         """Run a training pass over ``batch``, or one decoding step for ``generate``.
 
-        Args:
-            batch: see the class; returns :class:`HclOutput`. The rest belongs to decoding steps.
-            decoder_input_ids: tokens so far, or the last one if there is a cache (B, L).
-            encoder_outputs: memory from :meth:`memory` (B, S, d).
-            attention_mask: True or 1 for real slots of the memory (B, S).
-            latent: z (B, dz); None for the deterministic backbone.
-            past_key_values: cache of earlier tokens, extended in place.
-            use_cache, return_dict: set by ``generate``.
+        A decoding step reads the tokens so far, or the last one if there is a cache (B, L), the memory as
+        ``encoder_outputs`` (B, S, d), its mask (B, S) and ``latent`` z (B, dz), None for the deterministic backbone.
         """
         if batch is not None:
             return self.passed(batch)
@@ -261,15 +244,14 @@ class HclNetwork(PreTrainedModel):
         """Return all parts of a batch, z drawn from the posterior.
 
         What selects a checkpoint may not depend on negatives, not even by rounding. So ``validating`` encodes them
-        apart, or texts would be padded to other lengths; and contrasts of keywords are then those of samples whose
-        input keyword is a node too.
+        apart, and contrasts of keywords are then of samples whose input keyword is a node too.
         """
         has_latent = self.config.latent.enabled
         read = ["x", "y", "neg"] if has_latent else ["x"]
         parts = [read[:2], read[2:]] if validating else [read]
         texts = {name: text for part in parts for name, text in self.texts(batch, part).items()}
-        plan = self.plan(batch)
-        keyword = self.keywords(batch, plan.keywords)
+        batch = self.planned(batch)
+        keyword = self.keywords(batch)
         if keyword is not None and validating:
             keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
         contrasts = {} if keyword is None else {"keyword": self.keyword_contrast(keyword)}
@@ -279,7 +261,7 @@ class HclNetwork(PreTrainedModel):
         if latent is not None:
             contrasts |= self._latent_contrasts(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
-        reconstruction = self.reconstruct(hidden, u_in, z, batch, plan.targets)
+        reconstruction = self.reconstruct(hidden, u_in, z, batch)
         return HclOutput(hidden, reconstruction, batch["y_in_mask"].sum(-1), latent, keyword,
                          {name: contrasts[name] for name in CONTRASTS if name in contrasts})
 
@@ -315,10 +297,9 @@ class HclNetwork(PreTrainedModel):
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
 
     def _from_prior(self, z: Tensor, prior: Gaussian) -> Tensor:
-        """Return z (B, dz), in training for a share of the items, at random, the prior's mean.
+        """Return z (B, dz), in training for a share of the items, at random, the prior's mean (Sohn et al. 2015).
 
-        The hybrid objective of Sohn et al. 2015, item by item: the decoder learns from what texts are decoded from, and
-        what it lacks there goes to prior, keyword and graph.
+        The decoder learns from what texts are decoded from, and what it lacks there goes to prior, keyword and graph.
         """
         share = self.config.latent.prior_share
         if not self.training or share == 0.0:
@@ -328,24 +309,17 @@ class HclNetwork(PreTrainedModel):
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
         """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if any, negative output (B, 1 or 2, dz)."""
-        prior = self.prior(texts["x"].vector, keyword.u_in if keyword is not None else None)
-        return prior, self._posteriors(texts, prior)
-
-    def _posteriors(self, texts: Mapping[str, Encoded], prior: Gaussian) -> Gaussian:
         h_x = texts["x"].vector
-        found = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
+        prior = self.prior(h_x, keyword.u_in if keyword is not None else None)
+        vectors = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
         if self.training:
-            return self.posterior.given(h_x, torch.cat(found, dim=1), prior)
+            return prior, self.posterior.given(h_x, torch.cat(vectors, dim=1), prior)
         # Apart: what selects a checkpoint may not depend on whether there are negatives, not even by rounding.
-        parts = [self.posterior.given(h_x, part, prior) for part in found]
-        mu, logvar = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("mu", "logvar"))
-        return Gaussian(mu, logvar)
+        parts = [self.posterior.given(h_x, part, prior) for part in vectors]
+        return prior, Gaussian(*(torch.cat([getattr(part, name) for part in parts], 1) for name in ("mu", "logvar")))
 
     def calibrate(self, batches: Iterable[Mapping[str, Tensor]]) -> None:
-        """Set what evaluation mode knows of training items, from batches of some; see :meth:`Posterior.calibrate`.
-
-        Nothing but batch normalisation has any.
-        """
+        """Set what evaluation mode knows of training items, from batches of some; see :meth:`Posterior.calibrate`."""
         if self.config.latent.enabled and self.posterior.gamma > 0:
             with torch.no_grad():
                 texts = (self.texts(batch, ["x", "y"]) for batch in batches)
@@ -358,24 +332,22 @@ class HclNetwork(PreTrainedModel):
         return self._frozen_states.encode(self.encoder, ids, mask)
 
     def texts(self, batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Encoded]:
-        """Return those of ``names`` (x, y, neg) that the batch has, encoded, in one pass if their lengths are alike.
-
-        A vector is the mean of the states of real tokens.
-        """
+        """Return those of ``names`` (x, y, neg) that the batch has, encoded, in one pass if their lengths are alike."""
         names = [name for name in names if f"{name}_ids" in batch]
         if not names:
             return {}
-        rows = [len(batch[f"{name}_ids"]) for name in names]
-        whole = {key: batch[key] for key in KEYS if key in batch and len(batch[key]) == sum(rows)}
-        whole = whole or joined_texts(batch, names, self.config.special_ids["pad"])
-        if not whole:
+        ids, masks = ([batch[f"{name}_{part}"] for name in names] for part in ("ids", "mask"))
+        longest, rows = max(part.shape[1] for part in ids), [len(part) for part in ids]
+        if sum(rows) * longest > _WASTE * sum(part.numel() for part in ids):
             return {name: part for one in names for name, part in self.texts(batch, [one]).items()}
-        ids, mask = (whole[key] for key in KEYS)
-        hidden = self.encode(ids, mask)
+        pad = self.config.special_ids["pad"]
+        whole, mask = (torch.cat([F.pad(part, (0, longest - part.shape[1]), value=fill) for part in parts])
+                       for parts, fill in ((ids, pad), (masks, 0)))
+        hidden = self.encode(whole, mask)
         (full,) = at_least_float32(hidden)
         vectors = mean_pool(full, mask).split(rows)
-        return {name: Encoded(states[:, : batch[f"{name}_ids"].shape[1]], vector)
-                for name, states, vector in zip(names, hidden.split(rows), vectors, strict=True)}
+        return {name: Encoded(states[:, : part.shape[1]], vector) for name, part, states, vector
+                in zip(names, ids, hidden.split(rows), vectors, strict=True)}
 
     # Keywords
 
@@ -393,48 +365,40 @@ class HclNetwork(PreTrainedModel):
 
     def planner(self, views: Views | None = None) -> Planner:
         """Return the planner of batches, on the CPU; with ``views`` of the graph it plans those that have ``view``."""
-        return Planner(self.graph.structure(), self.config, self.attention.limit, views)
+        return Planner(self.graph.structure(), self.config, views)
 
-    def plan(self, batch: Mapping[str, Tensor]) -> Plan:
-        """Return the batch's plan, or make it, for which the host waits for the device."""
-        packed = cast(PackedPlan | None, batch.get(KEY))
-        if packed is None:
-            read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view")
-                    if name in batch}
-            packed = self.planner().plan(read, self._on_neighbourhoods).to(batch["y_in_mask"].device)
-        return packed.unpacked()
+    def planned(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return ``batch`` with its plan, which is made, where it lacks one: for that the host waits for the device."""
+        if "token_places" in batch:
+            return batch
+        read = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view",
+                                                     "dropped") if name in batch}
+        plan = self.planner().plan(read, self.training or torch.is_grad_enabled())
+        return {**batch, **{name: part.to(batch["y_in_mask"].device) for name, part in plan.items()}}
 
-    @property
-    def _on_neighbourhoods(self) -> bool:
-        return self.training or torch.is_grad_enabled()
-
-    def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
-        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
-
-    def keywords(self, batch: Mapping[str, Tensor], plan: KeywordPlan | None) -> KeywordOutput | None:
-        """Return keyword vectors, in float32 at least; None for a model that has no use for them."""
-        if plan is None:
+    def keywords(self, batch: Mapping[str, Tensor]) -> KeywordOutput | None:
+        """Return keyword vectors of a planned batch, in float32 at least; None for a model without use for them."""
+        if "kw_rows" not in batch:
             return None
-        if plan.around is not None:
-            vectors = self.attention.vectors(self.graph.h0, plan.around)
-        else:
-            vectors = self.keyword_vectors()
-        size = len(batch["kx"])
-        u_in, u_out, of_candidates = taken(vectors, plan.rows).split([size, size, len(plan.rows.index) - 2 * size])
-        known, has_output, has_impostor = plan.known.bool()
+        vectors = self.attention.of_batch(self.graph.h0, batch) if "kw_nodes" in batch else self.keyword_vectors()
+        size, rows, samples = len(batch["kx"]), batch["kw_rows"], batch["kw_samples"]
+        u_in, u_out, of_candidates = vectors.index_select(0, rows).split([size, size, len(rows) - 2 * size])
+        known, has_output, has_impostor = batch["kw_known"].bool()
         if "dropped" in batch:
             known = known & ~batch["dropped"]
-        if not plan.all_known[0] or "dropped" in batch:
-            u_in = self._with_unseen(known, u_in, cast(Tensor, plan.alone))
-        if not plan.all_known[1]:
-            u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
-        u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, plan.samples))
-        return KeywordOutput(u_in, u_out, u_imp, has_impostor, likeness(u_out, u_imp, of_candidates, plan.samples))
+        if "kw_alone" in batch:
+            u_in = self._with_unseen(known, u_in, batch["kw_alone"])
+        u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
+        u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, samples))
+        return KeywordOutput(u_in, u_out, u_imp, has_impostor, likeness(u_out, u_imp, of_candidates, samples))
 
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, a new node with its self loop elsewhere."""
         return torch.where(known.unsqueeze(-1), seen, self.attention.isolated(vectors.to(seen.dtype)))
+
+    def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
+        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
 
     # Decoding
 
@@ -447,13 +411,9 @@ class HclNetwork(PreTrainedModel):
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
 
-    def decode(
-        self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None, cache: Cache | None = None
-    ) -> Tensor:
-        """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's.
-
-        z reaches the decoder here wherever it enters but in the memory.
-        """
+    def decode(self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None,
+               cache: Cache | None = None) -> Tensor:
+        """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's."""
         embedded = self.get_input_embeddings()(ids)
         if z is None:
             return self.decoder(embedded, memory, mask, cache)
@@ -464,25 +424,24 @@ class HclNetwork(PreTrainedModel):
         """Return scores over the vocabulary (..., V), in training perhaps padded, for states (..., d)."""
         return self.word_scores(states, self._words())
 
-    def reconstruct(
-        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
-    ) -> Tensor:
+    def reconstruct(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor]) -> Tensor:
         """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
-        return self.surprise(self.token_scores(hidden, u_in, z, batch, targets), batch, targets)
+        return self.surprise(self.token_scores(hidden, u_in, z, batch), batch)
 
-    def surprise(self, logits: Tensor, batch: Mapping[str, Tensor], targets: Targets) -> Tensor:
+    def surprise(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the cross-entropy (B,) of scores (N, V), at least, of all targets' tokens, summed over each target."""
-        words = batch["y_out"].flatten().index_select(0, targets.places.index)
-        return segment_sum(F.cross_entropy(logits, words, reduction="none"), targets.samples)
+        words = batch["y_out"].flatten().index_select(0, batch["token_places"])
+        return segment_sum(F.cross_entropy(logits, words, reduction="none"), batch["token_samples"],
+                           len(batch["y_out"]))
 
-    def token_scores(
-        self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor], targets: Targets
-    ) -> Tensor:
+    def token_scores(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None,
+                     batch: Mapping[str, Tensor]) -> Tensor:
         """Return the scores (N, V), at least, of all targets' tokens, as :meth:`reconstruct` has them."""
         memory, memory_mask = self.memory(hidden, batch["x_mask"], u_in, z)
         memory_mask = self._source_dropout(memory_mask, hidden.shape[1])
         states = self.decode(self._word_dropout(batch), memory, memory_mask, z)
-        return self.score(taken(states.flatten(0, 1), targets.places)).float()  # padding never meets the vocabulary
+        rows = states.flatten(0, 1).index_select(0, batch["token_places"])
+        return self.score(rows).float()  # padding never meets the vocabulary
 
     def _word_dropout(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Replace input words of the decoder by [MASK] at random, so that it has to lean on z."""
@@ -494,9 +453,9 @@ class HclNetwork(PreTrainedModel):
         return ids.masked_fill(dropped, self.config.special_ids["mask"])
 
     def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
-        """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, at random.
+        """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, in training.
 
-        So the decoder has to lean on z and keyword. In a memory without slots for these, the first state of x stays.
+        In a memory without slots of z or keyword, the first state of x stays.
         """
         rate = self.config.decoder.source_dropout
         if not self.training or rate == 0.0:
@@ -540,23 +499,28 @@ def _forget_vectors(model: HclNetwork, _: object) -> None:
     model._frozen_states.forget()
 
 
+_ANNEALING_SHARE = 0.2  # of all steps, at most
+
+
+def annealed_by(steps: int, total: int) -> int:
+    """Return the step of ``total`` from which beta is 1, where ``latent.annealing_steps`` asks for ``steps``."""
+    return min(steps, round(_ANNEALING_SHARE * total))
+
+
 def kl_weight(step: int, annealing_steps: int) -> float:
     """Return beta after ``step`` steps: it rises from 0 to 1 over ``annealing_steps`` (Bowman et al. 2016)."""
     return 1.0 if annealing_steps <= 0 else min(1.0, step / annealing_steps)
 
 
-def objective(
-    output: HclOutput, config: HclConfig, kl_weight: float, totals: BatchTotals | None = None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the training loss of a batch, or a micro-batch's share in it.
+def objective(output: HclOutput, config: HclConfig, kl_weight: float,
+              totals: BatchTotals | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
     Eq. 3: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence``
-    the contrasts are divided too, and so weigh beside the sum over a sentence as it is printed. Reconstruction, KL and
-    bag of words are sums over a sentence, averaged over samples. Free bits act here alone; beta touches no contrast.
-
-    ``totals`` are the sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's loss.
-    Only the free bits are granted to each part by itself, and the posterior's means normalised in it. The parts come
-    back detached and unweighted, and add up likewise.
+    the contrasts are divided too, and so weigh beside the sum over a sentence as it is printed. Free bits act here
+    alone; beta touches no contrast. ``totals`` are the sizes of the whole batch if ``output`` is a part of it; shares
+    then add up to the batch's loss. Only the free bits are granted to each part by itself, and the posterior's means
+    normalised.
     """
     totals = totals or BatchTotals.of(output)
     share = len(output.reconstruction) / totals.items
@@ -580,9 +544,8 @@ def objective(
 def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
     """Return beta KL, mean over samples, above its free bits.
 
-    Where these are for the posterior alone, what annealing and floor are against, that z is left unused, is no matter
-    of the prior: it has the gradient of KL at full weight from the first step. As in the balancing of DreamerV2
-    (Hafner et al. 2021), each side sees the other as a constant; the value is that of the posterior's side.
+    Where these are for the posterior alone, the prior has the gradient of KL at full weight from the first step. As in
+    the balancing of DreamerV2 (Hafner et al. 2021), each side sees the other as a constant.
     """
     settings, (q, p) = config.latent, (latent.posterior, latent.prior)
     if settings.free_bits_for == "both":
@@ -595,8 +558,7 @@ def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
     """Return the loss that selects checkpoints, per sample (B,): L_rec(z ~ q) + KL over the mean target length.
 
-    Beta is 1, and there are neither free bits nor auxiliary losses nor contrasts, so that every row of an
-    ablation table is selected by the same quantity.
+    Beta is 1, without free bits, auxiliary losses and contrasts: all rows of a table are selected by one quantity.
     """
     total = output.reconstruction if output.latent is None else output.reconstruction + output.latent.kl
     return total / config.mean_target_length

@@ -53,13 +53,7 @@ class LatentOutput:
     @classmethod
     def of(cls, config: HclConfig, prior: Gaussian, texts: Gaussian, has_negative: Tensor | None,
            bow: Tensor | None) -> "LatentOutput":
-        """Return the output of the prior and the posteriors of true and, if there are any, negative outputs.
-
-        ``texts`` holds these posteriors (B, 1 or 2, dz).
-
-        Raises:
-            ValueError: negatives are given without ``has_negative``.
-        """
+        """Return the output of the prior and the posteriors (B, 1 or 2, dz) of true and, if any, negative outputs."""
         all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
         distances, posterior = all_dims.sum(-1) / config.latent.size, texts.of_text(0)  # (B, 1 or 2), (B, dz)
         kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
@@ -117,49 +111,31 @@ def mahalanobis(points: Tensor, mu: Tensor, logvar: Tensor) -> Tensor:
 class GaussianNetwork(nn.Module):
     """MLP([h_x ; v]) -> mu, log variance: the prior with v = u_in, the posterior with v = h_y.
 
-    Computed in the precision of its weights under autocast too: the contrasts live on small differences between
-    distances of these Gaussians, which the eight bits of bfloat16 would round away.
+    One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017, in the precision of its weights under
+    autocast too: the contrasts live on small differences between distances of these Gaussians. The two halves of its
+    input matrix are two layers, so that the ablation without keyword leaves one out and all rows start from the same
+    weights.
 
-    One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017. The two halves of its input
-    matrix are two layers, so that the ablation without keyword leaves one out and all rows of a table start
-    from the same weights.
+    ``scaled`` reads both vectors at a root mean square of 1: graph attention with LayerNorm gives keywords a length of
+    sqrt(d), 19.6 at d = 384, where pooled texts have about 6, and the prior would read the keyword three times as loud.
     """
 
-    def __init__(self, width: int, size: int) -> None:
+    def __init__(self, width: int, size: int, scaled: bool = False) -> None:
         super().__init__()
-        hidden = max(2 * size, 100)
+        self.scaled, hidden = scaled, max(2 * size, 100)
         self.of_text = nn.Linear(width, hidden)
         self.of_condition = nn.Linear(width, hidden, bias=False)
         self.output = nn.Linear(hidden, 2 * size)
 
     def forward(self, h_x: Tensor, condition: Tensor | None) -> Gaussian:
-        """Return the Gaussian given ``h_x`` (B, d) and ``condition`` (B, d), or the text alone.
-
-        With several conditions per text, (B, 1, d) and (B, K, d), the Gaussians are (B, K, dz).
-        """
+        """Return the Gaussian given ``h_x`` and ``condition`` (B, d), or the text alone; (B, K, d) for K texts."""
+        if self.scaled:
+            h_x, condition = unit_scale(h_x), None if condition is None else unit_scale(condition)
         hidden = in_full(self.of_text, h_x)
         if condition is not None:
             hidden = hidden + in_full(self.of_condition, condition)
         mu, logvar = in_full(self.output, torch.tanh(hidden)).chunk(2, dim=-1)  # (B, dz) each
         return Gaussian(mu, logvar.clamp(*LOGVAR_RANGE))
-
-
-class Prior(GaussianNetwork):
-    """p(z | x, u_in): a :class:`GaussianNetwork` that may read both of its vectors on one scale.
-
-    Graph attention with LayerNorm gives keywords a length of sqrt(d), 19.6 at d = 384, where pooled texts have about
-    6: the prior would read the keyword three times as loud as the text.
-    """
-
-    def __init__(self, width: int, size: int, scaled: bool) -> None:
-        super().__init__(width, size)
-        self.scaled = scaled
-
-    def forward(self, h_x: Tensor, condition: Tensor | None) -> Gaussian:
-        """Return the Gaussian given ``h_x`` (B, d) and u_in (B, d), or the text alone."""
-        if self.scaled:
-            h_x, condition = unit_scale(h_x), None if condition is None else unit_scale(condition)
-        return super().forward(h_x, condition)
 
 
 _SMALLEST_VARIANCE = 1e-5  # beside which a dimension's variance over a batch counts as none
@@ -169,17 +145,11 @@ class Posterior(GaussianNetwork):
     """q(z | x, y): a :class:`GaussianNetwork` whose means may be normalised, and may stand relative to the prior's.
 
     ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where r and s are what the network says
-    (Vahdat & Kautz 2020, residual normal distributions). z from q then has a gradient by the prior: what reconstruction
-    lacks goes to h_x, keyword and graph. KL depends on r and s alone, and so teaches the posterior alone.
+    (Vahdat & Kautz 2020). KL depends on r and s alone, and so teaches the posterior alone.
 
     ``batch_norm`` gamma: the means have standard deviation gamma over a batch in every dimension (BN-VAE, Zhu et al.
-    2020). KL(q || N(0, 1)) is at least half the sum of their squares. A conditional prior may follow the posterior, so
-    that an ``absolute`` one, with a learnt shift of its mean, keeps its dimensions varying over items and no more; of
-    a ``relative`` one r is normalised, with mean 0 so that q lies around the prior's mean, and the batch's mean of
-    KL(q || p) is at least dz gamma^2 / 2, whatever the prior.
-
-    The statistics of a batch are those of the true outputs, also for negatives. In training they are of the
-    micro-batch, whoever computes it (Hoffer et al. 2017, ghost batch normalisation); in evaluation mode those of
+    2020); an ``absolute`` one has a learnt shift besides, of a ``relative`` one r is normalised. The statistics are
+    those of the true outputs, also for negatives: in training of the micro-batch, in evaluation mode those of
     :meth:`calibrate`, 0 and 1 before.
     """
 
@@ -193,13 +163,7 @@ class Posterior(GaussianNetwork):
             self.shift = nn.Parameter(torch.zeros(size))  # beta of the batch normalisation
 
     def given(self, h_x: Tensor, texts: Tensor, prior: Gaussian) -> Gaussian:
-        """Return the Gaussians (B, K, dz) of texts (B, K, d), of which in training the first is the true output.
-
-        Args:
-            h_x: of the inputs (B, d).
-            texts: vectors h_y.
-            prior: p(z | x, u_in) (B, dz), read by a relative posterior.
-        """
+        """Return the Gaussians (B, K, dz) of texts (B, K, d), of which in training the first is the true output."""
         found = self(h_x.unsqueeze(1), texts)
         mu, logvar = found.mu, found.logvar
         if self.gamma > 0:
@@ -221,8 +185,7 @@ class Posterior(GaussianNetwork):
     def calibrate(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Set the statistics of evaluation mode to those of ``pairs``: h_x (B, d) and h_y (B, d) of true outputs.
 
-        No running averages, which would follow the order of steps and the number of processes: the statistics belong
-        to the weights (Wu & Johnson 2021, precise batch normalisation).
+        No running averages, which would follow the order of steps and the number of processes.
         """
         mu = torch.cat([self(h_x, h_y).mu for h_x, h_y in pairs])
         variance, mean = torch.var_mean(mu, dim=0, correction=0)
@@ -238,9 +201,8 @@ class LatentEntry(nn.Module):
     """Learned maps of z (B, dz) to the places where the decoder reads it.
 
     ``memory+embed``: a slot beside the encoder's states, [Wm z ; H_x], and We z added to every input embedding.
-    ``layers``: Wl z added to the input of each layer, with a map of its own.
-
-    Slot and embedding exist always, so that models may start from each other; the maps of layers where they are used.
+    ``layers``: Wl z added to the input of each layer. Slot and embedding exist always, so that models may start from
+    each other.
     """
 
     def __init__(self, config: HclConfig) -> None:
@@ -256,8 +218,7 @@ class LatentEntry(nn.Module):
     def hush(self, words: Tensor) -> None:
         """Scale the maps to the word embeddings ``words`` (V, d), given that z is noise of variance 1.
 
-        With weights of the usual size, the image of z is several times as long as a word embedding of a sentence
-        encoder, and the decoder sees no word.
+        Else the image of z is several times as long as a word embedding, and the decoder sees no word.
         """
         maps = [(self.embedding, _ADDED * words.std())]
         if self.by_layer:

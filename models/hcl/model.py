@@ -32,8 +32,7 @@ class Conditions:
     """What outputs of a batch are generated from; several outputs of one input share it.
 
     Attributes:
-        hidden: encoder states of the input (B, Lx, d).
-        mask: True for its real tokens (B, Lx).
+        hidden, mask: encoder states of the input (B, Lx, d), and True for its real tokens (B, Lx).
         u_in: vector of the input keyword (B, d); None for a model without keyword.
         prior: p(z | x, u_in); None for the deterministic backbone.
     """
@@ -44,11 +43,7 @@ class Conditions:
     prior: Gaussian | None
 
     def latent(self, z: LatentSource | Tensor = "mean", generator: torch.Generator | None = None) -> Tensor | None:
-        """Return latent vectors (B, dz): the prior's mean, a draw from it, or those given; None without a prior.
-
-        Raises:
-            ValueError: ``z`` is neither.
-        """
+        """Return latent vectors (B, dz): the prior's mean, a draw from it, or those given; None without a prior."""
         if self.prior is None:
             return None
         if isinstance(z, Tensor):
@@ -69,37 +64,22 @@ class HclModel(HclNetwork, GenerationMixin):
     >>> model = HclModel.from_pretrained(folder)
     >>> model.paraphrase(ids, mask, keyword_nodes=nodes)
 
-    ``generate`` of ``transformers`` works too, given ``encoder_outputs`` (the memory), its mask and ``latent``; beam
-    search finds the same tokens faster.
+    ``generate`` of ``transformers`` works too, given ``encoder_outputs`` (the memory), its mask and ``latent``.
     """
 
     @torch.no_grad()
-    def paraphrase(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        keyword_nodes: Tensor | None = None,
-        unseen_vectors: Tensor | None = None,
-        *,
-        z: LatentSource | Tensor = "mean",
-        generator: torch.Generator | None = None,
-        **options: Any,
-    ) -> Tensor:
-        """Generate one output per input.
-
-        >>> model.eval().paraphrase(ids, mask, keyword_nodes=nodes)
+    def paraphrase(self, input_ids: Tensor, attention_mask: Tensor, keyword_nodes: Tensor | None = None,
+                   unseen_vectors: Tensor | None = None, *, z: LatentSource | Tensor = "mean",
+                   generator: torch.Generator | None = None, **options: Any) -> Tensor:
+        """Generate one output per input: tokens (B, L), L <= max_length + 1, the output, [SEP], then [PAD].
 
         Args:
             input_ids, attention_mask: input with [CLS] and [SEP] (B, Lx).
-            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; may be None only
-                for models without keyword.
+            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; None for models without.
             unseen_vectors: initial vectors (B, d), read where ``keyword_nodes`` is -1.
             z: ``mean`` of the prior, ``sample`` from it, or the latent vectors themselves (B, dz).
             generator: source of the noise for ``sample``.
             options: of the search, see :meth:`generate_from`.
-
-        Returns:
-            Tokens (B, L), L <= max_length + 1: the output, [SEP], then [PAD].
 
         Raises:
             ValueError: keyword nodes or unseen vectors are missing, the model is in training mode, or an option is
@@ -109,13 +89,8 @@ class HclModel(HclNetwork, GenerationMixin):
         return self.generate_from(given, given.latent(z, generator), **options)
 
     @torch.no_grad()
-    def conditions(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        keyword_nodes: Tensor | None = None,
-        unseen_vectors: Tensor | None = None,
-    ) -> Conditions:
+    def conditions(self, input_ids: Tensor, attention_mask: Tensor, keyword_nodes: Tensor | None = None,
+                   unseen_vectors: Tensor | None = None) -> Conditions:
         """Encode inputs and keywords; arguments and errors as for :meth:`paraphrase`."""
         if self.training:
             raise ValueError("HclModel: call eval() before paraphrase(), or dropout decides the output")
@@ -125,30 +100,14 @@ class HclModel(HclNetwork, GenerationMixin):
         return Conditions(hidden, attention_mask, u_in, prior)
 
     @torch.no_grad()
-    def generate_from(
-        self,
-        given: Conditions,
-        z: Tensor | None,
-        *,
-        search: Search = "beam",
-        num_beams: int = 4,
-        min_length: int = 5,
-        max_length: int = 20,
-        length_penalty: float = 1.0,
-        top_k: int = 5,
-        alpha: float = 0.6,
-    ) -> Tensor:
+    def generate_from(self, given: Conditions, z: Tensor | None, *, search: Search = "beam", num_beams: int = 4,
+                      min_length: int = 5, max_length: int = 20, length_penalty: float = 1.0, top_k: int = 5,
+                      alpha: float = 0.6) -> Tensor:
         """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz), if any.
 
-        Args:
-            search: ``beam``, see :func:`beam_search`, or ``contrastive``, see :func:`contrastive_search`.
-            num_beams: beam search: width; 1 is greedy.
-            min_length, max_length: bounds on the tokens generated, the end token not counted.
-            length_penalty: beam search: scores are divided by length to this power, the end token counted.
-            top_k, alpha: contrastive search: candidates per step, weight of the penalty on likeness.
-
-        Returns:
-            As :meth:`paraphrase`.
+        Beam search reads ``num_beams`` (1 is greedy) and ``length_penalty``, contrastive search ``top_k`` candidates
+        and ``alpha``, the weight of the penalty on likeness; lengths are of generated tokens, the end token not
+        counted.
 
         Raises:
             ValueError: an option is not valid.
@@ -166,10 +125,7 @@ class HclModel(HclNetwork, GenerationMixin):
         return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
     def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
-        """Return the steps of a search over a memory (B, S, d), of which ``mask`` marks real slots, and z (B, dz).
-
-        ``slots`` tokens are tried per item; memory and z are not repeated for each hypothesis.
-        """
+        """Return the steps of a search over a memory (B, S, d) with its mask and z (B, dz), for ``slots`` tokens."""
         given = [memory, additive_mask(mask.bool(), memory.dtype)]  # the mask once for all tokens
         if z is not None:
             given.append(z)
@@ -204,21 +160,12 @@ class InitReport:
 
     Attributes:
         copied: taken over.
-        untrained: left as freshly initialised, because the other model never trained them, or for another purpose:
-            a posterior relative to the prior is none that stands by itself.
-        absent: left because the other model has no such parameter.
-        reshaped: left because the other's has another shape.
+        left: as freshly initialised, because the other model has no such parameter, or one of another shape, or never
+            trained it, or trained it for another purpose: a posterior relative to the prior is none by itself.
     """
 
     copied: tuple[str, ...]
-    untrained: tuple[str, ...]
-    absent: tuple[str, ...]
-    reshaped: tuple[str, ...]
-
-    @property
-    def left(self) -> tuple[str, ...]:
-        """All parameters that stay as they were."""
-        return tuple(sorted((*self.untrained, *self.absent, *self.reshaped)))
+    left: tuple[str, ...]
 
 
 @torch.no_grad()
@@ -229,39 +176,28 @@ def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
     scaled them, and so does all else that the other's configuration switched off. The keyword graph is no
     parameter: each model keeps its own. Statistics of a batch normalisation go with its parameters.
 
-    Args:
-        model: fresh from :meth:`HclNetwork.from_parts`; changed in place.
-        other: a trained model.
-
     Raises:
         ValueError: widths or vocabularies differ, so that hardly anything would fit.
-
-    Example:
-        >>> report = init_from(model, HclModel.from_pretrained("artifacts/models/backbone/model"))
-        >>> report.left
     """
     _check(model.config, other.config)
     theirs, idle = dict(other.named_parameters()), untrained_modules(other.config)
     if model.config.latent.posterior != other.config.latent.posterior:
         idle = (*idle, "posterior")
-    groups: dict[str, list[str]] = {"copied": [], "untrained": [], "absent": [], "reshaped": []}
+    copied, left = list[str](), list[str]()
     for name, parameter in model.named_parameters():
         source = theirs.get(name)
-        if source is None:
-            groups["absent"].append(name)
-        elif any(name == module or name.startswith(f"{module}.") for module in idle):
-            groups["untrained"].append(name)
-        elif source.shape != parameter.shape:
-            groups["reshaped"].append(name)
+        untrained = any(name == module or name.startswith(f"{module}.") for module in idle)
+        if source is None or untrained or source.shape != parameter.shape:
+            left.append(name)
         else:
             parameter.copy_(source)
-            groups["copied"].append(name)
+            copied.append(name)
     known = dict(other.posterior.named_buffers()) if "posterior" not in idle else {}
     for name, statistics in model.posterior.named_buffers():
         if name in known:
             statistics.copy_(known[name])
     model.train(model.training)  # vectors kept of the former weights are forgotten
-    return InitReport(**{kind: tuple(sorted(names)) for kind, names in groups.items()})
+    return InitReport(tuple(sorted(copied)), tuple(sorted(left)))
 
 
 def untrained_modules(config: HclConfig) -> tuple[str, ...]:

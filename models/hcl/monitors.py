@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from models.common.encoders import mean_pool
 from models.common.losses import at_least_float32, gaussian_kl
 from models.hcl.config import CONTRASTS, HclConfig
-from models.hcl.graph import Targets
+from models.hcl.graph import places_of
 from models.hcl.hcl import BatchTotals, HclNetwork, HclOutput, validation_loss
 
 Row = Mapping[str, float]
@@ -82,8 +83,8 @@ class Validation:
     @torch.no_grad()
     def add_seen(self, batch: Mapping[str, Tensor]) -> None:
         """Take in a batch of training items, with the plan of a training step, for their KL alone."""
-        texts = self.model.texts(batch, ["x", "y"])
-        keyword = self.model.keywords(batch, self.model.plan(batch).keywords)
+        texts, batch = self.model.texts(batch, ["x", "y"]), self.model.planned(batch)
+        keyword = self.model.keywords(batch)
         prior, posteriors = self.model.gaussians(texts, keyword)
         q = posteriors.of_text(0)
         self._keep(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
@@ -93,7 +94,7 @@ class Validation:
 
         - ``loss`` selects: L_rec(z ~ q) + KL over the mean target length, mean over items.
         - ``reconstruction`` with z from the posterior, ``_prior``, ``_mean`` and ``_zero`` with z from the prior, its
-          mean, and z = 0, in nats per item; the differences of the latter three are of every fourth item.
+          mean, and z = 0, in nats per item; the latter three differ from it as they do for every fourth item.
         - ``swap_prior``, ``swap_outputs``, of the same items given another's keyword: how far the prior's mean moves,
           in units of its spread, and the distribution of the next token (total variation).
         - ``kl``, ``kl_negative``: mean KL(q+ || p) and KL(q- || p) in nats; ``kl_train`` of training items.
@@ -157,13 +158,14 @@ class Validation:
         if not len(chosen):
             return
         part = {name: batch[name][chosen] for name in ("x_mask", "y_in", "y_in_mask", "y_out")}
-        hidden, targets = output.hidden[chosen], Targets.of(part["y_in_mask"])
+        part |= places_of(part["y_in_mask"])
+        hidden = output.hidden[chosen]
 
         def scores_of(u_in: Tensor | None, z: Tensor | None) -> Tensor:
-            return self.model.token_scores(hidden, u_in, z, part, targets)  # (N, V)
+            return self.model.token_scores(hidden, u_in, z, part)  # (N, V)
 
         def worse(scores: Tensor) -> Tensor:
-            return self.model.surprise(scores, part, targets) - output.reconstruction[chosen]
+            return self.model.surprise(scores, part) - output.reconstruction[chosen]
 
         u_in, mean = None if output.keyword is None else output.keyword.u_in[chosen], None
         if output.latent is not None:
@@ -187,7 +189,7 @@ class Validation:
             shift = (mean - prior.mu[chosen]) * torch.exp(-0.5 * prior.logvar[chosen])
             self._keep(swap_prior=shift.square().mean(-1).sqrt()[has_donor])
         moved = 0.5 * (scores.softmax(-1) - scores_of(other, mean).softmax(-1)).abs().sum(-1)  # (N,)
-        self._keep(swap_outputs=moved[has_donor[targets.samples.index]])
+        self._keep(swap_outputs=moved[has_donor[part["token_samples"]]])
 
     def _keep(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
@@ -246,8 +248,8 @@ STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
 EASY_PLACE, EASY_SPREAD = 0.5, 0.02
 # Distances go by 1 / s^2: at this fall of mean log s (half of log 2) all of them have doubled, and no vector moved.
 SHRUNK_LOG_SIGMA = 0.35
-_MEAN = "validation_reconstruction_mean"
-_RECONSTRUCTIONS = ("validation_reconstruction", "validation_reconstruction_prior", "validation_reconstruction_zero")
+_RECONSTRUCTION, _MEAN = "validation_reconstruction", "validation_reconstruction_mean"
+_PRIOR, _ZERO = "validation_reconstruction_prior", "validation_reconstruction_zero"
 
 
 @dataclass(frozen=True)
@@ -263,16 +265,106 @@ class Alarm:
     advice: str
 
 
-@dataclass(frozen=True)
-class _Sign:
-    """An alarm that stands if the last epoch has all ``columns`` and ``holds`` is true of it."""
+class _Sign(NamedTuple):
+    """An alarm that stands if the last epoch has all ``columns`` and ``holds`` is true of it.
+
+    ``message`` is filled with the values of that epoch, and with ``config``.
+    """
 
     name: str
     columns: Sequence[str]
     applies: Callable[[HclConfig], bool]
     holds: Callable[[Row, HclConfig], bool]
-    message: Callable[[Row, HclConfig], str]
-    advice: Callable[[Row, HclConfig], str]
+    message: str
+    advice: str
+
+
+def _gain(row: Row) -> float:
+    """Return what z from the posterior is worth at least, as a share of the reconstruction; 0 if nobody measured it."""
+    if not {_RECONSTRUCTION, _PRIOR, _ZERO} <= row.keys():
+        return 0.0
+    return min(row[_PRIOR], row[_ZERO]) / row[_RECONSTRUCTION] - 1.0
+
+
+def _collapsed(row: Row, config: HclConfig) -> bool:
+    kl = row["validation_kl"]
+    if kl <= SMALL_KL or row["validation_active_units"] < ACTIVE_SHARE * config.latent.size:
+        return True
+    return kl <= ABOVE_FREE_BITS * config.latent.free_bits and _gain(row) < IGNORED_MARGIN
+
+
+def _ignored(row: Row, config: HclConfig) -> bool:
+    mean_is_idle = _MEAN in row and (row[_ZERO] - row[_MEAN]) / row[_RECONSTRUCTION] < IGNORED_MARGIN
+    return _gain(row) < IGNORED_MARGIN or mean_is_idle
+
+
+def _leaks(row: Row, config: HclConfig) -> bool:
+    small, large = sorted((row["validation_kl_train"], row["validation_kl"]))
+    return large > LEAK_RATIO * small and large - small > LEAK_NATS
+
+
+def _easy(row: Row, config: HclConfig) -> bool:
+    impostor, hardest, easiest = (row[f"train_{name}"] for name in _LIKENESS)
+    return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
+
+
+_SIGNS = (
+    _Sign(
+        "posterior_collapse", ("validation_kl", "validation_active_units"), lambda config: config.latent.enabled,
+        _collapsed,
+        "KL(q || p) is {validation_kl:.3g} nats per item (free bits: {config.latent.free_bits:g}) with "
+        "{validation_active_units:.0f} of {config.latent.size} units active: z says little of the target",
+        "lengthen latent.annealing_steps or the training, raise latent.free_bits or decoder.source_dropout, or set "
+        "latent.batch_norm"),
+    _Sign(
+        "latent_ignored", (_RECONSTRUCTION, _PRIOR, _ZERO), lambda config: config.latent.enabled, _ignored,
+        "reconstruction is {validation_reconstruction:.4g} nats with z from the posterior, "
+        "{validation_reconstruction_prior:.4g} with z from the prior, {validation_reconstruction_mean:.4g} with its "
+        "mean and {validation_reconstruction_zero:.4g} with z = 0: the decoder hardly reads z, or it is decoded from "
+        "the prior's mean, which is hardly better than no z at all",
+        "let z enter in another place (latent.enters), write a share of the texts from the prior's mean "
+        "(latent.prior_share), or raise decoder.source_dropout or latent.free_bits"),
+    _Sign(
+        "kl_under_floor", ("validation_under_floor",),
+        lambda config: config.latent.enabled and config.latent.posterior == "absolute"  # else it is taught all the same
+        and config.latent.free_bits_for == "both",
+        lambda row, config: row["validation_under_floor"] > FLOOR_SHARE,
+        "KL is under its free bits ({config.latent.free_bits:g} nats by {config.latent.free_bits_by}) in "
+        "{validation_under_floor:.0%} of the dimensions, where it has no gradient: prior, keyword and graph learn from "
+        "the contrasts alone",
+        "set latent.free_bits_for posterior, set latent.free_bits_by total, or lower latent.free_bits"),
+    _Sign(
+        "leak", ("validation_kl_train", "validation_kl"),
+        # the KL of a relative posterior does not read the prior
+        lambda config: config.latent.enabled and config.latent.posterior == "absolute", _leaks,
+        "KL(q || p) is {validation_kl_train:.3g} nats on training items and {validation_kl:.3g} on validation items: "
+        "the prior knows of the target on one side what it does not know on the other",
+        "if it knows more in training, hide each item's own edges and target from its prior (the leave-one-out graph), "
+        "see whether the splits share texts, and stop earlier if the model overfits; else see whether validation items "
+        "are easier, or their texts occur in training"),
+    _Sign(
+        "keyword_ignored", ("validation_swap_outputs",), lambda config: config.uses_keyword,
+        lambda row, config: row["validation_swap_outputs"] < IGNORED_SWAP,
+        "given another item's keyword, the distribution of the next token moves by {validation_swap_outputs:.2%}: "
+        "outputs do not depend on the keyword",
+        "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.prior_share, or "
+        "latent.free_bits_for posterior), or hide more of the source (decoder.source_dropout)"),
+    _Sign(
+        "impostor_easy", [f"train_{name}" for name in _LIKENESS],
+        lambda config: not {"keyword", "mahalanobis"}.isdisjoint(config.contrasts_used), _easy,
+        "the impostor's cosine to the output keyword is {train_impostor_cosine:.3g}, nearer to the easiest "
+        "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): it is made "
+        "of what is easily told apart",
+        "set keyword.imp_weight to cosine, since a matrix that the contrasts train seeks what is easy; raise "
+        "graph.max_nbr or read the edges"),
+    *(_Sign(
+        f"contrast_vanished_{name}", (f"train_{name}_vanished",),
+        lambda config, name=name: name in config.contrasts_used,  # type: ignore[misc]
+        lambda row, config, name=name: row[f"train_{name}_vanished"] > VANISHED_SHARE,  # type: ignore[misc]
+        f"the {name} contrast is below {VANISHED_LOSS} for {{train_{name}_vanished:.0%}} of the items that take part: "
+        f"it no longer teaches them anything",
+        f"raise contrasts.{name}.temperature, or take harder negatives") for name in CONTRASTS),
+)
 
 
 def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
@@ -280,13 +372,13 @@ def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
 
     None for what the configuration leaves out, and none whose columns are missing.
     """
-    found: list[Alarm | None] = [_standing(sign, rows, config) for sign in _SIGNS]
-    for name in config.contrasts_used:
-        vanished = _standing(_vanished(name), rows, config)
-        found += [vanished, _stuck(rows, config, name) if vanished is None else None]
-        if name == "mahalanobis":
-            found.append(_shrinking(rows))
-    return [alarm for alarm in found if alarm is not None]
+    found = [alarm for sign in _SIGNS if (alarm := _standing(sign, rows, config)) is not None]
+    vanished = {alarm.name for alarm in found}
+    found += [alarm for name in config.contrasts_used if f"contrast_vanished_{name}" not in vanished
+              if (alarm := _stuck(rows, config, name)) is not None]
+    if "mahalanobis" in config.contrasts_used and (shrinking := _shrinking(rows)) is not None:
+        found.append(shrinking)
+    return found
 
 
 def leak_of_graph(seen: float, held_out: float, config: HclConfig) -> Alarm | None:
@@ -297,13 +389,17 @@ def leak_of_graph(seen: float, held_out: float, config: HclConfig) -> Alarm | No
     """
     if not config.uses_keyword or config.graph.iterations == 0 or seen - held_out <= LEAK_SHARE:
         return None
-    return Alarm(
-        "leak", 1,
-        f"the graph has the target's keyword beside the input's for {100 * seen:.0f} % of the training items with two "
-        f"different keywords, and for {100 * held_out:.0f} % of those of validation: it tells a training item its "
-        f"target",
-        "hide from each item what its component gave to the graph (graph.own_edges component)",
-    )
+    return Alarm("leak", 1, f"the graph has the target's keyword beside the input's for {seen:.0%} of the training "
+                            f"items with two different keywords, and for {held_out:.0%} of those of validation: it "
+                            f"tells a training item its target",
+                 "hide from each item what its component gave to the graph (graph.own_edges component)")
+
+
+def _standing(sign: _Sign, rows: Sequence[Row], config: HclConfig) -> Alarm | None:
+    epoch = _since(rows, sign.columns, lambda row: sign.holds(row, config)) if sign.applies(config) else None
+    if epoch is None:
+        return None
+    return Alarm(sign.name, epoch, sign.message.format(config=config, **{_MEAN: float("nan"), **rows[-1]}), sign.advice)
 
 
 def _since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], bool]) -> int | None:
@@ -316,176 +412,30 @@ def _since(rows: Sequence[Row], columns: Sequence[str], holds: Callable[[Row], b
     return epoch
 
 
-def _standing(sign: _Sign, rows: Sequence[Row], config: HclConfig) -> Alarm | None:
-    epoch = _since(rows, sign.columns, lambda row: sign.holds(row, config)) if sign.applies(config) else None
-    return None if epoch is None else Alarm(sign.name, epoch, sign.message(rows[-1], config),
-                                            sign.advice(rows[-1], config))
-
-
-def _advice(*steps: str) -> str:
-    """Return what to try in one line; a step that the configuration has taken already comes empty and is not given."""
-    *others, last = [step for step in steps if step]
-    return f"{', '.join(others)}, or {last}" if others else last
-
-
-def _losses(row: Row) -> list[float]:
-    """Return how much worse the reconstruction is, as shares, with z from the prior and with z = 0."""
-    return [row[column] / row[_RECONSTRUCTIONS[0]] - 1.0 for column in _RECONSTRUCTIONS[1:]]
-
-
-def _gain(row: Row) -> float:
-    """Return what z from the posterior is worth at least, as a share of the reconstruction; 0 if nobody measured it."""
-    return min(_losses(row)) if all(column in row for column in _RECONSTRUCTIONS) else 0.0
-
-
-def _collapsed(row: Row, config: HclConfig) -> bool:
-    kl, fewest = row["validation_kl"], ACTIVE_SHARE * config.latent.size
-    if kl <= SMALL_KL or row["validation_active_units"] < fewest:
-        return True
-    return kl <= ABOVE_FREE_BITS * config.latent.free_bits and _gain(row) < IGNORED_MARGIN
-
-
-def _ignored(row: Row, config: HclConfig) -> bool:
-    reconstruction, _, zero = (row[column] for column in _RECONSTRUCTIONS)
-    mean_is_idle = _MEAN in row and (zero - row[_MEAN]) / reconstruction < IGNORED_MARGIN
-    return _gain(row) < IGNORED_MARGIN or mean_is_idle
-
-
-def _ignored_message(row: Row, config: HclConfig) -> str:
-    prior, zero = (100 * share for share in _losses(row))
-    what = ("the decoder hardly reads z" if _gain(row) < IGNORED_MARGIN
-            else "it is decoded from the prior's mean, which is hardly better than no z at all")
-    mean = f", {100 * (row[_MEAN] / row[_RECONSTRUCTIONS[0]] - 1.0):+.2f} % with its mean" if _MEAN in row else ""
-    return (f"reconstruction is {prior:+.2f} % with z from the prior{mean} and {zero:+.2f} % with z = 0, against z "
-            f"from the posterior: {what}")
-
-
-def _ignored_advice(row: Row, config: HclConfig) -> str:
-    other = "layers" if config.latent.enters == "memory+embed" else "memory+embed"
-    taught = config.latent.posterior == "relative" and config.latent.batch_norm > 0
-    return (f"let z enter in another place (latent.enters: {other}), raise decoder.source_dropout or latent.free_bits"
-            + ("" if taught else "; so that the prior learns what the posterior tells the decoder, set "
-               "latent.posterior relative, with latent.batch_norm"))
-
-
-def _leaks(row: Row, config: HclConfig) -> bool:
-    small, large = sorted((row["validation_kl_train"], row["validation_kl"]))
-    return large > LEAK_RATIO * small and large - small > LEAK_NATS
-
-
-def _prior_is_taught(config: HclConfig) -> bool:
-    """Say whether the prior has a gradient beside that of a KL above its free bits."""
-    return config.latent.posterior == "relative" or config.latent.free_bits_for == "posterior"
-
-
-def _easy(row: Row, config: HclConfig) -> bool:
-    impostor, hardest, easiest = (row[f"train_{name}"] for name in _LIKENESS)
-    return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
-
-
-_SIGNS = (
-    _Sign(
-        "posterior_collapse", ("validation_kl", "validation_active_units"),
-        lambda config: config.latent.enabled, _collapsed,
-        lambda row, config:
-            f"KL(q || p) is {row['validation_kl']:.3g} nats per item (free bits: {config.latent.free_bits:g}) with "
-            f"{row['validation_active_units']:.0f} of {config.latent.size} units active: z says little of the target",
-        lambda row, config: _advice(
-            "lengthen latent.annealing_share", "raise latent.free_bits or decoder.source_dropout",
-            "set latent.batch_norm" if not config.latent.batch_norm else "")),
-    _Sign("latent_ignored", _RECONSTRUCTIONS, lambda config: config.latent.enabled, _ignored, _ignored_message,
-          _ignored_advice),
-    _Sign(
-        "kl_under_floor", ("validation_under_floor",),
-        lambda config: config.latent.enabled and not _prior_is_taught(config),
-        lambda row, config: row["validation_under_floor"] > FLOOR_SHARE,
-        lambda row, config:
-            f"KL is under its free bits ({config.latent.free_bits:g} nats by {config.latent.free_bits_by}) in "
-            f"{100 * row['validation_under_floor']:.0f} % of the dimensions, where it has no gradient: prior, keyword "
-            f"and graph learn from the contrasts alone",
-        lambda row, config: _advice(
-            "set latent.free_bits_for posterior", "set latent.posterior relative",
-            "set latent.free_bits_by total" if config.latent.free_bits_by != "total" else "",
-            "lower latent.free_bits")),
-    _Sign(
-        "leak", ("validation_kl_train", "validation_kl"),
-        # the KL of a relative posterior does not read the prior
-        lambda config: config.latent.enabled and config.latent.posterior == "absolute", _leaks,
-        lambda row, config:
-            f"KL(q || p) is {row['validation_kl_train']:.3g} nats on training items and {row['validation_kl']:.3g} on "
-            f"validation items: " + ("the prior knows of the target in training what it does not know here"
-                                     if row["validation_kl_train"] < row["validation_kl"]
-                                     else "the prior lacks in training what it has here"),
-        lambda row, config:
-            "hide each item's own edges and target from its prior in training (the leave-one-out graph), see whether "
-            "the splits share texts, and stop earlier if the model overfits"
-            if row["validation_kl_train"] < row["validation_kl"]
-            else "see whether validation items are easier, or their texts occur in training"),
-    _Sign(
-        "keyword_ignored", ("validation_swap_outputs",), lambda config: config.uses_keyword,
-        lambda row, config: row["validation_swap_outputs"] < IGNORED_SWAP,
-        lambda row, config:
-            f"given another item's keyword, the distribution of the next token moves by "
-            f"{100 * row['validation_swap_outputs']:.2g} %"
-            + (f" (the prior's mean moves by {row['validation_swap_prior']:.2g} of its spread)"
-               if "validation_swap_prior" in row else "")
-            + ": outputs do not depend on the keyword",
-        lambda row, config: _advice(
-            "let the decoder see the keyword (decoder.kw_memory)" if not config.decoder.kw_memory else "",
-            "let reconstruction teach it (latent.posterior relative, or latent.free_bits_for posterior)"
-            if config.latent.enabled and not _prior_is_taught(config) else "",
-            f"hide {'more' if config.decoder.source_dropout else 'some'} of the source (decoder.source_dropout)")),
-    _Sign(
-        "impostor_easy", [f"train_{name}" for name in _LIKENESS],
-        lambda config: not {"keyword", "mahalanobis"}.isdisjoint(config.contrasts_used), _easy,
-        lambda row, config:
-            f"the impostor's cosine to the output keyword is {row['train_impostor_cosine']:.3g}, nearer to the easiest "
-            f"candidate's ({row['train_impostor_easiest']:.3g}) than to the hardest's "
-            f"({row['train_impostor_hardest']:.3g}): it is made of what is easily told apart",
-        lambda row, config: _advice(
-            "set keyword.imp_weight to cosine: a matrix that the contrasts train seeks what is easy"
-            if config.keyword.imp_weight != "cosine" else "", "raise graph.max_nbr or read the edges")),
-)
-
-
-def _vanished(name: str) -> _Sign:
-    column = f"train_{name}_vanished"
-    return _Sign(
-        f"contrast_vanished_{name}", (column,), lambda config: True,
-        lambda row, config: row[column] > VANISHED_SHARE,
-        lambda row, config: f"the {name} contrast is below 0.01 for {100 * row[column]:.0f} % of the items that take "
-                            f"part: it no longer teaches them anything",
-        lambda row, config: f"raise contrasts.{name}.temperature (now {config.contrast(name).temperature:g}), or take "
-                            f"harder negatives")
-
-
 def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
     values = [row[f"train_{name}"] for row in rows if f"train_{name}" in row]
     largest = max(values, default=0.0)
     if len(values) < STUCK_EPOCHS or largest <= 0 or (largest - min(values)) / largest >= STUCK_CHANGE:
         return None
-    advice = (f"lower contrasts.{name}.temperature (now {config.contrast(name).temperature:g}), raise its weight or "
-              f"the learning rate, and look at train_{name}_masked: few items may take part")
+    advice = (f"lower contrasts.{name}.temperature, raise its weight or the learning rate, and look at "
+              f"train_{name}_masked: few items may take part")
     if name == "keyword" and config.graph.iterations == 0:
         advice = ("without graph attention (graph.iterations 0) keyword vectors are the constants h0, and the contrast "
                   "has nothing to move: set its weight to 0, which changes no other term, or bring the graph back")
-    return Alarm(
-        f"contrast_stuck_{name}", int(rows[0]["epoch"]),
-        f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs"
-        + (" (log 2 = 0.693 is where its two sides are equal)" if name != "instance" else ""), advice)
+    return Alarm(f"contrast_stuck_{name}", int(rows[0]["epoch"]),
+                 f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "
+                 f"(log 2 = 0.693 is where its two sides are equal)", advice)
 
 
 def _shrinking(rows: Sequence[Row]) -> Alarm | None:
     """Return an alarm if the Mahalanobis contrast fell by a spread that shrank, which moves no vector."""
     spread, contrast = "train_mean_log_sigma", "train_mahalanobis"
     known = [row for row in rows if spread in row and contrast in row]
-    if len(known) < 2:
+    if len(known) < 2 or known[-1][contrast] >= known[0][contrast]:
         return None
     first, last = known[0], known[-1]
     epoch = _since(known, (spread,), lambda row: row[spread] < first[spread] - SHRUNK_LOG_SIGMA)
-    if epoch is None or last[contrast] >= first[contrast]:
-        return None
-    return Alarm(
+    return None if epoch is None else Alarm(
         "spread_shrinking", epoch,
         f"mean log s of the posterior fell from {first[spread]:.3g} to {last[spread]:.3g} while the Mahalanobis "
         f"contrast fell from {first[contrast]:.3g} to {last[contrast]:.3g}: both distances grow as s shrinks, so the "

@@ -1,13 +1,12 @@
 """Settings of the HCL generator: the blocks of ``train_hcl``, and the groups of a saved model's ``config.json``."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 # Settings of earlier versions, in each group and in the blocks of the contrasts, with the value that now always holds;
 # None: any.
 _REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "form": "inverse",
-            "sqrt": False, "multi_neg": None}
+            "sqrt": False, "multi_neg": None, "annealing_share": 0.2}
 
 
 def _setting(default: Any, text: str | None = None, **bounds: float) -> Any:
@@ -34,7 +33,9 @@ class GraphSettings:
 class KeywordSettings:
     """How keywords take part."""
 
-    condition: bool = _setting(True, "false: ablation without keyword (prior, both keyword contrasts)")
+    condition: bool | Literal["target"] = _setting(
+        True, "false: ablation without keyword (prior, both keyword contrasts); target: an oracle, which reads the "
+              "output's keyword in the place of the input's, in training and when texts are written")
     imp_weight: Literal["cosine", "linear"] = _setting(
         "cosine", "of a keyword's negative neighbours in its impostor: cosine to it, without parameters; or one "
                   "learned matrix on their mean")
@@ -52,17 +53,16 @@ class LatentSettings:
     free_bits_by: Literal["dimension", "total"] = _setting(
         "total", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
     free_bits_for: Literal["both", "posterior"] = _setting(
-        "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from the "
-                "first step")
+        "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from "
+                     "the first step")
     posterior: Literal["absolute", "relative"] = _setting(
-        "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which the "
-                    "KL and L_ins no longer teach prior, keyword and graph")
+        "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which "
+                    "the KL and L_ins no longer teach prior, keyword and graph")
     batch_norm: float = _setting(0.0, "gamma: standard deviation to which the posterior's means are normalised over a "
                                       "micro-batch (BN-VAE); 0: they are not", ge=0)
     prior_share: float = _setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
                                        "as texts are decoded, instead of from the posterior", ge=0, lt=1)
-    annealing_steps: int = _setting(10_000, ge=0)
-    annealing_share: float = _setting(0.2, "of all steps; the smaller of both counts", ge=0, le=1)
+    annealing_steps: int = _setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)
     enters: Literal["memory+embed", "layers"] = _setting(
         "memory+embed", "how z enters the decoder: as a slot of the memory and with every word, or with the input of "
                         "each layer")
@@ -125,29 +125,31 @@ GROUPS = tuple(group.name for group in fields(HclSettings))
 
 
 def filled(default: Any, given: Any, place: str) -> Any:
-    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name."""
+    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name.
+
+    Raises:
+        ValueError: a name or a choice is unknown, or a setting of earlier versions has another value than always holds.
+    """
     if is_dataclass(given):
         return given
-    values, kinds = without_removed(given, _REMOVED, place), get_type_hints(type(default))
-    for name, value in values.items():
+    kinds, values = get_type_hints(type(default)), dict[str, Any]()
+    for name, value in given.items():
         where = f"{place}.{name}" if place else name
+        if name in _REMOVED and _REMOVED[name] in (None, value):
+            continue
+        if name in _REMOVED:
+            raise ValueError(f"{where} is {value!r}; this version knows {_REMOVED[name]!r} alone. Train the "
+                             f"model again")
         if name not in kinds:
             raise ValueError(f"HclConfig: unknown setting {where}")
-        if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
-            raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(get_args(kinds[name]))}")
-        if is_dataclass(getattr(default, name)):
-            values[name] = filled(getattr(default, name), value or {}, where)
+        if (choices := _choices(kinds[name])) and value not in choices:
+            raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(map(str, choices))}")
+        old = getattr(default, name)
+        values[name] = filled(old, value or {}, where) if is_dataclass(old) else value
     return replace(default, **values)
 
 
-def without_removed(values: Mapping[str, Any], removed: Mapping[str, Any], block: str) -> dict[str, Any]:
-    """Return ``values`` without the settings of earlier versions that are ``removed``.
-
-    Raises:
-        ValueError: one of them has another value than the one that now always holds; None allows any.
-    """
-    for key in values.keys() & removed.keys():
-        if removed[key] not in (None, values[key]):
-            raise ValueError(f"{block}.{key} is {values[key]!r}; this version knows {removed[key]!r} alone. Train the "
-                             f"model again")
-    return {key: value for key, value in values.items() if key not in removed}
+def _choices(kind: Any) -> list[Any]:
+    """Return the values of a ``Literal``, or of a union of one with ``bool``; empty for any other type."""
+    named = [value for each in (kind, *get_args(kind)) if get_origin(each) is Literal for value in get_args(each)]
+    return [False, True, *named] if named and bool in get_args(kind) else named

@@ -49,10 +49,7 @@ class PieceModel(ABC):
         return {}
 
     def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with what follows from its numbers alone; whoever loads batches does it before.
-
-        On an accelerator the shapes of such tensors would have to be waited for.
-        """
+        """Return ``batch`` with what follows from its numbers alone, for which a device would be waited for."""
         return batch
 
     @abstractmethod
@@ -65,12 +62,7 @@ class PieceModel(ABC):
         return {"loss": nll, "reconstruction": nll}
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Return what is minimised, ``loss``, and its parts, a value for each item (B,).
-
-        Args:
-            batch: of training items.
-            step: which optimiser step of how many it belongs to, for weights that change.
-        """
+        """Return what is minimised, ``loss``, and its parts, a value for each item (B,)."""
         return {"loss": self.nll(batch)}
 
     def settled(self, total: int) -> int:
@@ -80,34 +72,18 @@ class PieceModel(ABC):
     def trainee(self) -> nn.Module:
         """Return what is trained: itself, or a module around it, as its ``model``, with an ``objective`` of its own.
 
-        What such a module keeps besides, such as a frozen copy, are persistent buffers: checkpoints hold them, saved
-        models do not.
+        What such a module keeps besides are persistent buffers: checkpoints hold them, saved models do not.
         """
         assert isinstance(self, nn.Module)
         return self
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
-        """Encode sources; return what takes decoding steps, and the first token of each output (B,).
-
-        Args:
-            batch: the sources.
-            slots: tokens that will be tried per item, all steps and hypotheses together.
-        """
+        """Encode sources; return the steps of decoding, ``slots`` tokens an item, and the first token of each (B,)."""
         raise NotImplementedError(f"{type(self).__name__} has a rewrite() of its own")
 
     @torch.no_grad()
     def rewrite(self, batch: Batch, rules: Rules, num_beams: int = 1, length_penalty: float = 1.0) -> Tensor:
-        """Generate one output per source by beam search.
-
-        Args:
-            batch: the sources.
-            rules: lengths and banned tokens.
-            num_beams: width of the beam; 1 is greedy.
-            length_penalty: scores are divided by length to this power, the end token counted.
-
-        Returns:
-            Tokens (B, L), L <= max_length + 1: the output, the end token, then padding.
-        """
+        """Generate one output per source by beam search: tokens (B, L), the output, the end token, then padding."""
         steps, start = self.begin(batch, 1 + rules.max_length * num_beams)
         return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
@@ -226,9 +202,8 @@ class PieceTransformer(OwnPieceModel):
 def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
     """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, which draws sigmoid(G) to 1 for s of 1, and to 0 for -1.
 
-    Args:
-        advantage: G = log p_m(r | c) - log p_n(r | c), sums over all tokens, any shape.
-        match: s in [-1, 1], of the same shape; 0 teaches nothing.
+    ``advantage`` is G = log p_m(r | c) - log p_n(r | c), of sums over all tokens, ``match`` s in [-1, 1]; 0 teaches
+    nothing.
     """
     # 1/2 + s (h - 1/2) = (1 + s) / 2 h + (1 - s) / 2 (1 - h), whose terms' logarithms are stable
     towards = torch.log((1 + match) / 2) + nn.functional.logsigmoid(advantage)

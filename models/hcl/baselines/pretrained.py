@@ -23,13 +23,7 @@ from models.hcl.baselines.pieces import Batch, PieceModel
 
 
 def item_nll(logits: Tensor, targets: Tensor, real: Tensor) -> Tensor:
-    """Return -log p of each item's targets (B,), summed over real tokens.
-
-    Args:
-        logits: unnormalised scores (B, T, V).
-        targets: tokens (B, T).
-        real: True for those that count (B, T).
-    """
+    """Return -log p of each item's targets (B,), summed over real tokens, from scores (B, T, V)."""
     (logits,) = at_least_float32(logits)
     losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none").view_as(targets)
     return losses.masked_fill(~real, 0.0).sum(-1)
@@ -50,8 +44,7 @@ def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, *
     """Return tokens (B, L), without any prompt, by ``generate`` of transformers.
 
     Lengths and the length penalty count generated tokens alone, as :func:`models.common.decoding.beam_search` does.
-    What the
-    model's own ``generation_config`` says is not looked at.
+    The model's own ``generation_config`` is not looked at.
     """
     if model.training:
         raise ValueError(f"{type(model).__name__}: call eval() before rewrite(), or dropout decides the output")
@@ -69,11 +62,7 @@ def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, *
 class PromptedSteps:
     """A decoder of ``transformers`` as searches of :mod:`models.common.decoding` take steps with it.
 
-    Args:
-        decoder: returns ``last_hidden_state`` of ids, given mask, positions and earlier keys and values.
-        head: from states to scores.
-        ids: what comes before the first token (B, L), padded at the left; L may be 0.
-        mask: True for its real tokens (B, L).
+    It goes on from ``ids`` (B, L), padded at the left; ``mask`` is True for their real tokens; ``head`` scores states.
     """
 
     def __init__(self, decoder: nn.Module, head: nn.Linear, ids: Tensor, mask: Tensor) -> None:
@@ -140,7 +129,7 @@ class DialoGpt(PieceModel, GPT2LMHeadModel):
         return item_nll(logits, batch["y_out"], batch["y_in_mask"])
 
     def begin(self, batch: Batch, slots: int) -> tuple[PromptedSteps, Tensor]:
-        """Return what takes decoding steps after x, and its <end>, which is the first token of each output (B,)."""
+        """Return the steps of decoding after x, and its <end>, which is the first token of each output (B,)."""
         prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
         return PromptedSteps(self.transformer, self.lm_head, prompt[:, :-1], real[:, :-1]), prompt[:, -1]
 
@@ -154,8 +143,8 @@ class DialoGpt(PieceModel, GPT2LMHeadModel):
 class SimCtg(DialoGpt):
     """DialoGPT's model and sequence, with the contrast between tokens in its objective.
 
-    Its configuration holds ``mean_target_length``: the paper adds a mean over tokens and the contrast,
-    so the contrast counts as many times as a target has tokens beside the sum over tokens.
+    The paper adds a mean over tokens and the contrast, so that the contrast counts ``mean_target_length`` times beside
+    the sum over tokens.
     """
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -168,25 +157,10 @@ class SimCtg(DialoGpt):
 
 
 def token_contrast(states: Tensor, real: Tensor, margin: float = 0.5) -> Tensor:
-    """How alike the states of different tokens of a text are, above a margin.
+    """How alike the states (B, L, d) of different tokens of a text are, above a margin rho (Su et al. 2022, eq. 2).
 
-    In words: for each ordered pair of its tokens, max(0, margin - 1 + cosine), 1 being a token's cosine to itself; the
-    mean over these pairs.
-
-    Args:
-        states: of tokens (B, L, d).
-        real: True for real tokens (B, L).
-        margin: rho; cosines below 1 - rho cost nothing.
-
-    Returns:
-        Loss per text (B,), between 0 and rho; 0 for a text of one token.
-
-    References:
-        Su et al. 2022, eq. 2.
-
-    Example:
-        >>> token_contrast(torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]), torch.ones(1, 3, dtype=torch.bool))
-        tensor([0.1667])
+    For each ordered pair of its ``real`` tokens (B, L), max(0, rho - 1 + cosine); the mean over these pairs (B,),
+    between 0 and rho; 0 for a text of one token.
     """
     (states,) = at_least_float32(states)
     with torch.autocast(states.device.type, enabled=False):
@@ -246,18 +220,11 @@ class T5Claps(T5):
 class Claps(nn.Module):
     """Objective of CLAPS: -log p(y | x) / |y| + (near + far) / 2, where |y| is the mean length of targets.
 
-    H are the states from which words are scored. Their near view raises the NLL by a small step, and so stands for a
-    wrong target that looks like the right one; the far view goes away from the source by a large step, and back to
-    what predicts the same words. Targets and sources are compared by the cosine of z, the mean over real tokens of
-    ReLU(W . + b), W one for both. The items of one micro-batch are each other's negatives.
-
-    Args:
-        model: whose states are perturbed.
-        mean_target_length: of the training targets, end token included.
-
-    Attributes:
-        temperature: of both contrasts; the released code leaves it out of the second.
-        small, large: lengths of the steps to the near and to the far view, as in the released code.
+    H are the states from which words are scored. Their near view raises the NLL by a ``small`` step, and so stands for
+    a wrong target that looks like the right one; the far view goes away from the source by a ``large`` step, and back
+    to what predicts the same words. Both are constants, from which the decoder learns nothing. Targets and sources are
+    compared by the cosine of z, the mean over real tokens of ReLU(W . + b), W one for both. The items of one
+    micro-batch are each other's negatives. The released code leaves the temperature out of the second contrast.
     """
 
     temperature, small, large = 0.1, 1.0, 3.0
@@ -294,9 +261,7 @@ class Claps(nn.Module):
 
         Args:
             source: z of the sources (B, d).
-            states: H (B, T, d).
-            near: H of the near view (B, T, d).
-            far: H of the far view (B, T, d).
+            states, near, far: H and its views (B, T, d).
             real: True for real tokens (B, T).
         """
         own = torch.arange(len(source), device=source.device)
@@ -311,14 +276,15 @@ class Claps(nn.Module):
     def views(self, source: Tensor, states: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
         """Return both views of H (B, T, d): the near one, and the far one after its way back.
 
-        Gradients are taken on detached states, so that no parameter has any part in them, and the steps are constants.
+        They are constants, as in the released code: the decoder learns nothing from them, and gradients are taken on
+        detached states, so that no parameter has any part in these.
         """
         with torch.enable_grad():
             fixed = states.detach()
             near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
             away = step_of(self.large, fixed, lambda h: self.unlikeness(source.detach(), h, real), real)
             back = step_of(self.large, fixed + away, lambda h: self.divergence(fixed, h, real), real)
-        return states + near, states + away - back
+        return fixed + near, fixed + away - back
 
     def nll(self, states: Tensor, targets: Tensor, real: Tensor) -> Tensor:
         """Return -log p of ``targets`` (B, T) from H, over all items."""

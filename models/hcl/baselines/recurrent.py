@@ -15,9 +15,10 @@ from models.common.decoding import Decodable, project_in_full
 from models.common.encoders import encode, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
 from models.common.precision import recurrent
-from models.common.rows import RealTokens
+from models.common.rows import HostTensor, RealTokens
 from models.common.task import Step
 from models.hcl.baselines.pieces import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
+from models.hcl.hcl import kl_weight
 
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, ...) each
 Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
@@ -29,28 +30,38 @@ _ANNEALING = 10_000  # steps
 _LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 
 
-def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
-    """Read texts, embedded (B, L, d), whose real tokens (B, L) stand at the left.
+def by_length(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
+    """Return what :func:`read` needs of texts called ``names``, computed where batches are loaded.
+
+    Of each the order by length, the way back, and the ordered lengths, which stay in the host's memory.
+    """
+    found: dict[str, Tensor] = {}
+    for name in names:
+        lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
+        places = {"order": order, "back": order.argsort()}
+        found |= {f"{name}_{key}": value.to(batch[f"{name}_mask"].device) for key, value in places.items()}
+        found[f"{name}_host"] = HostTensor.of(lengths)
+    return found
+
+
+def read(layer: nn.RNNBase, embedded: Tensor, batch: Batch, name: str) -> tuple[Tensor, State]:
+    """Read the texts ``name`` of a batch, embedded (B, L, d), whose real tokens stand at the left.
 
     Returns:
         Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
         hidden ones and cells.
     """
-    packed = pack_padded_sequence(embedded, mask.sum(-1).cpu(), batch_first=True, enforce_sorted=False)
+    given = batch if f"{name}_host" in batch else by_length(batch, [name])
+    order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
     last = state if isinstance(state, tuple) else (state,)
-    return padded, tuple(part.transpose(0, 1).flatten(1) for part in last)
+    return padded.index_select(0, back), tuple(part.transpose(0, 1).flatten(1).index_select(0, back) for part in last)
 
 
 class AdditiveAttention(nn.Module):
-    """e_ti = v . tanh(Wh h_i + Ws s_t + b), a softmax over real slots, c_t = sum of a_ti h_i (Bahdanau et al. 2015).
-
-    Args:
-        memory: width of the slots h.
-        query: width of the queries s.
-        width: of the sum.
-    """
+    """e_ti = v . tanh(Wh h_i + Ws s_t + b), a softmax over real slots, c_t = sum of a_ti h_i (Bahdanau et al. 2015)."""
 
     def __init__(self, memory: int, query: int, width: int) -> None:
         super().__init__()
@@ -58,13 +69,10 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(width, 1, bias=False)
 
     def forward(self, queries: Tensor, memory: Tensor, keys: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contexts (B, Q, d) and weights (B, Q, S).
+        """Return contexts (B, Q, d) and weights (B, Q, S) of queries s (B, Q, d') over ``memory`` h (B, S, d).
 
-        Args:
-            queries: s (B, Q, d').
-            memory: h (B, S, d).
-            keys: Wh h + b, from ``self.keys``; once for all steps of decoding.
-            mask: True for real slots (B, S).
+        ``keys`` are Wh h + b, from ``self.keys``, once for all steps of decoding; ``mask`` is True for real slots (B,
+        S).
         """
         sums = torch.tanh(keys.unsqueeze(1) + self.queries(queries).unsqueeze(2))  # (B, Q, S, width)
         scores = self.score(sums).squeeze(-1).float().masked_fill(~mask.unsqueeze(1), -torch.inf)
@@ -72,34 +80,29 @@ class AdditiveAttention(nn.Module):
         return weights.to(memory.dtype) @ memory, weights
 
 
-def copied(weights: Tensor, x_ids: Tensor, vocabulary: int) -> Tensor:
-    """Return the attention (B, Q, V) that each word draws: weights (B, Q, S) of equal source tokens are added up."""
-    places = x_ids.unsqueeze(1).expand_as(weights)
-    return weights.new_zeros(*weights.shape[:2], vocabulary).scatter_add_(-1, places, weights)
-
-
 def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
     """Return P(w) = p_gen P_vocab(w) + (1 - p_gen) sum over x_i = w of a_ti (See et al. 2017, eq. 9), (B, Q, V).
+
+    The attention of tokens that are not copied is left out, and P divided by its sum.
 
     Args:
         logits: of P_vocab (B, Q, V).
         generate: p_gen (B, Q, 1).
-        weights: a (B, Q, S).
+        weights: a (B, Q, S), 0 at tokens that are not copied.
         x_ids: source tokens (B, S).
     """
-    return generate * logits.softmax(-1) + (1 - generate) * copied(weights, x_ids, logits.shape[-1])
+    total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
+    places = x_ids.unsqueeze(1).expand_as(weights)  # equal source tokens add up
+    copied = torch.zeros_like(logits, dtype=weights.dtype).scatter_add_(-1, places, weights)
+    return (generate * logits.softmax(-1) + (1 - generate) * copied) / total
 
 
 class PointerGenerator(nn.Module):
     """Words from the vocabulary, or copied from the source.
 
     P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings (our choice);
-    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other.
-
-    Args:
-        features: width of [s_t; c_t].
-        embedding: width of x_t and of E.
-        vocabulary: V.
+    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other; the first two
+    are ``features`` wide.
     """
 
     def __init__(self, features: int, embedding: int, vocabulary: int) -> None:
@@ -109,12 +112,13 @@ class PointerGenerator(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         self.gate = nn.Linear(features + embedding, 1)
 
-    def nll(self, features: Tensor, matching: Tensor, targets: Tensor, words: Tensor) -> Tensor:
-        """Return -log(P(y) + 1e-12) (M,).
+    def nll(self, features: Tensor, matching: Tensor, mass: Tensor, targets: Tensor, words: Tensor) -> Tensor:
+        """Return -log(P(y) + 1e-12) (M,); see :func:`mixed`.
 
         Args:
             features: of the words (M, d).
             matching: attention that source tokens draw which equal the target (M,).
+            mass: attention that all tokens draw which may be copied (M,).
             targets: y (M,).
             words: E (V, e).
         """
@@ -122,7 +126,8 @@ class PointerGenerator(nn.Module):
         (logits,) = at_least_float32(logits)
         cost = nn.functional.cross_entropy(logits, targets, reduction="none")
         generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
-        return -torch.log(generate * torch.exp(-cost) + (1 - generate) * matching + _LEAST)
+        found = generate * torch.exp(-cost) + (1 - generate) * matching
+        return -torch.log(found / (generate + (1 - generate) * mass) + _LEAST)
 
     def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
         """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
@@ -134,12 +139,8 @@ class PointerGenerator(nn.Module):
 class RecurrentSteps:
     """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own.
 
-    Args:
-        advance: given tokens (B, W), the states (B, W, ...) before them and what is decoded from, returns features
-            (B, W, d) of the next tokens, and the states.
-        score: returns scores (B, W, V) of features, given what is decoded from.
-        state: of one hypothesis per item.
-        given: what is decoded from.
+    ``advance`` returns the features (B, W, d) of the next tokens, and the states, given tokens (B, W), the states
+    (B, W, ...) before them and what is decoded from; ``score`` the scores (B, W, V) of features.
     """
 
     def __init__(self, advance: Advance, score: Callable[[Tensor, Given], Tensor], state: Sequence[Tensor],
@@ -170,8 +171,7 @@ class Pointing(OwnPieceModel):
     """An LSTM that writes words of the vocabulary or of the source; subclasses say what it attends to.
 
     ``decoder``, ``words`` and ``dropout`` are set by subclasses, which end with ``post_init()``. Symbols: s decoder
-    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it, so that a
-    target is read in one go.
+    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it.
     """
 
     decoder: nn.LSTM
@@ -198,10 +198,17 @@ class Pointing(OwnPieceModel):
         embedded = self.dropout(self.table(batch["y_in"]))
         states, _ = recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
         features, weights = self.features(embedded, states, given)
+        weights = weights * self.copyable(batch["x_ids"])
         same = batch["x_ids"].unsqueeze(1) == batch["y_out"].unsqueeze(-1)  # (B, T, S)
-        matching = (weights * same).sum(-1)
-        return item_sums(self.words.nll(tokens.rows(features), tokens.rows(matching), tokens.rows(batch["y_out"]),
+        matching, mass = tokens.rows(torch.stack([(weights * same).sum(-1), weights.sum(-1)], dim=-1)).unbind(-1)
+        return item_sums(self.words.nll(tokens.rows(features), matching, mass, tokens.rows(batch["y_out"]),
                                         self.table.weight), tokens)
+
+    def copyable(self, x_ids: Tensor) -> Tensor:
+        """Return which source tokens (B, 1, S) may be copied: words, and neither [CLS], [SEP] nor padding."""
+        config = self.config
+        special = [x_ids == each for each in (config.bos_token_id, config.eos_token_id, config.pad_token_id)]
+        return ~(special[0] | special[1] | special[2]).unsqueeze(1)
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; see :meth:`PieceModel.begin`."""
@@ -218,14 +225,14 @@ class Pointing(OwnPieceModel):
     def _scored(self, states: Tensor, given: Given) -> Tensor:
         x_ids = given[-1]
         features, weights = states[..., :-x_ids.shape[1]], states[..., -x_ids.shape[1]:]
-        return self.words.scores(features, weights.float(), x_ids, self.table.weight)
+        return self.words.scores(features, weights.float() * self.copyable(x_ids), x_ids, self.table.weight)
 
 
 class PointerSeq2Seq(Pointing):
-    """A bidirectional LSTM reads the source; an LSTM writes, attends, and copies.
+    """A bidirectional LSTM reads the source; an LSTM writes, attends to its outputs (B, S, 2 d), and copies.
 
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder attends to the encoder's outputs
-    (B, S, 2 d), and starts from tanh(W [last forward; last backward state]) (our choice).
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder starts from tanh(W [last forward; last
+    backward state]) (our choice).
     """
 
     def __init__(self, config: PieceConfig) -> None:
@@ -241,6 +248,10 @@ class PointerSeq2Seq(Pointing):
         self.words = PointerGenerator(3 * width, embedding, config.vocab_size)
         self.post_init()
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of real tokens, and sources by their length."""
+        return batch if "x_host" in batch else {**super().planned(batch), **by_length(batch, ["x"])}
+
     @property
     def table(self) -> nn.Embedding:
         """Embeddings of the words that are read and written."""
@@ -249,7 +260,7 @@ class PointerSeq2Seq(Pointing):
     def encode(self, batch: Batch) -> tuple[State, Given]:
         """Return the decoder's first states, and what is decoded from."""
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = read(self.encoder, embedded, batch["x_mask"])
+        memory, last = read(self.encoder, embedded, batch, "x")
         state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
@@ -267,8 +278,6 @@ class Seq2SeqDu(Pointing):
     Our choice: it starts from the mean of the fused D by tanh and a linear layer; one BERT reads tokens and phrases.
     ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
     ``config.lexicon`` those of training texts, of which a text may hold more.
-
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2SeqDu`.
     """
 
     encoder_prefix = "encoder."
@@ -302,7 +311,7 @@ class Seq2SeqDu(Pointing):
             super()._init_weights(module)
 
     def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
-        """Return the phrases of texts, ``s_ids`` (B, k, L) with [CLS] and [SEP], ``s_mask`` (B, k, L).
+        """Return the phrases of texts, ``s_ids``, ``s_mask`` (B, k, L) with [CLS] and [SEP].
 
         ``s_real`` (B, k) is True for phrases; a text without any has one of [CLS] [SEP] alone.
         """
@@ -384,9 +393,14 @@ class Cvae(OwnPieceModel):
         """Return the step from which the KL counts in full."""
         return annealing_steps(self.config.sizes, total)
 
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of real tokens, and its texts by their length."""
+        texts = [name for name in ("x", "y") if f"{name}_mask" in batch and f"{name}_host" not in batch]
+        return {**super().planned(batch), **by_length(batch, texts)}
+
     def vector(self, batch: Batch, name: str) -> Tensor:
         """Return the last states of texts ``name``, both ways (B, d)."""
-        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch[f"{name}_mask"])[1][0]
+        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
@@ -441,15 +455,6 @@ def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and log variance (B, dz) of values (B, 2 dz), in float32 at least."""
     mu, logvar = at_least_float32(*values.chunk(2, dim=-1))
     return mu, logvar.clamp(*_LOGVAR)
-
-
-def kl_weight(step: int, steps: int) -> float:
-    """Return the weight w of the KL at a 0-based optimiser step: it rises linearly from 0 to 1 within ``steps``.
-
-    >>> kl_weight(5_000, 10_000)
-    0.5
-    """
-    return 1.0 if step >= steps else step / steps
 
 
 def annealing_steps(sizes: Mapping[str, Any], total: int) -> int:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from keycontrast.errors import InputError
-from models.hcl.graph import KeywordGraph, Views, neighbours
+from models.hcl.graph import KeywordGraph, Views, neighbours, view_rows
 from stages.common.schemas import NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
@@ -193,8 +193,7 @@ def _real(names: Sequence[str], keywords: pd.Series) -> np.ndarray:
 
 
 def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:
-    differences = views.among(torch.unique(view), graph.num_nodes, graph.num_edges)
-    return differences.row_of(view * graph.num_nodes + nodes)
+    return view_rows(graph, nodes, views, view)
 
 
 def _dropout(settings: Mapping[str, Any], items: pd.DataFrame, graph: KeywordGraph, views: Views | None,

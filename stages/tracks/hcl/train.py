@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,8 +25,8 @@ from models.common.encoders import freeze_lower_layers, load_encoder, special_id
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
 from models.common.training import fit
 from models.hcl.config import HclConfig
-from models.hcl.graph import KEY, KeywordGraph, joined_texts
-from models.hcl.hcl import BatchTotals, kl_weight, objective
+from models.hcl.graph import KeywordGraph
+from models.hcl.hcl import BatchTotals, annealed_by, kl_weight, objective
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
 from stages.common.encoders import resolve_encoder
@@ -153,7 +153,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     nn.Module.to(model, device)
     settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
-    annealing = min(latent["annealing_steps"], round(latent["annealing_share"] * total))
+    annealing = annealed_by(latent["annealing_steps"], total)
     validation = items[items["split"] == "validation"]
     noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
@@ -281,11 +281,9 @@ class HclTask(Task):
         return [sum(len(row) + 2 for row in rows) for rows in zip(*texts, strict=True)]
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, their texts joined, and their plan."""
-        batch, config = self.train.batch(items), self.model.config
-        names = ["x", "y", "neg"] if config.latent.enabled else ["x"]
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, and their plan."""
         seen = self.item_views.of(items) if self.item_views is not None else {}
-        planned = self._planned({**batch, **seen, **joined_texts(batch, names, config.special_ids["pad"])})
+        planned = self._planned({**self.train.batch(items), **seen})
         return {name: part for name, part in planned.items() if name not in _OF_PLAN}
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
@@ -330,8 +328,8 @@ class HclTask(Task):
         return batches_in_order(load, len(self.validation), self.settings["micro_batch"], self.model.device)
 
     def _planned(self, batch: dict[str, Tensor], training: bool = True) -> dict[str, Tensor]:
-        """Add the plan, which moves between devices as a tensor does."""
-        return {**batch, KEY: cast(Tensor, self.planner.plan(batch, training))}
+        """Add the plan: what the batch reads of the graph."""
+        return {**batch, **self.planner.plan(batch, training)}
 
     def _totals(self, items: Sequence[int]) -> BatchTotals:
         chosen = torch.tensor(list(items), dtype=torch.int64)
