@@ -2,7 +2,8 @@
 
 A graph made from training data tells a training item its own target, and no other item: the target's keyword is a
 neighbour of the input's by the item itself. So what the item contributed, or all that its connected component did, is
-hidden from it, as it is from an item of the evaluation splits, which are of other components.
+hidden from it, as it is from an item of the evaluation splits, which are of other components. This includes the texts
+that are negatives of other items: they stand for their keywords there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +20,10 @@ from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph, Views, neighbours
 from stages.common.schemas import NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
-from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
+from stages.tracks.hcl.leave_one_out import NOBODY, Members, StandingTexts, edge_changes, node_changes, standing_texts
 
 _ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
+_OWNERS = ("owner", "negative_owner")
 _GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly
 
 
@@ -84,14 +86,14 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
     Raises:
         InputError: the tables are of different runs.
     """
-    train = tables.examples[tables.examples["split"] == "train"].sort_values("example_id")
+    examples = _owned(tables.examples.sort_values("example_id"), settings["own_edges"])
+    train = examples[examples["split"] == "train"]
     text_ids = tables.text_vectors["text_id"].to_numpy()
     vectors = tables.text_vectors["vector"].combine_chunks().flatten().to_numpy().reshape(len(text_ids), -1)
     views, view = None, torch.zeros(len(train), dtype=torch.int64)
     if settings["own_edges"] != "leaking":
-        group = train["group"].to_numpy() if settings["own_edges"] == "component" else np.arange(len(train))
-        group = np.unique(group, return_inverse=True)[1]
-        views, view = _views(train, group, graph, tables, made, text_ids, vectors), torch.from_numpy(group) + 1
+        views = _views(train, graph, tables, made, text_ids, vectors)
+        view = torch.from_numpy(train["owner"].to_numpy(copy=True)) + 1
     rows = pd.Index(text_ids).get_indexer(train["source_id"])
     if (rows < 0).any():
         raise InputError(f"table text_vectors: no vector for input text {train['source_id'].to_numpy()[rows < 0][0]}. "
@@ -99,6 +101,19 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
     own = torch.from_numpy(vectors[rows])
     draws = torch.rand(len(train), generator=torch.Generator().manual_seed(seed))
     return ItemViews(views, view, own, draws, _dropout(settings, items, graph, views, view))
+
+
+def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
+    """Return the examples with the group whose contribution each is, and the one whose text its negative is.
+
+    Columns ``owner``, and ``negative_owner``: the group that alone has the text as input or output, -1 for none.
+    """
+    of_item = examples["group" if own_edges == "component" else "example_id"]
+    examples = examples.assign(owner=np.unique(of_item, return_inverse=True)[1])
+    texts = pd.concat([examples[["owner", name]].set_axis(["owner", "text"], axis=1).explode("text")
+                       for name in ("source_id", "reference_ids")]).drop_duplicates()
+    owner = texts[~texts["text"].duplicated(keep=False)].set_index("text")["owner"]
+    return examples.assign(negative_owner=examples["negative_id"].map(owner).fillna(NOBODY).astype("int64"))
 
 
 def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
@@ -135,17 +150,16 @@ def whole(graph: KeywordGraph) -> Views:
     return Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
 
 
-def _views(train: pd.DataFrame, group: np.ndarray, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+def _views(train: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
            text_ids: np.ndarray, vectors: np.ndarray) -> Views:
-    nodes = graph.num_nodes
-    members = _members(train, group, tables)
+    nodes, groups = graph.num_nodes, int(train["owner"].to_numpy().max(initial=NOBODY)) + 1
+    members = _members(train, tables)
     target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
     apart = np.flatnonzero(target != source)
     edges = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
                          made["max_cluster_outputs"])
     numbers = apart[edges.edge]
-    changes = node_changes(_standing(train, group, tables, text_ids), vectors, nodes)
-    groups = int(group.max(initial=-1)) + 1
+    changes = node_changes(_standing(train, tables, text_ids), vectors, nodes)
     return Views(_offsets(edges.group, groups), torch.from_numpy(numbers), torch.from_numpy(target[numbers]),
                  torch.from_numpy(edges.sign), _offsets(changes.group, groups), torch.from_numpy(changes.node),
                  torch.from_numpy(changes.row), torch.from_numpy(changes.vectors))
@@ -156,7 +170,7 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
     return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
 
 
-def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Members:
+def _members(train: pd.DataFrame, tables: GraphTables) -> Members:
     names = _names(tables.nodes)
     rows = tables.clusters
     place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
@@ -167,19 +181,21 @@ def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Mem
                                                                        "negative_keyword"))
     of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
     own = rows["keyword"].to_numpy() == train["source_id"].map(of_text).to_numpy()[place]
-    return Members(cluster, output, negative, own, group[place])
+    return Members(cluster, output, negative, own, *(train[name].to_numpy()[place] for name in _OWNERS))
 
 
-def _standing(train: pd.DataFrame, group: np.ndarray, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
+def _standing(train: pd.DataFrame, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
     """Return the training texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
-    names, of_text = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
+    names, keyword = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
     parts = []
     for rank, name in enumerate(_ROLES):
         real = train[name].notna().to_numpy()
         ids = train.loc[real, name].astype("int64")
-        parts.append((node_ids(names, ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
-    node, ranks, ids, of_item = (np.concatenate(found) for found in zip(*parts, strict=True))
-    return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item)
+        of_item, of_text = (train.loc[real, owner].to_numpy() for owner in _OWNERS)
+        parts.append((node_ids(names, ids.map(keyword)), np.full(len(ids), rank), ids.to_numpy(), of_item,
+                      of_text if name == "negative_id" else of_item))
+    node, ranks, ids, of_item, of_text = (np.concatenate(found) for found in zip(*parts, strict=True))
+    return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item, of_text)
 
 
 def _names(nodes: pd.DataFrame) -> list[str]:

@@ -3,7 +3,8 @@
 Nothing is built again. An entry "keyword a is an output in cluster c" is owned by a group if that group alone makes it
 so, and a term of an edge (both entries in one cluster, or a link) is gone with the owner of either. So an edge is gone
 without a group if all its terms are, and turns negative if its positive terms are and a negative one is left. A node's
-initial vector is a mean of texts, of which each is owned or not, likewise.
+initial vector is a mean of texts, of which each is owned or not, likewise. A negative is gone with either of two
+groups, that of the item and that of the text: a text of one component may be the negative of another's item.
 
 Caps stay as they were: hiding takes edges away from those that were kept, and brings none back that were not.
 """
@@ -30,7 +31,8 @@ class Members:
         cluster: the cluster's keyword.
         output, negative: keywords of the member's target and negative; -1 for none.
         own: whether the cluster's keyword is the member's input keyword.
-        group: of the member's item, 0, 1, ...
+        group: of the member's item, 0, 1, ...; -1 for an item that is hidden from nobody.
+        negative_group: of the text of its negative, likewise.
     """
 
     cluster: np.ndarray
@@ -38,6 +40,7 @@ class Members:
     negative: np.ndarray
     own: np.ndarray
     group: np.ndarray
+    negative_group: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class StandingTexts:
         node: whose keyword the text has.
         rank: 0 for an input, 1 for an output, 2 for a negative: a node averages those of the smallest rank it has.
         text: row of the text's vector; -1 for one that stands for no node, whatever is hidden.
-        owner: the group that alone gives the text this role; -1 for none.
+        owner: the groups without which the text has not this role (t, 2); -1 for none.
     """
 
     node: np.ndarray
@@ -82,15 +85,22 @@ class NodeChanges:
     vectors: np.ndarray
 
 
-def owners(key: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values of ``key`` (n,), and the group that alone has each; -1 where several have."""
+def owners(key: np.ndarray, group: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values of ``key`` (n,), and the groups without which each is gone (d, 2); -1 for none.
+
+    An element of ``key`` is gone with either of its two groups, which may be the same; a value with all its elements.
+    """
     if not len(key):
-        return key, group
+        return key, np.zeros((0, 2), dtype=np.int64)
     order = np.argsort(key, kind="stable")
-    key, group = key[order], group[order]
+    key, group, other = key[order], group[order], other[order]
     starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    low, high = np.minimum.reduceat(group, starts), np.maximum.reduceat(group, starts)
-    return key[starts], np.where(low == high, low, NOBODY)
+    counts = np.diff(np.r_[starts, len(key)])
+    found = []
+    for first in (group[starts], other[starts]):  # what owns all elements owns the first
+        wanted = np.repeat(first, counts)
+        found.append(np.where(np.logical_and.reduceat((group == wanted) | (other == wanted), starts), first, NOBODY))
+    return key[starts], np.stack(found, axis=1)
 
 
 def edge_changes(members: Members, target: np.ndarray, source: np.ndarray, sign: np.ndarray, nodes: int,
@@ -122,17 +132,16 @@ def edge_changes(members: Members, target: np.ndarray, source: np.ndarray, sign:
 
 @dataclass(frozen=True)
 class _Left:
-    """Entries (l,) by target: the target, where its terms stand in the other factor, and up to two owners."""
+    """Entries (l,) by target: the target, where its terms stand in the other factor, and their owners (l, 2)."""
 
     target: np.ndarray
     column: np.ndarray
     owner: np.ndarray
-    of_column: np.ndarray
 
 
 @dataclass(frozen=True)
 class _Right:
-    """Entries (r,) by column: the source, its owner, and its sign; a column's begin and end at ``offsets``."""
+    """Entries (r,) by column: the source, its owners (r, 2), and its sign; a column's begin and end at ``offsets``."""
 
     offsets: np.ndarray
     source: np.ndarray
@@ -142,7 +151,7 @@ class _Right:
 
 @dataclass(frozen=True)
 class _Terms:
-    """Terms (t,) of edges: the edge, whether it is a positive one, and the groups that it goes with (t, 3)."""
+    """Terms (t,) of edges: the edge, whether it is a positive one, and the groups that it goes with (t, 4)."""
 
     edges: int
     edge: np.ndarray
@@ -162,24 +171,26 @@ class _Terms:
 
 def _factors(members: Members, nodes: int, link_inputs: bool, limit: int | None) -> tuple[_Left, _Right]:
     """Return the entries whose products are the edges: of clusters, and of links, each a column of its own."""
-    head, head_owner = owners(members.cluster[members.own].astype(np.int64), members.group[members.own])
+    of_item = members.group
+    head, head_owner = owners(members.cluster[members.own].astype(np.int64), *[of_item[members.own]] * 2)
     of_cluster = np.full(nodes, NOBODY)
-    of_cluster[head] = head_owner
-    cluster, output, owner = _entries(members, members.output, nodes, limit)
-    of_negative = _entries(members, members.negative, nodes, limit)
-    x = y = of_link = np.zeros(0, dtype=np.int64)
+    of_cluster[head] = head_owner[:, 0]
+    cluster, output, owner = _entries(members, members.output, of_item, nodes, limit)
+    of_negative = _entries(members, members.negative, members.negative_group, nodes, limit)
+    x = y = np.zeros(0, dtype=np.int64)
+    of_link = owner[:0]
     if link_inputs:
         own = Members(*(getattr(members, field.name)[members.own] for field in fields(members)))
-        x, y, of_link = _entries(own, own.output, nodes, None)
+        x, y, of_link = _entries(own, own.output, own.group, nodes, None)
     links = nodes + np.arange(2 * len(x))
-    left = _Left(np.concatenate([output, x, y]), np.concatenate([cluster, links]), np.concatenate([owner, of_link,
-                                                                                                 of_link]),
-                 np.concatenate([of_cluster[cluster], np.full(len(links), NOBODY)]))
+    owner_or_head = np.stack([owner[:, 0], of_cluster[cluster]], axis=1)
+    left = _Left(np.concatenate([output, x, y]), np.concatenate([cluster, links]),
+                 np.concatenate([owner_or_head, of_link, of_link]))
     column = np.concatenate([cluster, of_negative[0], links])
     order = np.argsort(column, kind="stable")
     right = _Right(np.r_[0, np.bincount(column, minlength=nodes + len(links)).cumsum()],
                    np.concatenate([output, of_negative[1], y, x])[order],
-                   np.concatenate([owner, of_negative[2], np.full(len(links), NOBODY)])[order],
+                   np.concatenate([owner, of_negative[2], np.full((len(links), 2), NOBODY)])[order],
                    (np.arange(len(column)) < len(cluster)) | (np.arange(len(column)) >= len(cluster)
                                                               + len(of_negative[0])))
     by_target = np.argsort(left.target, kind="stable")
@@ -187,12 +198,12 @@ def _factors(members: Members, nodes: int, link_inputs: bool, limit: int | None)
             _Right(right.offsets, right.source, right.owner, right.positive[order]))
 
 
-def _entries(members: Members, keyword: np.ndarray, nodes: int, limit: int | None
+def _entries(members: Members, keyword: np.ndarray, of_text: np.ndarray, nodes: int, limit: int | None
              ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which keywords each cluster has, the ``limit`` most frequent, and their owners."""
+    """Return which keywords each cluster has, the ``limit`` most frequent, and their owners (e, 2)."""
     real = keyword >= 0
     pairs = members.cluster[real].astype(np.int64) * nodes + keyword[real]
-    distinct, owner = owners(pairs, members.group[real])
+    distinct, owner = owners(pairs, members.group[real], of_text[real])
     if limit is not None and len(distinct):
         count = np.unique(pairs, return_counts=True)[1]
         cluster, column = np.divmod(distinct, nodes)
@@ -225,7 +236,7 @@ def _terms(left: _Left, right: _Right, first: int, last: int, keys: np.ndarray, 
     edge = np.searchsorted(keys, wanted)
     there = np.flatnonzero(keys[np.minimum(edge, len(keys) - 1)] == wanted) if len(keys) else edge[:0]
     entry, place = entry[there], place[there]
-    owner = np.stack([left.owner[first:last][entry], left.of_column[first:last][entry], right.owner[place]], axis=1)
+    owner = np.concatenate([left.owner[first:last][entry], right.owner[place]], axis=1)
     return _Terms(len(keys), edge[there], right.positive[place], owner)
 
 
@@ -235,8 +246,8 @@ def _expanded(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nd
     return run, np.arange(len(run)) + np.repeat(starts - (counts.cumsum() - counts), counts)
 
 
-def standing_texts(node: np.ndarray, rank: np.ndarray, text: np.ndarray, row: np.ndarray, group: np.ndarray
-                   ) -> StandingTexts:
+def standing_texts(node: np.ndarray, rank: np.ndarray, text: np.ndarray, row: np.ndarray, group: np.ndarray,
+                   of_text: np.ndarray) -> StandingTexts:
     """Return the texts of items in their roles, each once a role, with their owners.
 
     Args:
@@ -244,10 +255,11 @@ def standing_texts(node: np.ndarray, rank: np.ndarray, text: np.ndarray, row: np
         rank: its role.
         text: its id.
         row: of its vector; -1 for none.
-        group: of the item.
+        group: of the item; -1 for one that is hidden from nobody.
+        of_text: of the text, in the role of a negative; of the item, else.
     """
     ids, first, place = np.unique(text, return_index=True, return_inverse=True)
-    distinct, owner = owners(rank.astype(np.int64) * len(ids) + place, group)
+    distinct, owner = owners(rank.astype(np.int64) * len(ids) + place, group, of_text)
     ranks, places = np.divmod(distinct, max(len(ids), 1))
     return StandingTexts(node[first][places], ranks, row[first][places], owner)
 
@@ -261,8 +273,9 @@ def node_changes(texts: StandingTexts, vectors: np.ndarray, nodes: int) -> NodeC
         nodes: number of nodes.
     """
     counts = np.bincount(texts.node * _RANKS + texts.rank, minlength=nodes * _RANKS).reshape(nodes, _RANKS)
-    owned = np.flatnonzero(texts.owner != NOBODY)
-    pairs, number = np.unique(texts.owner[owned] * nodes + texts.node[owned], return_inverse=True)
+    again = texts.owner[:, 1] == texts.owner[:, 0]
+    owned, which = np.nonzero((texts.owner != NOBODY) & np.stack([np.ones_like(again), ~again], axis=1))
+    pairs, number = np.unique(texts.owner[owned, which] * nodes + texts.node[owned], return_inverse=True)
     group, node = np.divmod(pairs, max(nodes, 1))
     taken = np.bincount(number * _RANKS + texts.rank[owned], minlength=len(pairs) * _RANKS).reshape(-1, _RANKS)
     rest = counts[node] - taken
