@@ -222,18 +222,19 @@ class CandidateBatches(TripleBatches):
     """Triples with candidates beside them; see :class:`models.hcl.baselines.pieces.GroupWise` for their tensors.
 
     An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
-    of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand beside
-    its own target, on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF
-    vectors of its two texts.
+    of the least similar ones, ties by an order that is drawn once. On side 0 their inputs stand beside its own target,
+    on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF vectors of its two
+    texts; or, by ``label``, 1 for a pair of the training split and 0 for others. The item itself is a candidate by
+    ``label`` alone: its matched pair is the positive one among the draws.
 
     Attributes:
         chosen: items that are candidates (n, C).
         scores: of the pairs (n, 2, C).
     """
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, score: str) -> None:
         super().__init__(*args)
-        self.chosen, self.scores = candidates(self.sources, self.targets)
+        self.chosen, self.scores = candidates(self.sources, self.targets, label=score == "label")
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of ``items`` and of their candidates."""
@@ -250,8 +251,8 @@ class CandidateBatches(TripleBatches):
 
 
 def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int = 5,
-               tail: int = 5) -> tuple[Tensor, Tensor]:
-    """Return candidates (n, C) of items, by their word pieces, C = min(top + tail, n - 1), and cosines (n, 2, C)."""
+               tail: int = 5, label: bool = False) -> tuple[Tensor, Tensor]:
+    """Return candidates (n, C) of items, by their word pieces, at most top + tail, and scores (n, 2, C)."""
     n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
     x, y = (_counts(rows, size) for rows in (sources, targets))
     held = x.indices()[1].bincount(minlength=size)
@@ -260,18 +261,28 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
     tf = x.values() / (x.values() + _K1 * (1 - _B + _B * lengths / lengths.mean()))
     saturated, (x_vectors, y_vectors) = _with_values(x, tf), (_unit(part, idf) for part in (x, y))
     order = torch.from_numpy(np.random.default_rng(0).permutation(n)).float() / n * 1e-6  # decides ties alone
-    count, chosen, scores = min(top + tail, n - 1), [], []
+    count, chosen, scores = min(top + tail, n if label else n - 1), [], []
+    itself = torch.tensor(torch.inf if label else -torch.inf)
     for first in range(0, n, _ROWS):
         rows = torch.arange(first, min(first + _ROWS, n))
         alike = torch.sparse.mm(saturated, (x.index_select(0, rows).to_dense() * idf).T).T - order  # (b, n)
-        best = alike.index_put((rows - first, rows), torch.tensor(-torch.inf)).topk(min(top, count), dim=-1).indices
+        best = alike.index_put((rows - first, rows), itself).topk(min(top, count), dim=-1).indices
         alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
         worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
         chosen.append(torch.cat([best, worst], dim=-1))
         cosines = [torch.sparse.mm(one, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
                    for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
         scores.append(torch.stack(cosines, dim=1))
-    return torch.cat(chosen), torch.cat(scores).clamp(0, 1)
+    found = torch.cat(chosen)
+    return found, _labels(sources, targets, found) if label else torch.cat(scores).clamp(0, 1)
+
+
+def _labels(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], chosen: Tensor) -> Tensor:
+    """Return 1 for candidates (n, C) that make a pair of the training split on a side, else 0 (n, 2, C)."""
+    x, y = (torch.from_numpy(pd.factorize(pd.Series(list(map(tuple, rows))))[0]) for rows in (sources, targets))
+    n, own = len(x), torch.arange(len(x)).unsqueeze(1)
+    pairs = torch.stack([x[chosen] * n + y[own], x[own] * n + y[chosen]], dim=1)
+    return torch.isin(pairs, x * n + y).float()
 
 
 def _counts(rows: Sequence[Sequence[int]], size: int) -> Tensor:
@@ -295,9 +306,11 @@ def _with_values(like: Tensor, values: Tensor) -> Tensor:
 
 def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, training: bool = True) -> TripleBatches:
     """Return the batches of items of one split; group-wise training items have candidates beside them."""
-    kind = CandidateBatches if training and values["architecture"] == "group_wise" else TripleBatches
     cut = values["training"]
-    return kind(items, start.tokenizer, cut["max_source"], cut["max_target"], cut["keep"], start.marks)
+    given = items, start.tokenizer, cut["max_source"], cut["max_target"], cut["keep"], start.marks
+    if training and values["architecture"] == "group_wise":
+        return CandidateBatches(*given, score=values["group_wise"]["score"])
+    return TripleBatches(*given)
 
 
 class PieceTask(Task):
