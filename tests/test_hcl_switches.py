@@ -42,11 +42,11 @@ SWITCHES = [
     ("node_vectors.pooling", "mean", "mean"),
     ("train_hcl.graph.layer_norm", True, False),
     ("train_hcl.keyword.condition", True, True),
-    ("train_hcl.latent.free_bits", 0.0, 0.0),
-    ("train_hcl.latent.free_bits_by", "dimension", "dimension"),
-    ("train_hcl.latent.free_bits_for", "both", "both"),
-    ("train_hcl.latent.posterior", "relative", "absolute"),
-    ("train_hcl.latent.batch_norm", 0.2, 0.0),
+    ("train_hcl.latent.free_bits", 5.0, 0.0),
+    ("train_hcl.latent.free_bits_by", "total", "dimension"),
+    ("train_hcl.latent.free_bits_for", "posterior", "both"),
+    ("train_hcl.latent.posterior", "absolute", "absolute"),
+    ("train_hcl.latent.batch_norm", 0.0, 0.0),
     ("train_hcl.latent.prior_share", 0.0, 0.0),
     ("train_hcl.latent.annealing_steps", 10_000, 0),
     ("train_hcl.latent.annealing_share", 0.2, 0.2),
@@ -149,6 +149,15 @@ def test_a_model_of_the_paper_trains():
     loss.backward()
     assert model.impostor.W.weight.grad.any()
     assert not isinstance(model.attention.norm, torch.nn.LayerNorm)
+
+
+def test_a_keyword_condition_is_on_off_or_the_oracle():
+    for condition, used in ((True, True), (False, False), ("target", True)):
+        row = TrainHcl.model_validate({"keyword": {"condition": condition}})
+        assert row.keyword.condition == condition
+        assert tiny_hcl.config(keyword=row.keyword.model_dump()).uses_keyword is used
+    with pytest.raises(ValueError, match="keyword.condition is 'source', expected one of False, True, target"):
+        tiny_hcl.config(keyword={"condition": "source"})
 
 
 def test_beta_rises_and_stays():

@@ -312,7 +312,7 @@ def test_the_s_tagger_needs_labels_without_any_such_model(sample):
      "runs.pgkpr.pgkpr.decode.max_length: Input should be greater than or equal to 1, found 0."),
     (("models", "hcl", "hcl", "overrides"), {"latent": {"posterior": "relative", "free_bits_for": "posterior"}},
      "models.hcl.hcl.overrides.latent: free_bits_for posterior needs posterior absolute, because the prior has no part "
-     "in the KL of a relative one; change either"),
+     "in the KL of a relative one; set free_bits_for: both beside posterior: relative"),
     (("models", "hcl", "hcl", "overrides"), {"keyword": {"condition": False}, "decoder": {"kw_memory": True}},
      "models.hcl.hcl.overrides: decoder.kw_memory needs keyword.condition; set the one to false or the other to true"),
     (("models", "pgkpr", "pgkpr", "overrides"), {"training": {"micro_batch": 1, "batch_size": 1}},

@@ -119,7 +119,7 @@ class HclConfig(PretrainedConfig):
     @property
     def uses_keyword(self) -> bool:
         """Whether the input keyword reaches the prior or the decoder's memory."""
-        return self.keyword.condition and (self.latent.enabled or self.decoder.kw_memory)
+        return bool(self.keyword.condition) and (self.latent.enabled or self.decoder.kw_memory)
 
     @property
     def contrasts_used(self) -> list[str]:

@@ -34,7 +34,9 @@ class GraphSettings:
 class KeywordSettings:
     """How keywords take part."""
 
-    condition: bool = _setting(True, "false: ablation without keyword (prior, both keyword contrasts)")
+    condition: bool | Literal["target"] = _setting(
+        True, "false: ablation without keyword (prior, both keyword contrasts); target: an oracle, which reads the "
+              "output's keyword in the place of the input's, in training and when texts are written")
     imp_weight: Literal["cosine", "linear"] = _setting(
         "cosine", "of a keyword's negative neighbours in its impostor: cosine to it, without parameters; or one "
                   "learned matrix on their mean")
@@ -52,11 +54,11 @@ class LatentSettings:
     free_bits_by: Literal["dimension", "total"] = _setting(
         "total", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
     free_bits_for: Literal["both", "posterior"] = _setting(
-        "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from the "
-                "first step")
+        "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from "
+                     "the first step")
     posterior: Literal["absolute", "relative"] = _setting(
-        "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which the "
-                    "KL and L_ins no longer teach prior, keyword and graph")
+        "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which "
+                    "the KL and L_ins no longer teach prior, keyword and graph")
     batch_norm: float = _setting(0.0, "gamma: standard deviation to which the posterior's means are normalised over a "
                                       "micro-batch (BN-VAE); 0: they are not", ge=0)
     prior_share: float = _setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
@@ -133,11 +135,17 @@ def filled(default: Any, given: Any, place: str) -> Any:
         where = f"{place}.{name}" if place else name
         if name not in kinds:
             raise ValueError(f"HclConfig: unknown setting {where}")
-        if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
-            raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(get_args(kinds[name]))}")
+        if (choices := _choices(kinds[name])) and value not in choices:
+            raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(map(str, choices))}")
         if is_dataclass(getattr(default, name)):
             values[name] = filled(getattr(default, name), value or {}, where)
     return replace(default, **values)
+
+
+def _choices(kind: Any) -> list[Any]:
+    """Return the values of a ``Literal``, or of a union of one with ``bool``; empty for any other type."""
+    named = [value for each in (kind, *get_args(kind)) if get_origin(each) is Literal for value in get_args(each)]
+    return [False, True, *named] if named and bool in get_args(kind) else named
 
 
 def without_removed(values: Mapping[str, Any], removed: Mapping[str, Any], block: str) -> dict[str, Any]:
