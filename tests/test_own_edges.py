@@ -361,3 +361,7 @@ def test_views_that_nobody_has_are_an_error(encoder):
     ({"own_edges": "leaking", "iterations": 0}, "HCL without the graph, own texts of the item seen in h0")])
 def test_rows_are_named_by_what_items_see(settings, label):
     assert HCL.names.label(row({"graph": settings}, {})) == label
+
+
+def test_the_oracle_is_named():
+    assert HCL.names.label(row({"keyword": {"condition": "target"}}, {})) == "HCL with the target's keyword"

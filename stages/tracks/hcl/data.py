@@ -114,6 +114,18 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
         "references": [text.loc[list(ids)].tolist() for ids in rows["reference_ids"]]})
 
 
+def conditioned(items: pd.DataFrame, condition: bool | str) -> pd.DataFrame:
+    """Return items with the keyword that the model reads; ``unseen_text`` is embedded where it is no node.
+
+    That is the input's own keyword, and the input. The oracle (``keyword.condition: target``) reads the target's, and
+    the words of the keyword alone: the target's text would tell it more.
+    """
+    if condition != "target":
+        return items.assign(unseen_text=items["source"])
+    nodes = {"input_node": items["output_node"]} if "output_node" in items else {}
+    return items.assign(keyword=items["target_keyword"], unseen_text=items["target_keyword"], **nodes)
+
+
 def items_table(items: pd.DataFrame) -> Table:
     """Return table ``items`` of a model that was trained on rows of :func:`joined_items`."""
     return Table("items", items[_ITEM_COLUMNS], ITEMS)
@@ -345,9 +357,9 @@ class UnseenKeywords:
         self.on = on
 
     def vectors(self, items: pd.DataFrame) -> Tensor:
-        """Return vectors (n, d) for ``items`` (columns ``source``, ``input_node``); zeros where it is a node."""
+        """Return vectors (n, d) for items of :func:`conditioned` with ``input_node``; zeros where that is a node."""
         unseen = np.flatnonzero(items["input_node"].to_numpy() < 0)
-        texts = items["source"].iloc[unseen].tolist()
+        texts = items["unseen_text"].iloc[unseen].tolist()
         return torch.zeros(len(items), self.width).index_copy(0, torch.from_numpy(unseen), self.embedded(texts))
 
     def embedded(self, texts: list[str]) -> Tensor:

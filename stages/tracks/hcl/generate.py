@@ -31,7 +31,15 @@ from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
 from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.hcl.data import PieceOrigin, UnseenKeywords, load_lookup, node_ids, padded, word_pieces
+from stages.tracks.hcl.data import (
+    PieceOrigin,
+    UnseenKeywords,
+    conditioned,
+    load_lookup,
+    node_ids,
+    padded,
+    word_pieces,
+)
 
 STAGE = "generate_hcl"
 _GIVEN = "given:"
@@ -44,6 +52,7 @@ class Rewriter(ABC):
     Attributes:
         dataset: name of the data set that it was trained on.
         uses_keyword: whether the keyword of a text has any influence.
+        condition: setting ``keyword.condition`` of the model: whose keyword it was trained to read.
         keywords: of the training graph, by node id; none for a model that reads no keywords.
     """
 
@@ -51,6 +60,7 @@ class Rewriter(ABC):
     tokenizer: PreTrainedTokenizerBase
     dataset: str
     uses_keyword = False
+    condition: bool | str = False
     keywords: Sequence[str] = ()
 
     def rewrite(self, items: pd.DataFrame, decode: Mapping[str, Any], seed: int,
@@ -100,7 +110,7 @@ class Paraphraser(Rewriter):
         self.keywords, self.on = load_lookup(folder)
         self.dataset = self.on.dataset
         self.model = HclModel.from_pretrained(folder).eval()
-        self.uses_keyword = self.model.config.uses_keyword
+        self.uses_keyword, self.condition = self.model.config.uses_keyword, self.model.config.keyword.condition
         nn.Module.to(self.model, device)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
@@ -131,7 +141,7 @@ class Paraphraser(Rewriter):
         vectors, device = None, self.model.device
         if (nodes < 0).any():
             texts = chunk.get("unseen_text", chunk["source"])
-            vectors = self._unseen.vectors(chunk.assign(source=texts, input_node=nodes)).to(device)
+            vectors = self._unseen.vectors(chunk.assign(unseen_text=texts, input_node=nodes)).to(device)
         return {"keyword_nodes": torch.from_numpy(nodes).to(device), "unseen_vectors": vectors}
 
     def _noise(self, example_ids: Sequence[int], seed: int, sample: int) -> Tensor:
@@ -198,7 +208,7 @@ def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed:
     fit the text, it is the keyword itself.
 
     Args:
-        items: columns ``example_id``, ``source``, ``keyword``.
+        items: columns ``example_id``, ``keyword`` and ``unseen_text``.
         setting: ``own``; ``random``, for each item a node drawn by seed and example id alone, never its own keyword;
             or ``given:KEYWORD``, brought into normal form.
         nodes: keywords of the graph.
@@ -207,16 +217,15 @@ def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed:
     Raises:
         InputError: there is no other keyword to draw, or none is given.
     """
-    own = items.assign(unseen_text=items["source"])
     if setting == "own":
-        return own
+        return items
     if setting == "random":
         words = sorted(set(nodes) - {NO_KEYWORD})
         drawn = [_another(word, words, seed, int(example))
                  for word, example in zip(items["keyword"], items["example_id"], strict=True)]
-        return own.assign(keyword=pd.Series(drawn, index=items.index, dtype=object))
+        return items.assign(keyword=pd.Series(drawn, index=items.index, dtype=object))
     word = given_keyword(setting)
-    return own.assign(keyword=word, unseen_text=word)
+    return items.assign(keyword=word, unseen_text=word)
 
 
 def given_keyword(setting: str) -> str | None:
@@ -273,8 +282,8 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
     if decode["keyword"] != "own" and not rewriter.uses_keyword:
         raise InputError(f"generate_hcl.keyword is {decode['keyword']!r}, but this model has no keyword "
                          f"(another architecture, or train_hcl.keyword.condition is false); set it to own.")
-    conditioned = with_keywords(chosen, decode["keyword"], rewriter.keywords, seed)
-    return pd.concat(list(rewriter.rewrite(conditioned, decode, seed, track)), ignore_index=True)
+    read = with_keywords(conditioned(chosen, rewriter.condition), decode["keyword"], rewriter.keywords, seed)
+    return pd.concat(list(rewriter.rewrite(read, decode, seed, track)), ignore_index=True)
 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track: Progress) -> Rewritten:

@@ -110,6 +110,7 @@ def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd
     first = items.assign(negatives=[list(texts)[:1] for texts in items["negatives"]],
                          **node_columns(paraphraser, items))
     batches = TripleBatches(first, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
+    first = first if "unseen_text" in first else first.assign(unseen_text=first["source"])
     unseen = UnseenKeywords(on).vectors(first) if (first["input_node"] < 0).any() else None
     for start in range(0, len(first), _CHUNK):
         places = range(start, min(start + _CHUNK, len(first)))

@@ -30,7 +30,7 @@ from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.hcl.data import node_ids
+from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import (
     KINDS,
@@ -80,7 +80,8 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "Probe
     Raises:
         InputError: the split is empty, or the keyword given is no node.
     """
-    chosen = items[items["split"] == params.split].sort_values("example_id", ignore_index=True)
+    chosen = conditioned(items[items["split"] == params.split].sort_values("example_id", ignore_index=True),
+                         paraphraser.condition)
     if chosen.empty:
         raise InputError(f"items.parquet: the {params.split} split is empty. Choose another (probe_hcl.split), or give "
                          f"it a larger share (ingest.{params.split}).")

@@ -53,6 +53,7 @@ from stages.tracks.hcl.data import (
     TrainedOn,
     TripleBatches,
     UnseenKeywords,
+    conditioned,
     fixed_noise,
     items_table,
     joined_items,
@@ -103,8 +104,9 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    keywords=read_metadata(tables("keywords")).get("models", {}),
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(tables(schema.name), schema) for schema in (EDGES, NODE_VECTORS)))
-    fitted = partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start,
-                     item_views=_item_views(row, graph))
+    unseen = UnseenKeywords(on)
+    fitted = partial(run, row.items, graph, row.values, encoder, unseen, row.seed, start=start,
+                     item_views=_item_views(row, graph, unseen))
     return Training("hcl", training, [tables(schema.name) for schema in (*TABLES, *_GRAPH)], fitted,
                     partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
 
@@ -134,7 +136,8 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     """
     training, latent = values["training"], values["latent"]
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
-    batches = {split: TripleBatches(of_split(items, split), tokenizer, training["max_source"], training["max_target"],
+    read = conditioned(items, values["keyword"]["condition"])
+    batches = {split: TripleBatches(of_split(read, split), tokenizer, training["max_source"], training["max_target"],
                                     training["keep"]) for split in ("train", "validation")}
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
@@ -148,7 +151,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
     annealing = min(latent["annealing_steps"], round(latent["annealing_share"] * total))
-    validation = items[items["split"] == "validation"]
+    validation = read[read["split"] == "validation"]
     noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
                    report.copied if report is not None else (), item_views)
@@ -158,16 +161,22 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     return TrainedHcl(model, items, history, report, item_views)
 
 
-def _item_views(row: HclRow, graph: KeywordGraph) -> ItemViews | None:
+def _item_views(row: HclRow, graph: KeywordGraph, unseen: UnseenKeywords) -> ItemViews | None:
     """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
-    settings = row.values["graph"]
+    settings, condition = row.values["graph"], row.values["keyword"]["condition"]
     if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
         return None
     examples, keywords, clusters = (read_frame(row.paths.table(schema.name), schema)
                                     for schema in (EXAMPLES, KEYWORDS, CLUSTERS))
     tables = GraphTables(examples, keywords, row.nodes, clusters,
                          read_table(row.paths.table(TEXT_VECTORS.name), TEXT_VECTORS))
-    return views_of_items(row.items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
+    items = conditioned(row.items, condition)
+    views = views_of_items(items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
+    if condition != "target":
+        return views
+    words = items.loc[items["split"] == "train", "unseen_text"]
+    number, distinct = pd.factorize(words)
+    return replace(views, vectors=unseen.embedded(list(distinct))[torch.from_numpy(number)])
 
 
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
