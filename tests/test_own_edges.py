@@ -198,8 +198,11 @@ def as_rebuilt(encoder, own_edges, link_inputs, iterations, **params):
 
 
 @cache
-def retrieved(items=48, groups=20):
-    """Items of many components, most negatives of which are inputs or outputs of other components' items."""
+def retrieved(graph_only=False, items=48, groups=20):
+    """Items of many components, most negatives of which are inputs or outputs of other components' items.
+
+    With ``graph_only`` one in six is of the graph alone, some of them beside training items of their component.
+    """
     rng = np.random.default_rng(7)
     group = np.r_[np.arange(groups), rng.integers(groups, size=items - groups)]
     rows = []
@@ -208,7 +211,8 @@ def retrieved(items=48, groups=20):
         alike = np.flatnonzero(group[: number + 1] == group[number])
         target, other = items + int(rng.choice(alike)), rng.choice(np.flatnonzero(group != group[number]))
         negative = int(rng.choice([other, items + other, 2 * items + number % 5]))
-        rows.append((number, "train", number, target, negative, [target], int(group[number])))
+        part = "graph" if graph_only and number % 6 == 1 else "train"
+        rows.append((number, part, number, target, negative, [target], int(group[number])))
     examples = pd.DataFrame(rows, columns=list(tables()[0])).astype({"negative_id": "Int64"})
     count = 2 * items + 5
     texts = [" ".join(rng.choice(tiny_bert.WORDS[:30], size=4)) for _ in range(count)]
@@ -234,14 +238,18 @@ def by_keyword(built, views=None, view=0):
     return vectors, edges
 
 
-@pytest.mark.parametrize(("own_edges", "link_inputs"), [("component", True), ("component", False), ("item", True)])
-def test_a_view_is_the_graph_rebuilt_without_the_texts_of_a_component_as_negatives_too(encoder, own_edges, link_inputs):
-    params, data = {"link_inputs": link_inputs, **CAPS_OFF}, retrieved()
+@pytest.mark.parametrize(("own_edges", "link_inputs", "graph_only"), [
+    ("component", True, False), ("component", False, False), ("item", True, False), ("component", True, True)])
+def test_a_view_is_the_graph_rebuilt_without_the_texts_of_a_component_as_negatives_too(encoder, own_edges, link_inputs,
+                                                                                       graph_only):
+    params, data = {"link_inputs": link_inputs, **CAPS_OFF}, retrieved(graph_only)
     built = Built(encoder, data[0], params, data)
     found = item_views(built, own_edges, link_inputs)
     negatives = fallen = 0
-    for item in range(0, len(data[0]), 5):
-        hidden = [item] if own_edges == "item" else data[0].query(f"group == {data[0].group[item]}")["example_id"]
+    train = data[0].query("split == 'train'").reset_index(drop=True)
+    for item in range(0, len(train), 5):
+        number, group = train.loc[item, ["example_id", "group"]]
+        hidden = [number] if own_edges == "item" else train.query(f"group == {group}")["example_id"]
         left = without(data[0], hidden)
         other = Built(encoder, left, params, data)
         negatives += int(left["negative_id"].isna().sum())

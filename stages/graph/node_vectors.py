@@ -30,6 +30,7 @@ from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in, computing
+from stages.common.schemas import IN_GRAPH
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, read_batches, read_table
 from stages.common.writing import table_writer
@@ -198,7 +199,7 @@ def _complain(missing: np.ndarray, what: str, stage: str) -> None:
 def _roles(paths: DatasetPaths) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the roles of training texts and the ids of the nodes."""
     examples, nodes = (read_table(paths.table(schema.name), schema, columns, filters) for schema, columns, filters in (
-        (EXAMPLES, [*ORIGINS.values(), "group", "split"], pc.field("split") == "train"),
+        (EXAMPLES, [*ORIGINS.values(), "group", "split"], pc.field("split").isin(IN_GRAPH)),
         (NODES, ["node_id", "keyword"], None)))
     keywords = read_batches(paths.table("keywords"), KEYWORDS, ["text_id", "keyword"], _KEYWORDS)
     return text_roles(examples, keywords, nodes), nodes["node_id"].to_numpy()

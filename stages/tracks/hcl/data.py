@@ -24,6 +24,7 @@ from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.layouts import TURN
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import GRAPH_ONLY
 from stages.common.seeds import derived_seed
 from stages.tracks.common.schemas.items import ITEMS
 from stages.tracks.common.starts import Start
@@ -78,7 +79,7 @@ def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:
 
 def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame,
                  nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per example, sorted by ``example_id``.
+    """Return one row per example, those of the graph alone left out, sorted by ``example_id``.
 
     Args:
         examples: table ``examples``.
@@ -95,7 +96,7 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
     Raises:
         ValueError: a text of ``examples`` has no row in ``keywords``.
     """
-    rows = examples.sort_values("example_id").reset_index(drop=True)
+    rows = examples[examples["split"] != GRAPH_ONLY].sort_values("example_id").reset_index(drop=True)
     text = texts.set_index("text_id")["text"].astype(object)
     of_text = keywords.set_index("text_id")["keyword"].astype(object)
     keyword, target, negative = (rows[name].map(of_text) for name in ("source_id", "target_id", "negative_id"))

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph, Views, neighbours
-from stages.common.schemas import NO_KEYWORD
+from stages.common.schemas import GRAPH_ONLY, IN_GRAPH, NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.leave_one_out import NOBODY, Members, StandingTexts, edge_changes, node_changes, standing_texts
 
@@ -92,7 +92,7 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
     vectors = tables.text_vectors["vector"].combine_chunks().flatten().to_numpy().reshape(len(text_ids), -1)
     views, view = None, torch.zeros(len(train), dtype=torch.int64)
     if settings["own_edges"] != "leaking":
-        views = _views(train, graph, tables, made, text_ids, vectors)
+        views = _views(examples[examples["split"].isin(IN_GRAPH)], graph, tables, made, text_ids, vectors)
         view = torch.from_numpy(train["owner"].to_numpy(copy=True)) + 1
     rows = pd.Index(text_ids).get_indexer(train["source_id"])
     if (rows < 0).any():
@@ -106,10 +106,12 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
 def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
     """Return the examples with the group whose contribution each is, and the one whose text its negative is.
 
-    Columns ``owner``, and ``negative_owner``: the group that alone has the text as input or output, -1 for none.
+    Columns ``owner``, -1 for those of the graph alone, which all items see; and ``negative_owner``: the group that
+    alone has the text as input or output, -1 for none.
     """
     of_item = examples["group" if own_edges == "component" else "example_id"]
-    examples = examples.assign(owner=np.unique(of_item, return_inverse=True)[1])
+    owner = np.where(examples["split"] == GRAPH_ONLY, NOBODY, np.unique(of_item, return_inverse=True)[1])
+    examples = examples.assign(owner=owner)
     texts = pd.concat([examples[["owner", name]].set_axis(["owner", "text"], axis=1).explode("text")
                        for name in ("source_id", "reference_ids")]).drop_duplicates()
     owner = texts[~texts["text"].duplicated(keep=False)].set_index("text")["owner"]
@@ -150,16 +152,16 @@ def whole(graph: KeywordGraph) -> Views:
     return Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
 
 
-def _views(train: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
            text_ids: np.ndarray, vectors: np.ndarray) -> Views:
-    nodes, groups = graph.num_nodes, int(train["owner"].to_numpy().max(initial=NOBODY)) + 1
-    members = _members(train, tables)
+    nodes, groups = graph.num_nodes, int(counted["owner"].to_numpy().max(initial=NOBODY)) + 1
+    members = _members(counted, tables)
     target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
     apart = np.flatnonzero(target != source)
     edges = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
                          made["max_cluster_outputs"])
     numbers = apart[edges.edge]
-    changes = node_changes(_standing(train, tables, text_ids), vectors, nodes)
+    changes = node_changes(_standing(counted, tables, text_ids), vectors, nodes)
     return Views(_offsets(edges.group, groups), torch.from_numpy(numbers), torch.from_numpy(target[numbers]),
                  torch.from_numpy(edges.sign), _offsets(changes.group, groups), torch.from_numpy(changes.node),
                  torch.from_numpy(changes.row), torch.from_numpy(changes.vectors))
@@ -170,28 +172,28 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
     return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
 
 
-def _members(train: pd.DataFrame, tables: GraphTables) -> Members:
+def _members(counted: pd.DataFrame, tables: GraphTables) -> Members:
     names = _names(tables.nodes)
     rows = tables.clusters
-    place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
+    place = pd.Index(counted["example_id"]).get_indexer(rows["example_id"])
     if (place < 0).any():
         raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
     cluster, output, negative = (_real(names, rows[name]) for name in ("keyword", "output_keyword",
                                                                        "negative_keyword"))
     of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
-    own = rows["keyword"].to_numpy() == train["source_id"].map(of_text).to_numpy()[place]
-    return Members(cluster, output, negative, own, *(train[name].to_numpy()[place] for name in _OWNERS))
+    own = rows["keyword"].to_numpy() == counted["source_id"].map(of_text).to_numpy()[place]
+    return Members(cluster, output, negative, own, *(counted[name].to_numpy()[place] for name in _OWNERS))
 
 
-def _standing(train: pd.DataFrame, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
-    """Return the training texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
+def _standing(counted: pd.DataFrame, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
+    """Return the texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
     names, keyword = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
     parts = []
     for rank, name in enumerate(_ROLES):
-        real = train[name].notna().to_numpy()
-        ids = train.loc[real, name].astype("int64")
-        of_item, of_text = (train.loc[real, owner].to_numpy() for owner in _OWNERS)
+        real = counted[name].notna().to_numpy()
+        ids = counted.loc[real, name].astype("int64")
+        of_item, of_text = (counted.loc[real, owner].to_numpy() for owner in _OWNERS)
         parts.append((node_ids(names, ids.map(keyword)), np.full(len(ids), rank), ids.to_numpy(), of_item,
                       of_text if name == "negative_id" else of_item))
     node, ranks, ids, of_item, of_text = (np.concatenate(found) for found in zip(*parts, strict=True))
