@@ -151,11 +151,6 @@ def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
 def build(values: Mapping[str, Any], start: Start, mean_target_length: float) -> Any:
     """Return a :class:`PieceModel` beside a ``PreTrainedModel``; what is drawn is drawn from torch's generator.
 
-    Args:
-        values: plain values of the block ``train_hcl``: ``architecture``, the block of its name, and ``training``.
-        start: what the model begins with.
-        mean_target_length: of the training targets, end token included.
-
     Raises:
         InputError: more layers to freeze than there are, texts that do not fit, or a start that lacks weights.
     """
@@ -317,13 +312,6 @@ class PieceTask(Task):
     """Trains a baseline; see ``models.common.task.Task``.
 
     Losses are divided by the mean target length, as HCL's are.
-
-    Args:
-        model: on its device.
-        train: training items.
-        validation: validation items.
-        training: plain values of ``train_hcl.training``.
-        seed: of the noise for validation.
     """
 
     train: TripleBatches
@@ -399,15 +387,6 @@ def prepared(row: HclRow) -> Training[TrainedPieces]:
 def run(row: HclRow, start: Start, initial: Any, store: CheckpointStore, device: str = "cpu",
         open_bar: OpenBar | None = None) -> TrainedPieces:
     """Train a model on the training items and keep the epoch of smallest validation loss.
-
-    Args:
-        row: the model to be trained.
-        start: what it begins with.
-        initial: trained model of this kind whose weights it goes on from, at ``training.taken_rate`` if there is one;
-            None for none.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
 
     Raises:
         InputError: no training or no validation item, or an ``initial`` of other sizes.

@@ -81,12 +81,6 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
                  nodes: pd.DataFrame) -> pd.DataFrame:
     """Return one row per example, those of the graph alone left out, sorted by ``example_id``.
 
-    Args:
-        examples: table ``examples``.
-        texts: table ``texts``.
-        keywords: table ``keywords``.
-        nodes: table ``nodes``.
-
     Returns:
         Columns ``example_id``, ``split``, ``source``, ``target``, ``negatives`` (a list
         of one, or empty), ``keyword`` (of the source), ``target_keyword``, ``negative_keyword`` (null
@@ -208,14 +202,6 @@ class TripleBatches:
     Attributes:
         has_negative: items with a negative (n,).
         texts: the sources.
-
-    Args:
-        items: rows of ``joined_items``, all of one split.
-        tokenizer: the encoder's tokenizer, or the one that ``marks`` are of.
-        max_source: word pieces kept of a source.
-        max_target: word pieces kept of a target or negative.
-        keep: which end of a source that is longer.
-        marks: tokens around texts; None for those of a BERT tokenizer.
     """
 
     def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
@@ -349,9 +335,6 @@ class UnseenKeywords:
     """Initial vectors for keywords that are no node: the frozen embedding of the text alone.
 
     The encoder is loaded at the first text that needs it.
-
-    Args:
-        on: which encoder, and how texts are embedded.
     """
 
     def __init__(self, on: TrainedOn) -> None:

@@ -98,10 +98,6 @@ class Rewriter(ABC):
 class Paraphraser(Rewriter):
     """A trained HCL model.
 
-    Args:
-        folder: the model's folder, written by stage ``train_hcl``.
-        device: ``cpu`` or ``cuda``.
-
     Raises:
         InputError: there is no model, or its frozen encoder is not available.
     """
@@ -153,10 +149,6 @@ class Paraphraser(Rewriter):
 
 class PieceRewriter(Rewriter):
     """A trained baseline; it draws nothing, so that a text has one output.
-
-    Args:
-        folder: of the model.
-        device: ``cpu`` or ``cuda``.
 
     Raises:
         InputError: there is no model.
@@ -267,13 +259,6 @@ def _another(word: str | None, words: Sequence[str], seed: int, example: int) ->
 def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed: int,
         track: Progress = iter) -> pd.DataFrame:
     """Return table ``predictions`` for the split that ``decode`` names.
-
-    Args:
-        items: table ``items`` of the model.
-        rewriter: the model.
-        decode: plain values of the block ``generate_hcl`` with the run's own.
-        seed: for the draws of z and of random keywords.
-        track: wraps the list of chunks, to show progress.
 
     Raises:
         InputError: the split is empty, or keywords are to be changed that the model does not use.

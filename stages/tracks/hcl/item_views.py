@@ -20,10 +20,10 @@ from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph, Views, neighbours
 from stages.common.schemas import GRAPH_ONLY, IN_GRAPH, NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
-from stages.tracks.hcl.leave_one_out import NOBODY, Members, StandingTexts, edge_changes, node_changes, standing_texts
+from stages.tracks.hcl.leave_one_out import NOBODY, edge_changes, node_changes
 
-_ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
-_OWNERS = ("owner", "negative_owner")
+# In the order in which their texts stand for a keyword, and whose text each is.
+_ROLES = {"source_id": "owner", "target_id": "owner", "negative_id": "negative_owner"}
 _GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly
 
 
@@ -72,16 +72,8 @@ class ItemViews:
 
 
 def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
-             settings: Mapping[str, Any], seed: int) -> ItemViews:
-    """Return what the training items see.
-
-    Args:
-        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
-        graph: made from ``tables``.
-        tables: of the data set.
-        made: plain values of the block ``graph``.
-        settings: plain values of the block ``train_hcl.graph``.
-        seed: of the draws.
+                   settings: Mapping[str, Any], seed: int) -> ItemViews:
+    """Return what the training items see, given the blocks ``graph`` and ``train_hcl.graph`` and a seed of draws.
 
     Raises:
         InputError: the tables are of different runs.
@@ -155,16 +147,16 @@ def whole(graph: KeywordGraph) -> Views:
 def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
            text_ids: np.ndarray, vectors: np.ndarray) -> Views:
     nodes, groups = graph.num_nodes, int(counted["owner"].to_numpy().max(initial=NOBODY)) + 1
-    members = _members(counted, tables)
+    names = tables.nodes.sort_values("node_id")["keyword"].tolist()
+    keyword = tables.keywords.set_index("text_id")["keyword"].astype(object)
     target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
     apart = np.flatnonzero(target != source)
-    edges = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
-                         made["max_cluster_outputs"])
-    numbers = apart[edges.edge]
-    changes = node_changes(_standing(counted, tables, text_ids), vectors, nodes)
-    return Views(_offsets(edges.group, groups), torch.from_numpy(numbers), torch.from_numpy(target[numbers]),
-                 torch.from_numpy(edges.sign), _offsets(changes.group, groups), torch.from_numpy(changes.node),
-                 torch.from_numpy(changes.row), torch.from_numpy(changes.vectors))
+    group, edge, signs = edge_changes(_members(counted, tables.clusters, names, keyword), target[apart], source[apart],
+                                      sign[apart], nodes, made["link_inputs"], made["max_cluster_outputs"])
+    numbers, of_edge = apart[edge], _offsets(group, groups)
+    group, node, row, changed = node_changes(_roles(counted, names, keyword, text_ids), vectors, nodes)
+    return Views(of_edge, torch.from_numpy(numbers), torch.from_numpy(target[numbers]), torch.from_numpy(signs),
+                 _offsets(group, groups), torch.from_numpy(node), torch.from_numpy(row), torch.from_numpy(changed))
 
 
 def _offsets(group: np.ndarray, groups: int) -> Tensor:
@@ -172,42 +164,31 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
     return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
 
 
-def _members(counted: pd.DataFrame, tables: GraphTables) -> Members:
-    names = _names(tables.nodes)
-    rows = tables.clusters
-    place = pd.Index(counted["example_id"]).get_indexer(rows["example_id"])
+def _members(counted: pd.DataFrame, clusters: pd.DataFrame, names: Sequence[str], keyword: pd.Series) -> pd.DataFrame:
+    """Return the members of clusters as :func:`edge_changes` reads them."""
+    place = pd.Index(counted["example_id"]).get_indexer(clusters["example_id"])
     if (place < 0).any():
         raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
-    cluster, output, negative = (_real(names, rows[name]) for name in ("keyword", "output_keyword",
-                                                                       "negative_keyword"))
-    of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
-    own = rows["keyword"].to_numpy() == counted["source_id"].map(of_text).to_numpy()[place]
-    return Members(cluster, output, negative, own, *(counted[name].to_numpy()[place] for name in _OWNERS))
+    items = counted.iloc[place]
+    # The mark for none forms no edges.
+    ids = {role: np.where(clusters[column] == NO_KEYWORD, -1, node_ids(names, clusters[column])) for role, column in (
+        ("cluster", "keyword"), ("output", "output_keyword"), ("negative", "negative_keyword"))}
+    own = clusters["keyword"].to_numpy() == items["source_id"].map(keyword).to_numpy()
+    return pd.DataFrame({**ids, "own": own, "group": items["owner"].to_numpy(),
+                         "negative_group": items["negative_owner"].to_numpy()})
 
 
-def _standing(counted: pd.DataFrame, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
-    """Return the texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
-    names, keyword = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
+def _roles(counted: pd.DataFrame, names: Sequence[str], keyword: pd.Series, text_ids: np.ndarray) -> pd.DataFrame:
+    """Return the roles of texts as :func:`node_changes` reads them; those without a vector can stand for no keyword."""
     parts = []
-    for rank, name in enumerate(_ROLES):
-        real = counted[name].notna().to_numpy()
-        ids = counted.loc[real, name].astype("int64")
-        of_item, of_text = (counted.loc[real, owner].to_numpy() for owner in _OWNERS)
-        parts.append((node_ids(names, ids.map(keyword)), np.full(len(ids), rank), ids.to_numpy(), of_item,
-                      of_text if name == "negative_id" else of_item))
-    node, ranks, ids, of_item, of_text = (np.concatenate(found) for found in zip(*parts, strict=True))
-    return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item, of_text)
-
-
-def _names(nodes: pd.DataFrame) -> list[str]:
-    """Return the keyword of each node, by id."""
-    return nodes.sort_values("node_id")["keyword"].tolist()
-
-
-def _real(names: Sequence[str], keywords: pd.Series) -> np.ndarray:
-    """Return node ids (n,); -1 for missing keywords and for the mark for none, which form no edges."""
-    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, node_ids(names, keywords))
+    for rank, (name, of_text) in enumerate(_ROLES.items()):
+        rows = counted[counted[name].notna()]
+        parts.append(pd.DataFrame({"text": rows[name].astype("int64"), "rank": rank, "group": rows["owner"],
+                                   "of_text": rows[of_text]}))
+    roles = pd.concat(parts)
+    return roles.assign(node=node_ids(names, roles["text"].map(keyword)),
+                        row=pd.Index(text_ids).get_indexer(roles["text"]))
 
 
 def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:

@@ -87,10 +87,6 @@ def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints
 
     An item has a negative point if it has a negative, an output keyword if that is a node, and an impostor if the
     model finds one; several negatives count by their first.
-
-    Args:
-        paraphraser: the model.
-        items: rows of table ``items``, by example id.
     """
     missing = left_out(paraphraser.model)
     rows: list[pd.DataFrame] = []
@@ -191,10 +187,6 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
     - ``share_same_kind``: mean share of a point's five nearest neighbours that are of its own kind, and
       ``share_same_kind_by_chance``, what it would be if kinds were shuffled. Far above it, kinds lie apart.
     - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own; likewise by chance.
-
-    Args:
-        points: columns ``example_id``, ``kind`` and ``vector``.
-        pairs: see :class:`LatentPoints`.
     """
     if points.empty:
         return {}
@@ -265,11 +257,6 @@ def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
     One thread, the two main axes as the start, and the exact gradient for up to a thousand points, so that nothing
     but the arguments decides.
 
-    Args:
-        vectors: points (n, d).
-        perplexity: effective number of neighbours; capped at a third of the other points.
-        seed: of the random parts of the start.
-
     Returns:
         Coordinates (n, 2), rounded, and the perplexity used; all 0 for fewer than four points, and for points that
         are all the same, which have no neighbourhoods.
@@ -290,12 +277,6 @@ def latent_plot(model: str, points: pd.DataFrame, split: str, remark: str) -> Pl
     """Return the points of a model in the plane.
 
     Lines join the input of a few items, evenly spread by example id, to their target and their negative.
-
-    Args:
-        model: its name.
-        points: columns ``example_id``, ``kind``, ``x`` and ``y``; may be empty.
-        split: that the items are of.
-        remark: what is missing, or what the measures say; it stands below the picture and in its description.
     """
     items = points["example_id"].nunique()
     title = f"Latent space of {model}: {items} {split} items by t-SNE"

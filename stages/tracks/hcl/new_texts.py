@@ -16,11 +16,6 @@ from stages.tracks.hcl.track import HCL
 class NewTexts:
     """Rewrites texts, under their own keywords, drawn ones, or one that is given.
 
-    Args:
-        asked: what for.
-        finding: finds the texts' own keywords, as the stages of the model's data set do.
-        device: to compute on.
-
     Raises:
         InputError: the model is not trained yet, or keywords cannot be found.
     """

@@ -69,14 +69,6 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "Probe
         seed: int) -> Probed:
     """Probe a model.
 
-    Args:
-        name: of the model.
-        paraphraser: the model.
-        items: table ``items`` of the model.
-        params: block ``probe_hcl``.
-        decode: how outputs are decoded.
-        seed: of the project.
-
     Raises:
         InputError: the split is empty, or the keyword given is no node.
     """
@@ -156,15 +148,7 @@ class Sample:
 
 
 def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> Sample:
-    """Return ``size`` of ``items``, or all there are, those that fit before the others.
-
-    Args:
-        items: with a column ``example_id``; their order does not matter.
-        fits: whether each item is one that the probe wants (n,).
-        size: of the sample.
-        seed: of the project.
-        name: of the sample; samples of other names are drawn by themselves.
-    """
+    """Return ``size`` of ``items``, or all there are, those that fit before the others."""
     order = np.argsort(items["example_id"].to_numpy(), kind="stable")
     shuffled = order[generator(seed, "probe_hcl", name).permutation(len(order))]
     chosen = np.concatenate([shuffled[fits[shuffled]], shuffled[~fits[shuffled]]])[:size]
@@ -191,14 +175,6 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
 def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequence[str], graph: KeywordGraph,
                     given: str | None, seed: int) -> pd.DataFrame:
     """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none.
-
-    Args:
-        sample: rows of table ``items``.
-        training: the training items, whose co-occurrences count.
-        keywords: of the nodes, by id.
-        graph: of the model.
-        given: for every item; None takes each item's own, see :func:`frequent_negatives`.
-        seed: of the project; the random node depends on it and on the example alone.
 
     Raises:
         InputError: ``given`` is no node.
@@ -248,13 +224,6 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
     """Return rows of table ``keyword_swap``: the output of each item under each of its keywords, z the prior's mean.
 
     A model without keyword has one output per item, under choice ``textrank``, and no keyword beside it.
-
-    Args:
-        paraphraser: the model.
-        sample: rows of table ``items``, by example id.
-        choices: from :func:`keyword_choices`, row by row.
-        decode: plain values of the block ``generate_hcl``.
-        seed: not drawn from, as long as z is the mean.
     """
     uses = paraphraser.uses_keyword
     frames = []

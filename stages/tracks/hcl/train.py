@@ -117,19 +117,6 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
         item_views: ItemViews | None = None) -> TrainedHcl:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
-    Args:
-        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
-        graph: nodes, edges and initial vectors.
-        values: plain values of the block ``train_hcl`` with the model's overrides.
-        encoder: pre-trained encoder to start from.
-        unseen: gives initial vectors to keywords outside the graph.
-        seed: fans out by name into weights, order, dropout and noise.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-        start: trained model whose weights this one takes over where both have them.
-        item_views: what the training items see of the graph; None for the whole.
-
     Raises:
         InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
             other sizes.
@@ -236,18 +223,7 @@ class ValidationNoise:
 
 
 class HclTask(Task):
-    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.task.Task``.
-
-    Args:
-        model: on its device.
-        train: triples of the training split.
-        validation: triples of the validation split; their negatives and output keywords serve monitors alone.
-        noise: for validation.
-        settings: plain values of ``train_hcl.training``.
-        annealing_steps: optimiser steps over which beta rises to 1.
-        taken: parameters that come from another trained model, and may go on at a rate of their own.
-        item_views: what the training triples see of the graph; None for the whole.
-    """
+    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.task.Task``."""
 
     train: TripleBatches
     validation: TripleBatches
