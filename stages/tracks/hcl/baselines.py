@@ -65,13 +65,8 @@ _ROWS = 256  # items that are compared with all others at once
 class Start:
     """What a baseline begins with.
 
-    Attributes:
-        tokenizer: cuts its texts.
-        marks: tokens around them.
-        described: name of each model that it is made with, and its description; they decide the weights.
-        location: folder or id that weights come from; None draws them.
-        said: the same for people.
-        further: values for the configuration of a model that is built here.
+    ``described`` holds the description of each model that it is made with; ``location`` is the folder of its weights,
+    None draws them, and ``said`` says so for people; ``further`` are values for the configuration of an own model.
     """
 
     tokenizer: PreTrainedTokenizerBase

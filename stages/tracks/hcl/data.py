@@ -44,18 +44,9 @@ _CHUNK = 64
 class HclRow:
     """A model to be trained.
 
-    Attributes:
-        name: of the model.
-        paths: of its data set.
-        seed: fans out by name into weights, order, dropout and noise.
-        values: plain values of the block ``train_hcl`` with the model's overrides.
-        items: from :func:`joined_items`, all splits.
-        nodes: table ``nodes``.
-        language: ISO 639-1 code of its texts.
-        encoder: param ``encoder.source``.
-        node_vectors, graph: plain values of the blocks of these names.
-        structure: of which kind its data set's rows are; see :class:`stages.ingest.layouts.Layout`.
-        init_from: trained model that it starts from, or a start from elsewhere.
+    ``values``, ``node_vectors`` and ``graph`` are plain values of the blocks ``train_hcl`` (with the model's overrides)
+    and of these names; ``items`` are from :func:`joined_items`, all splits; ``encoder`` is the param
+    ``encoder.source``, ``structure`` the kind of the data set's rows.
     """
 
     name: str
@@ -161,15 +152,9 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Marks:
-    """Tokens that are no part of a text.
+    """Tokens that are no part of a text: around one that is encoded, first read by the decoder, at its end.
 
-    Attributes:
-        before, after: what stands around a text that is encoded.
-        start: what the decoder reads first.
-        end: what ends an output.
-        pad: fills rows.
-        banned: never generated.
-        turn: what stands between the turns of a dialogue, where its text has `` [SEP] ``.
+    ``banned`` are never generated; ``turn`` stands between the turns of a dialogue, where its text has `` [SEP] ``.
     """
 
     before: Sequence[int]
@@ -251,17 +236,12 @@ class TrainedOn:
     """Where a model came from, as far as using it depends on that.
 
     Attributes:
-        dataset: name of the data set.
-        language: ISO 639-1 code of its texts.
         encoder_source: param ``encoder.source``; frozen, it gives vectors to keywords outside the graph.
         encoder: its description (name, version, sha256).
-        pooling: how a text becomes one vector, as in stage ``node_vectors``.
-        max_length: word pieces of a text that are embedded, special tokens included.
-        max_source: word pieces of an input that are read, special tokens not counted.
-        max_target: word pieces of an output that are learnt, likewise.
+        pooling, max_length: how a text becomes one vector, as in stage ``node_vectors``.
+        max_source, max_target: word pieces that are read and learnt, special tokens not counted.
         keep: which end of a longer input is read.
-        keywords: what found the keywords, by name and description, as table ``keywords`` says; a new text's keyword
-            is found by the same.
+        keywords: what found the keywords, as table ``keywords`` says; a new text's keyword is found by the same.
     """
 
     dataset: str
@@ -293,16 +273,10 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
 
 @dataclass(frozen=True)
 class PieceOrigin:
-    """Where a model came from, as far as using it depends on that.
+    """Where a baseline came from, as far as using it depends on that.
 
-    Attributes:
-        architecture: its name in the params, by which its class is found.
-        dataset: name of the data set.
-        start: what its weights began from, for people.
-        marks: fields of :class:`Marks`.
-        max_source: word pieces of an input that are read, marks not counted.
-        max_target: word pieces of an output that are learnt, likewise.
-        keep: which end of a longer input is read.
+    ``start`` says for people what its weights began from, ``marks`` are the fields of :class:`Marks`; others are as of
+    :class:`TrainedOn`.
     """
 
     architecture: str
@@ -341,9 +315,9 @@ class UnseenKeywords:
         self.on = on
 
     def vectors(self, items: pd.DataFrame) -> Tensor:
-        """Return vectors (n, d) for items of :func:`conditioned` with ``input_node``; zeros where that is a node."""
+        """Return vectors (n, d) of ``unseen_text``, else ``source``, of items; zeros where ``input_node`` is a node."""
         unseen = np.flatnonzero(items["input_node"].to_numpy() < 0)
-        texts = items["unseen_text"].iloc[unseen].tolist()
+        texts = items["unseen_text" if "unseen_text" in items else "source"].iloc[unseen].tolist()
         return torch.zeros(len(items), self.width).index_copy(0, torch.from_numpy(unseen), self.embedded(texts))
 
     def embedded(self, texts: list[str]) -> Tensor:

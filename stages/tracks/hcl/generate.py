@@ -49,11 +49,8 @@ _SEARCH = ("search", "num_beams", "min_length", "max_length", "length_penalty", 
 class Rewriter(ABC):
     """A trained model with all that it needs to rewrite texts.
 
-    Attributes:
-        dataset: name of the data set that it was trained on.
-        uses_keyword: whether the keyword of a text has any influence.
-        condition: setting ``keyword.condition`` of the model: whose keyword it was trained to read.
-        keywords: of the training graph, by node id; none for a model that reads no keywords.
+    ``condition`` is its setting ``keyword.condition``, ``uses_keyword`` whether a keyword has any influence;
+    ``keywords`` are those of the training graph, by node id.
     """
 
     model: Any
@@ -65,15 +62,11 @@ class Rewriter(ABC):
 
     def rewrite(self, items: pd.DataFrame, decode: Mapping[str, Any], seed: int,
                 track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:
-        """Yield rows of table ``predictions`` for ``items``, a chunk at a time.
+        """Yield rows of table ``predictions`` for ``items``, a chunk of ``decode["batch_size"]`` at a time.
 
-        Args:
-            items: columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids; and
-                ``unseen_text``, whose embedding stands for a keyword outside the graph (without it, ``source``).
-            decode: plain values of the block ``generate_hcl``; ``batch_size`` cuts the chunks. Its ``keyword`` is
-                not read: see :func:`with_keywords`.
-            seed: for the draws of z, each of which depends on the example and the number of the sample alone.
-            track: wraps the list of chunks, to show progress.
+        ``items`` have columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids; and
+        ``unseen_text``, whose embedding stands for a keyword outside the graph (without it, ``source``). Draws of z
+        depend on seed, example and the number of the sample alone.
 
         Raises:
             InputError: contrastive search with a baseline that takes no single steps.
@@ -136,8 +129,7 @@ class Paraphraser(Rewriter):
             return {"keyword_nodes": None, "unseen_vectors": None}
         vectors, device = None, self.model.device
         if (nodes < 0).any():
-            texts = chunk.get("unseen_text", chunk["source"])
-            vectors = self._unseen.vectors(chunk.assign(unseen_text=texts, input_node=nodes)).to(device)
+            vectors = self._unseen.vectors(chunk.assign(input_node=nodes)).to(device)
         return {"keyword_nodes": torch.from_numpy(nodes).to(device), "unseen_vectors": vectors}
 
     def _noise(self, example_ids: Sequence[int], seed: int, sample: int) -> Tensor:
@@ -195,16 +187,9 @@ def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
 def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed: int) -> pd.DataFrame:
     """Return ``items`` with the column ``keyword`` as ``setting`` has it.
 
-    A keyword need not be a node of the training graph: then it is a new node, whose vector is the frozen embedding of
-    a text, column ``unseen_text``. For a text's own keyword that is the text; for a given one, which need not
-    fit the text, it is the keyword itself.
-
-    Args:
-        items: columns ``example_id``, ``keyword`` and ``unseen_text``.
-        setting: ``own``; ``random``, for each item a node drawn by seed and example id alone, never its own keyword;
-            or ``given:KEYWORD``, brought into normal form.
-        nodes: keywords of the graph.
-        seed: of the project.
+    ``own``; ``random``, for each item one of ``nodes`` drawn by seed and example id alone, never its own keyword; or
+    ``given:KEYWORD``, brought into normal form. One that is no node is a new node, whose vector is the frozen embedding
+    of ``unseen_text``: the text of an own keyword, and a given one, which need not fit the text, itself.
 
     Raises:
         InputError: there is no other keyword to draw, or none is given.

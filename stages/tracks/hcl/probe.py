@@ -35,7 +35,6 @@ from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import (
     KINDS,
     NAME,
-    has_impostor,
     latent_plot,
     latent_points,
     mean_interval,
@@ -106,8 +105,10 @@ def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     if not paraphraser.uses_keyword:
         return whole
     nodes = node_columns(paraphraser, items)
-    return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & has_impostor(
-        paraphraser.model, nodes["output_node"], nodes["negative_node"])
+    device = paraphraser.model.device
+    impostor = paraphraser.model.impostors(*(torch.from_numpy(nodes[f"{role}_node"]).to(device)
+                                             for role in ("output", "negative")))[2].cpu().numpy()
+    return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & impostor
 
 
 def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
@@ -125,13 +126,7 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """A seeded sample.
-
-    Attributes:
-        items: in the order in which they were drawn; fitting ones come first.
-        fitting: how many fitting items there are to draw from.
-        filled: how many of the sample do not fit, for want of others.
-    """
+    """A seeded sample, in the order of drawing, fitting items first: how many fit of all, and do not of the sample."""
 
     items: pd.DataFrame
     fitting: int

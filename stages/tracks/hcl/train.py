@@ -73,15 +73,7 @@ _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 @dataclass(frozen=True)
 class TrainedHcl:
-    """What a training makes.
-
-    Attributes:
-        model: with the weights of the best epoch.
-        items: rows of :func:`joined_items`, all splits.
-        history: of the training.
-        start: what the model took over from the one that it was initialised with; None for a fresh start.
-        item_views: what the training items saw of the graph; None for the whole.
-    """
+    """What a training makes: the model of the best epoch, and what it took over from its start and saw of the graph."""
 
     model: HclModel
     items: pd.DataFrame
@@ -211,12 +203,7 @@ def _start(paths: Start | None, encoder: ResolvedEncoder) -> tuple[HclModel | No
 
 @dataclass(frozen=True)
 class ValidationNoise:
-    """What validation needs beside the batches: noise fixed per example, vectors of unseen keywords.
-
-    Attributes:
-        eps: noise for z (n, dz), drawn from a seed of each example's own.
-        unseen_vectors: initial vectors (n, d), read where an input keyword is no node.
-    """
+    """What validation needs beside the batches: noise (n, dz) fixed per example, vectors (n, d) of unseen keywords."""
 
     eps: Tensor
     unseen_vectors: Tensor
