@@ -6,39 +6,27 @@ import pandas as pd
 import pytest
 import tiny_bert
 import tiny_items
+import tiny_training
 import torch
 import yaml
-from test_train_hcl import graph, settings, trained_on
-from transformers import AutoTokenizer
+from test_train_hcl import graph, settings
 
 from keycontrast.errors import InputError
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.encoders import resolve_encoder
-from stages.common.model_folder import save_notes
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params import Params
-from stages.tracks.hcl.data import joined_items, notes_of
+from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser, main, run, unseen_remark, with_keywords
 from stages.tracks.hcl.params import GenerateHcl
-from stages.tracks.hcl.train import _model
 
 
 def save_model(folder, encoder, **groups):
-    torch.manual_seed(3)
-    values = {**settings(), **groups}
-    model = _model(values, encoder, AutoTokenizer.from_pretrained(encoder.location), graph(), 5.0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=0.3)
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(encoder.location).save_pretrained(folder)
-    save_notes(folder, notes_of(tiny_items.NODES, trained_on(encoder)))
-    return folder
+    return tiny_training.save_hcl(folder, encoder, graph(), {**settings(), **groups})
 
 
 @pytest.fixture(scope="module")

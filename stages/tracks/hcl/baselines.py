@@ -23,7 +23,6 @@ from transformers import (
 )
 
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
 from models.common.training import fit
@@ -44,6 +43,7 @@ from stages.tracks.hcl.data import (
     Marks,
     PieceOrigin,
     TripleBatches,
+    described_start,
     fixed_noise,
     items_table,
     of_split,
@@ -411,10 +411,8 @@ def _initial(row: HclRow) -> tuple[Any, dict[str, Any]]:
         return None, {}
     if isinstance(row.init_from, GivenStart):
         raise InputError(f"models.hcl.{row.name}.init: {row.init_from.name} is a start of architecture hcl.")
-    folder = row.init_from.weights
-    PieceOrigin.load(folder)
-    described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}
-    return load_pieces(folder, row.values["architecture"]), {"init_from": described}
+    PieceOrigin.load(row.init_from.weights)
+    return load_pieces(row.init_from.weights, row.values["architecture"]), described_start(row.init_from)
 
 
 def _take_over(model: nn.Module, initial: nn.Module) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.common.encoders import Pooling, load_encoder, special_ids
 from models.hcl.config import HclConfig
 from stages.common.columns.graph import NODES
@@ -23,7 +24,7 @@ from stages.common.columns.texts import TEXTS
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.layouts import TURN
 from stages.common.model_folder import TRAINED_ON_FILE, load_origin
-from stages.common.paths import DatasetPaths
+from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.schemas import GRAPH_ONLY
 from stages.common.seeds import derived_seed
 from stages.tracks.common.schemas.items import ITEMS
@@ -61,6 +62,11 @@ class HclRow:
     graph: Mapping[str, Any]
     structure: str
     init_from: Start | None = None
+
+
+def described_start(paths: ModelPaths) -> dict[str, Any]:
+    """Return what metadata says of the trained model that a row goes on from."""
+    return {"init_from": {"name": paths.name, "sha256": sha256_of(paths.weights / "model.safetensors")}}
 
 
 def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:

@@ -19,7 +19,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common.batches import batches_in_order
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
@@ -54,6 +53,7 @@ from stages.tracks.hcl.data import (
     TripleBatches,
     UnseenKeywords,
     conditioned,
+    described_start,
     fixed_noise,
     items_table,
     joined_items,
@@ -195,10 +195,8 @@ def _start(paths: Start | None, encoder: ResolvedEncoder) -> tuple[HclModel | No
         return None, {}
     if isinstance(paths, GivenStart):
         return read_start(paths, encoder)
-    folder = paths.weights
-    load_lookup(folder)
-    description = {"name": paths.name, "sha256": sha256_of(folder / "model.safetensors")}
-    return HclModel.from_pretrained(folder), {"init_from": description}
+    load_lookup(paths.weights)
+    return HclModel.from_pretrained(paths.weights), described_start(paths)
 
 
 @dataclass(frozen=True)
