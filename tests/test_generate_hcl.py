@@ -14,9 +14,9 @@ from test_train_hcl import graph, settings
 from keycontrast.errors import InputError
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.params import Params

@@ -13,8 +13,8 @@ import torch
 from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.metrics.retention import shows_keyword
 from stages.tracks.hcl.data import joined_items

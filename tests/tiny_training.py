@@ -9,9 +9,9 @@ import yaml
 from transformers import AutoTokenizer
 
 from pipeline.schemas import SCHEMAS
-from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
+from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.hcl.data import TrainedOn, notes_of
 from stages.tracks.hcl.train import _model

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from keycontrast.errors import nearest
-from stages.common.layouts import is_paired
+from stages.common.examples import is_paired
 from stages.common.params import Block
 from stages.common.schemas import GRAPH_ONLY
 from stages.common.settings import NOTHING
