@@ -13,7 +13,7 @@ _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropo
 _SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0}
 _CVAE = {"embedding": 48, "encoder": 48, "context": 64, "width": 64, "latent": 6, "bag": 16,
          "annealing_share": 0.04}
-_GROUP = {"pretrain_share": 0.4, "sample_k": 2, "speed": 1.0}
+_GROUP = {"pretrain_share": 0.4, "sample_k": 2, "speed": 1.0, "score": "tfidf"}
 _PRETRAINED = {"source": None, "layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 # By case: architecture and its block.
 SIZES = {"transformer": ("transformer", _TRANSFORMER),

@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 import tiny_bert
 import tiny_items
+import tiny_training
 import torch
 import yaml
-from test_train_hcl import graph, settings, trained_on
-from transformers import AutoTokenizer
+from test_train_hcl import graph, settings
 
 from keycontrast.errors import InputError
 from pipeline.predict import predict
@@ -21,24 +21,13 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.common.training import save_notes
 from stages.params import Params
-from stages.tracks.hcl.data import joined_items, notes_of
+from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser, main, run, unseen_remark, with_keywords
 from stages.tracks.hcl.params import GenerateHcl
-from stages.tracks.hcl.train import _model
 
 
 def save_model(folder, encoder, **groups):
-    torch.manual_seed(3)
-    values = {**settings(), **groups}
-    model = _model(values, encoder, AutoTokenizer.from_pretrained(encoder.location), graph(), 5.0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=0.3)
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(encoder.location).save_pretrained(folder)
-    save_notes(folder, notes_of(tiny_items.NODES, trained_on(encoder)))
-    return folder
+    return tiny_training.save_hcl(folder, encoder, graph(), {**settings(), **groups})
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +104,7 @@ def test_a_random_keyword_is_another_node_drawn_by_example(paraphraser, items):
 
 
 def test_draws_of_keywords_are_even_and_leave_out_the_own_one_and_none():
-    frame = pd.DataFrame({"example_id": range(3000), "source": "x", "keyword": ["b", NO_KEYWORD, "unseen"] * 1000})
+    frame = pd.DataFrame({"example_id": range(3000), "unseen_text": "x", "keyword": ["b", NO_KEYWORD, "unseen"] * 1000})
     drawn = with_keywords(frame, "random", ["c", NO_KEYWORD, "a", "b"], seed=4)["keyword"]
     for first, expected in ((0, ["a", "c"]), (1, ["a", "b", "c"]), (2, ["a", "b", "c"])):
         shares = drawn[first::3].value_counts(normalize=True).sort_index()
@@ -140,7 +129,7 @@ def test_a_given_keyword_outside_the_graph_is_embedded_alone(paraphraser, items,
     seen = []
     vectors = paraphraser._unseen.vectors
     monkeypatch.setattr(paraphraser._unseen, "vectors",
-                        lambda frame: seen.extend(frame["source"].tolist()) or vectors(frame))
+                        lambda frame: seen.extend(frame["unseen_text"].tolist()) or vectors(frame))
     rows = run(items, paraphraser, decode(keyword="given:Hot  Dogs"), seed=1)
     assert rows["keyword"].tolist() == ["hot dogs"] * 2 and not rows["keyword_known"].any()
     assert seen == ["hot dogs"] * 2
@@ -150,6 +139,17 @@ def test_a_given_keyword_outside_the_graph_is_embedded_alone(paraphraser, items,
     seen.clear()
     run(items, paraphraser, decode(), seed=1)  # "unheard of", the own keyword of the last text
     assert seen[-1] == tiny_items.SOURCES[9]
+
+
+def test_the_oracle_reads_the_keyword_of_the_target_and_its_words_alone_where_it_is_no_node(encoder, items, tmp_path,
+                                                                                            monkeypatch):
+    model, seen = Paraphraser(save_model(tmp_path, encoder, keyword={"condition": "target"})), []
+    vectors = model._unseen.vectors
+    monkeypatch.setattr(model._unseen, "vectors",
+                        lambda frame: seen.extend(frame["unseen_text"].tolist()) or vectors(frame))
+    rows = run(items.assign(target_keyword=[*tiny_items.KEYWORDS[:8], "cat", "hot dog"]), model, decode(), seed=1)
+    assert rows["keyword"].tolist() == ["cat", "hot dog"] and rows["keyword_known"].tolist() == [True, False]
+    assert seen[-1] == "hot dog"
 
 
 def test_the_keyword_conditions_the_output(paraphraser):

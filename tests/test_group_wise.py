@@ -105,6 +105,18 @@ def test_candidates_are_the_most_and_the_least_similar_inputs():
     assert torch.equal(candidates(rows, rows, 2, 1)[0], found)
 
 
+def test_by_label_the_pairs_of_the_training_split_match_and_the_own_one_is_among_them():
+    sources, targets = [[1, 2], [1, 3], [1, 2], [5]], [[7], [8], [8], [9]]
+    chosen, scores = candidates(sources, targets, 2, 2, label=True)
+    pairs = {(tuple(x), tuple(y)) for x, y in zip(sources, targets, strict=True)}
+    for item in range(4):
+        assert chosen[item, 0] == item and sorted(chosen[item].tolist()) == [0, 1, 2, 3]
+        for place, other in enumerate(chosen[item].tolist()):
+            expected = [(tuple(sources[x]), tuple(targets[y])) in pairs for x, y in ((other, item), (item, other))]
+            assert scores[item, :, place].tolist() == expected
+    assert 8 < scores.sum() < 32  # more than the pairs themselves, not all
+
+
 def test_a_killed_training_goes_on_with_its_reference(tmp_path):
     def begun(store):
         case = Case("group_wise", tmp_path)

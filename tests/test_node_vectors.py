@@ -16,6 +16,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import IN_GRAPH
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
 
@@ -45,7 +46,7 @@ def tables():
 
 def as_read(examples, texts, keywords, nodes):
     """Return roles, nodes and texts as the stage has them, from tables in any order."""
-    train = examples[examples["split"] == "train"]
+    train = examples[examples["split"].isin(IN_GRAPH)]
     columns = ["source_id", "target_id", "negative_id", "group"]
     schema = pa.schema([SCHEMAS["examples"].arrow().field(name) for name in columns])
     by_id = pa.Table.from_pandas(keywords.sort_values("text_id"))

@@ -7,21 +7,18 @@ import pandas as pd
 import pytest
 import tiny_bert
 import tiny_items
+import tiny_training
 import torch
-from transformers import AutoTokenizer
 
 from keycontrast.errors import InputError
-from models.common.encoders import load_encoder, special_ids
-from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
-from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
 from stages.common.training import save_notes
 from stages.metrics.retention import shows_keyword
-from stages.tracks.hcl.data import TrainedOn, joined_items, notes_of
+from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, latent_points, separation, tsne
 from stages.tracks.hcl.params import GenerateHcl, ProbeHcl, TrainHcl
@@ -66,21 +63,7 @@ def save_model(folder, encoder, **groups):
     values = TrainHcl.model_validate({"latent": {"size": LATENT}, "decoder": {"layers": 1}}).model_dump()
     for group, changes in groups.items():
         values[group] |= changes
-    tokenizer, (pretrained, _) = AutoTokenizer.from_pretrained(encoder.location), load_encoder(encoder.location)
-    keywords = graph()
-    torch.manual_seed(3)
-    model = HclModel.from_parts(HclConfig.from_params(values, pretrained.config, special_ids(tokenizer),
-                                                      keywords.num_nodes, keywords.num_edges, 5.0),
-                                pretrained, keywords)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(std=0.3)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    on = TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description, "mean", 32, 12, 12, "first")
-    save_notes(folder, notes_of(tiny_items.NODES, on))
-    return folder
+    return tiny_training.save_hcl(folder, encoder, graph(), values, max_target=12)
 
 
 @pytest.fixture(scope="module")

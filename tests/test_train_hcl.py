@@ -26,6 +26,8 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
 from stages.common.settings import laid_over
 from stages.common.tables import read_frame, read_metadata
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import RECORDS
@@ -136,10 +138,37 @@ def test_every_parameter_learns_at_the_rate_of_its_origin(task):
 
 def test_the_frozen_encoder_gives_vectors_to_unseen_keywords(encoder):
     unseen = UnseenKeywords(trained_on(encoder))
-    items = pd.DataFrame({"source": ["how do i run", "why eat"], "input_node": [2, -1]})
+    items = pd.DataFrame({"unseen_text": ["how do i run", "why eat"], "input_node": [2, -1]})
     vectors = unseen.vectors(items)
     assert vectors[0].abs().sum() == 0
     assert torch.equal(vectors[1], unseen.embedded(["why eat"])[0])
+
+
+def test_the_oracle_reads_the_keyword_of_the_target_in_training_and_validation(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_training.write_project(tmp_path, {"oracle": {"dataset": "tiny", "overrides": {"keyword": {
+        "condition": "target"}}}})
+    tables, place = tiny_items.tables(), DatasetPaths("tiny").table("keywords")
+    targets = tables["examples"]["target_id"]
+    words = [*tiny_items.KEYWORDS[1:7], "dog", "hot dog", "cat", "cat"]
+    keywords = tables["keywords"].set_index("text_id").assign(method="textrank", score=1.0)
+    keywords.loc[targets, "keyword"] = words
+    write_table(place, SCHEMAS["keywords"], keywords.reset_index(), Provenance("test", "0"))
+    caught = []
+
+    def stop(task, *_):
+        caught.append(task)
+        raise Killed
+
+    monkeypatch.setattr(stages.tracks.hcl.train, "fit", stop)
+    with pytest.raises(Killed):
+        main(["oracle"])
+    task, embedded = caught[0], UnseenKeywords(trained_on(resolve_encoder("path:encoder"))).embedded
+    assert [tiny_items.NODES[node] for node in task.train.nodes["kx"]] == words[:7]
+    assert torch.equal(task.train.nodes["kx"], task.train.nodes["ky"])
+    # Where the keyword is hidden or no node, the target's text would tell more than its keyword.
+    torch.testing.assert_close(task.item_views.vectors, embedded(words[:7]))
+    torch.testing.assert_close(task.noise.unseen_vectors, embedded(["hot dog"]))
 
 
 def test_another_encoder_in_the_same_place_is_noticed(encoder):

@@ -4,12 +4,17 @@ import numpy as np
 import pandas as pd
 import tiny_bert
 import tiny_items
+import torch
 import yaml
+from transformers import AutoTokenizer
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
+from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
+from stages.tracks.hcl.data import TrainedOn, notes_of
+from stages.tracks.hcl.train import _model
 
 TRAINING = {"epochs": 2, "batch_size": 4, "micro_batch": 2, "max_source": 12, "max_target": 8,
             "keep": "first", "learning_rate": 0.01}
@@ -29,6 +34,22 @@ class DyingStore(FolderCheckpoints):
         self.saves += 1
         if self.saves == 2:
             raise Killed
+
+
+def save_hcl(folder, encoder, graph, values, max_target=8):
+    """Save an HCL model of these values over an encoder and a graph of ``tiny_items``, as training does."""
+    torch.manual_seed(3)
+    tokenizer = AutoTokenizer.from_pretrained(encoder.location)
+    model = _model(values, encoder, tokenizer, graph, 5.0)
+    with torch.no_grad():  # default weights make all outputs alike at this width
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.3)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    on = TrainedOn("tiny", "en", f"path:{encoder.location}", encoder.description, "mean", 32, 12, max_target, "first")
+    save_notes(folder, notes_of(tiny_items.NODES, on))
+    return folder
 
 
 def edges():

@@ -6,6 +6,10 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 3
 SPLITS = ("train", "validation", "test")
+# Items of split "graph" are read by clusters, graph and node vectors, as training items are, and by nothing else.
+GRAPH_ONLY = "graph"
+IN_GRAPH = (SPLITS[0], GRAPH_ONLY)
+ALL_SPLITS = (*SPLITS, GRAPH_ONLY)
 NO_KEYWORD = "<nokw>"
 STRINGS = pa.list_(pa.string())
 INTS = pa.list_(pa.int32())

@@ -28,6 +28,7 @@ from stages.common.lookup import Lookup
 from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, NODE_VECTORS, NODES, TEXT_VECTORS, TEXTS
+from stages.common.schemas import EXAMPLES, IN_GRAPH, NODE_VECTORS, NODES, TEXT_VECTORS, TEXTS
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, read_batches, read_table, table_writer
 from stages.run.process import StageProcess, run_stage
@@ -195,7 +196,7 @@ def _complain(missing: np.ndarray, what: str, stage: str) -> None:
 def _roles(paths: DatasetPaths) -> tuple[pd.DataFrame, np.ndarray]:
     """Return the roles of training texts and the ids of the nodes."""
     examples, nodes = (read_table(paths.table(schema.name), schema, columns, filters) for schema, columns, filters in (
-        (EXAMPLES, [*ORIGINS.values(), "group", "split"], pc.field("split") == "train"),
+        (EXAMPLES, [*ORIGINS.values(), "group", "split"], pc.field("split").isin(IN_GRAPH)),
         (NODES, ["node_id", "keyword"], None)))
     keywords = read_batches(paths.table("keywords"), KEYWORDS, ["text_id", "keyword"], _KEYWORDS)
     return text_roles(examples, keywords, nodes), nodes["node_id"].to_numpy()

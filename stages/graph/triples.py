@@ -1,4 +1,4 @@
-"""The keyword triples of the training examples (HCL section 3.2.2), as numbers.
+"""The keyword triples of the training examples, and of those of the graph alone (HCL section 3.2.2), as numbers.
 
 Keywords become node ids here, and stay numbers from here on. DuckDB compares strings by their UTF-8 bytes, which is
 the order of Python's ``sorted``: node ids are positions among the sorted keywords. Memory holds four bytes per text
@@ -26,11 +26,11 @@ _NUMBERED = """
 _OF_TEXTS = "SELECT k.text_id, n.node FROM keywords AS k JOIN numbered AS n USING (keyword)"
 _EXAMPLES = """
     SELECT example_id, source_id, target_id, coalesce(negative_id, -1) AS negative_id FROM examples
-    WHERE split = 'train'"""
+    WHERE split IN ('train', 'graph')"""
 # Training inputs, each once, with what is searched for keywords.
 _INPUTS = """
     SELECT t.text_id, t.text, a.start, a."end", a.lemma FROM texts AS t JOIN tokens AS a USING (text_id)
-    WHERE t.text_id IN (SELECT source_id FROM examples WHERE split = 'train') ORDER BY t.text_id"""
+    WHERE t.text_id IN (SELECT source_id FROM examples WHERE split IN ('train', 'graph')) ORDER BY t.text_id"""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stages.common.schemas import SPLITS
+from stages.common.schemas import ALL_SPLITS, SPLITS
 from stages.ingest.deduplicate import UniqueRows
 from stages.ingest.items import PAPER_TRIPLES, Items, nearest_rule
 from stages.ingest.params import Ingest
@@ -19,8 +19,9 @@ PAPER_STORIES, PAPER_DIALOGUES = 98_163, 218_039 + 2 * 10_000
 
 
 def by_split(split: np.ndarray) -> dict[str, int]:
-    """Return how many items each split has, given the (n_items,) split of each."""
-    return {name: int(np.count_nonzero(split == which)) for which, name in enumerate(SPLITS)}
+    """Return how many items each split has, given the (n_items,) split of each; those of the graph where any are."""
+    return {name: count for which, name in enumerate(ALL_SPLITS)
+            if (count := int(np.count_nonzero(split == which))) or name in SPLITS}
 
 
 def row_counts(rows: UniqueRows) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
     """
     rows, partners, sizes = found.rows, found.partners, found.sizes
     counts: dict[str, Any] = {
-        "rows": row_counts(rows), "published_splits": [SPLITS[which] for which in rows.published],
+        "rows": row_counts(rows), "published_splits": [ALL_SPLITS[which] for which in rows.published],
         "components": {"count": int(np.count_nonzero(sizes)), "largest_texts": int(sizes.max(initial=0))},
         "negative_source": params.neg_source, "split_by": params.split_by}
     mined = params.neg_source == "mined"

@@ -15,6 +15,7 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.examples import structure_of
 from stages.common.schemas import SPLITS
+from stages.common.schemas import ALL_SPLITS
 from stages.ingest.layouts import LAYOUTS, forms_of
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError
@@ -140,7 +141,7 @@ class UniqueRows:
         second: (n_rows,) text number of the target, or number of the caption's group, else -1.
         negative: (n_rows,) text number of a given triple's negative; (0,) in other structures.
         label: (n_rows,) 1 for paraphrases, stories and right responses, 0 for the contrary; number of the class.
-        rank: (n_rows,) published split as index into ``SPLITS``; 0 also where none is published.
+        rank: (n_rows,) published split as index into ``ALL_SPLITS``; 0 also where none is published.
         opening: (n_rows,) hash of a story's first sentence or a dialogue's context; 0 in other structures.
         further: other texts of each story or dialogue; empty in other structures.
     """
@@ -173,8 +174,8 @@ class UniqueRows:
 
     @property
     def published(self) -> list[int]:
-        """The splits that are evaluated and whose rows are published, as indices into ``SPLITS``."""
-        return [which for which in range(1, len(SPLITS)) if (self.rank == which).any()]
+        """The splits other than training whose rows are published, as indices into ``ALL_SPLITS``."""
+        return [which for which in range(1, len(ALL_SPLITS)) if (self.rank == which).any()]
 
     def reject(self, rows: np.ndarray, reason: str) -> None:
         """Say why ``rows`` (n_rows,) bool are rejected."""
@@ -258,7 +259,7 @@ def _read(rows: Iterable[RawRow], structure: str, check: RowCheck, tables: RowTa
             name, opening = found.group, 0
             if structure in CONTINUATIONS:
                 name, opening = "", int.from_bytes(blake2b(found.group.encode(), digest_size=8).digest())
-            batch["valid"].append((place, label, SPLITS.index(row.split or SPLITS[0]), name, opening))
+            batch["valid"].append((place, label, ALL_SPLITS.index(row.split or ALL_SPLITS[0]), name, opening))
             for role, (key, text) in enumerate(zip(found.keys, found.surfaces, strict=True)):
                 batch["occurrences"].append((place, role, nth + role, key, text))
             nth += len(found.keys)

@@ -123,7 +123,7 @@ def _named_files(folder: Path, layout: Layout, dataset: Dataset) -> dict[str, Pa
     Where they name those of published splits alone, and none of training, all others are of training.
     """
     splits, found = _named_splits(dataset), dict[str, Path]()
-    in_splits = [pattern for split in ("train", "validation", "test") for pattern in splits.get(split, [])]
+    in_splits = [pattern for split in ALL_SPLITS for pattern in splits.get(split, [])]
     for pattern in [*map(_pattern, dataset.files), *in_splits]:
         names = _matching(folder, pattern, layout)
         if not names:

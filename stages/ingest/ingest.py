@@ -15,7 +15,16 @@ from keycontrast.errors import InputError, nearest
 from stages.common.encoders import resolve_encoder
 from stages.common.examples import is_paired, structure_of
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, REJECTED, SPLITS, TEXTS, TableSchema
+from stages.common.schemas import (
+    ALL_SPLITS,
+    EXAMPLES,
+    LABELLED_EXAMPLES,
+    PLAIN_EXAMPLES,
+    REJECTED,
+    SPLITS,
+    TEXTS,
+    TableSchema,
+)
 from stages.common.tables import Provenance, table_writer, write_json
 from stages.ingest.counts import (
     account,
@@ -254,8 +263,8 @@ def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np
         without = negative == NO_TEXT
         references = ids[outputs[bounds[start]:bounds[end]]].astype(np.int64)
         yield pa.table({
-            "example_id": np.arange(start, end), "split": np.array(SPLITS)[split[start:end]], "source_id": ids[source],
-            "target_id": ids[target], "negative_id": pa.array(ids[negative], mask=without),
+            "example_id": np.arange(start, end), "split": np.array(ALL_SPLITS)[split[start:end]],
+            "source_id": ids[source], "target_id": ids[target], "negative_id": pa.array(ids[negative], mask=without),
             "reference_ids": pa.ListArray.from_arrays(bounds[start:end + 1] - bounds[start], references),
             "group": group[source],
             "negative_origin": pa.array(np.full(end - start, origin), pa.string(), mask=without)})

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from keycontrast.progress import progress
-from stages.common.schemas import SPLITS
+from stages.common.schemas import ALL_SPLITS, SPLITS
 from stages.common.seeds import derived_seed
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
 from stages.ingest.text_keys import jaccard, order_key, overlap_tokens, text_key
@@ -30,7 +30,7 @@ class Items:
 
     Attributes:
         source, target, negative: (n,) text numbers; ``NO_TEXT`` where there is no negative, or none yet.
-        rank: (n,) published split as index into ``SPLITS``; 0 also where none is published.
+        rank: (n,) published split as index into ``ALL_SPLITS``; 0 also where none is published.
         group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
         captions: the groups, if there are any.
     """
@@ -130,7 +130,7 @@ def with_references(items: Items) -> Items:
     are its references, the first one its target."""
     first = np.unique(np.stack([items.source, items.rank]), axis=1, return_index=True, return_inverse=True)
     one = np.arange(len(items))
-    evaluated = items.rank > 0
+    evaluated = (items.rank > 0) & (items.rank < len(SPLITS))
     one[evaluated] = first[1][first[2].reshape(-1)][evaluated]
     if (one == np.arange(len(items))).all():
         return items
@@ -163,7 +163,7 @@ class Relations:
         if not (self.duplicate_rank.any() or self.other_rank.any()):
             yield 0, self
             return
-        for rank in range(len(SPLITS)):
+        for rank in range(len(ALL_SPLITS)):
             good, bad = self.duplicate_rank == rank, self.other_rank == rank
             yield rank, Relations(self.duplicates[good], self.others[bad], self.group, self.duplicate_rank[good],
                                   self.other_rank[bad])

@@ -16,7 +16,7 @@ from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.examples import TURN
 from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.ingest.items import Items
-from stages.ingest.splits import TRAIN
+from stages.ingest.splits import TEST, VALIDATION
 from stages.ingest.text_keys import HAN, order_key, overlap_tokens, text_key
 from stages.ingest.texts import NO_TEXT, TextFile, TextLists, grouped
 
@@ -196,7 +196,7 @@ def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: n
     candidates wherever they are from: data sets sample those of the test from training. ``candidates`` has a list
     for each of ``items``; other arguments and the result are those of ``search``.
     """
-    refused, evaluated = _said(items, group), split != TRAIN
+    refused, evaluated = _said(items, group), np.isin(split, (VALIDATION, TEST))
     tested = {*items.source[evaluated].tolist(), *items.target[evaluated].tolist()}
     return np.array([_first((text for text in candidates.of(item) if evaluated[item] or text not in tested),
                             refused(item)) for item in asked.tolist()], np.int32)

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from keycontrast.errors import nearest
+from stages.common.examples import is_paired
 from stages.common.params import Block
+from stages.common.schemas import GRAPH_ONLY
 from stages.common.settings import NOTHING
 from stages.ingest.layouts import LAYOUTS
 
@@ -78,9 +80,10 @@ class Dataset(Block):
     files: list[Named] = Field(
         default_factory=list, description="names or patterns inside the folder; of files with columns of their own "
                                           "`{name: ..., layout: ..., columns: ...}`")
-    splits: dict[Literal["train", "validation", "test"], list[Named]] = Field(
+    splits: dict[Literal["train", "validation", "test", "graph"], list[Named]] = Field(
         default_factory=dict, description="files (named likewise) whose rows have a published split; they "
-                                          "are read after `files`, training first")
+                                          "are read after `files`, training first; graph: pairs that the keyword "
+                                          "graph reads, and no training or evaluation")
     layout: LayoutName = Field("pairs", description="what a row is and which columns it has: " + ", ".join(LAYOUTS))
     columns: dict[str, str | list[str] | None] = Field(
         default_factory=dict, description="names of the columns, by role; which roles there are, and what they are "
@@ -104,6 +107,9 @@ class Dataset(Block):
     @model_validator(mode="after")
     def _files_are_of_one_structure(self) -> "Dataset":
         wanted = LAYOUTS[self.layout].structure
+        if GRAPH_ONLY in self.splits and not is_paired(self.layout):
+            raise ValueError(f"splits.graph: the keyword graph is made of pairs, and layout {self.layout} gives "
+                             f"{wanted}. Leave it out")
         for entry in chain(self.files, *self.splits.values()):
             if isinstance(entry, OwnColumns) and (found := LAYOUTS[entry.layout]).structure != wanted:
                 raise ValueError(f"{entry.name}: its layout {entry.layout} gives {found.structure}, but {self.layout} "

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 from keycontrast.reading import Words, is_unicode, text_fault
 from stages.common.examples import structure_of
+from stages.common.examples import is_paired, structure_of
+from stages.common.schemas import GRAPH_ONLY
 from stages.ingest.layouts import SPLIT, BoundLayout, roles_of
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError, dialogue_texts, story_sentences, story_texts
 from stages.ingest.text_keys import IDENTITIES, join_han, text_key
 
 _SPLITS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation",
-           "dev": "validation", "test": "test"}
+           "dev": "validation", "test": "test", "graph": GRAPH_ONLY}
 _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 _ENDLESS = (math.inf, -math.inf)
 # How messages of the readers call settings.
@@ -38,7 +40,7 @@ class RawRow(NamedTuple):
         row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
         content: values by role, as the layout has them, or the line itself where it could not be parsed.
         problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
-        split: the published split: ``train``, ``validation``, ``test``, or None.
+        split: the published split: one of ``ALL_SPLITS``, or None.
         names, values: of all columns of the row, as the file calls them.
     """
 
@@ -77,7 +79,7 @@ class RowMaker:
             for role in self._names:
                 content[role] = name_of(content.get(role), role)
             if SPLIT in self.layout.columns:
-                split = content[SPLIT] = _published(content.get(SPLIT))
+                split = content[SPLIT] = _published(content.get(SPLIT), is_paired(self.layout.layout.name))
                 if self._split not in (None, split):
                     split = self._split
                     raise RowError(f"split: the row says {content[SPLIT]}, but its file is named under "
@@ -107,10 +109,11 @@ def name_of(value: Any, role: str) -> str:
     return whole[1] if (whole := _WHOLE.fullmatch(name)) else name
 
 
-def _published(value: Any) -> str:
+def _published(value: Any, paired: bool) -> str:
     split = _SPLITS.get(value.strip().lower()) if isinstance(value, str) else None
-    if split is None:
-        raise RowError(f"split: must be train, validation (or dev, val, valid) or test, found {value!r}")
+    if split is None or (split == GRAPH_ONLY and not paired):
+        raise RowError(f"split: must be train, validation (or dev, val, valid) or test{', or graph' * paired}, found "
+                       f"{value!r}")
     return split
 
 

@@ -8,7 +8,7 @@ from keycontrast.errors import InputError
 from stages.common.schemas import SPLITS
 from stages.common.seeds import derived_seed, generator
 
-TRAIN, VALIDATION, TEST = range(len(SPLITS))
+TRAIN, VALIDATION, TEST = range(len(SPLITS))  # as in ALL_SPLITS
 LARGEST_HASH = np.iinfo(np.uint64).max
 
 

@@ -94,6 +94,8 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
         source = settings.get(architecture, {}).get("source", "")
         return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
+    if settings.get("keyword", {}).get("condition") == "target":
+        other.add(f"{ADDED}target's keyword")
     return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
                _impostors(settings) | untrained(settings) | other)
 

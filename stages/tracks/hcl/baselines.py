@@ -23,7 +23,6 @@ from transformers import (
 )
 
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common.encoders import freeze_lower_layers, load_encoder
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
 from models.common.training import fit
@@ -42,6 +41,7 @@ from stages.tracks.hcl.data import (
     Marks,
     PieceOrigin,
     TripleBatches,
+    described_start,
     fixed_noise,
     items_table,
     of_split,
@@ -63,13 +63,8 @@ _ROWS = 256  # items that are compared with all others at once
 class Start:
     """What a baseline begins with.
 
-    Attributes:
-        tokenizer: cuts its texts.
-        marks: tokens around them.
-        described: name of each model that it is made with, and its description; they decide the weights.
-        location: folder or id that weights come from; None draws them.
-        said: the same for people.
-        further: values for the configuration of a model that is built here.
+    ``described`` holds the description of each model that it is made with; ``location`` is the folder of its weights,
+    None draws them, and ``said`` says so for people; ``further`` are values for the configuration of an own model.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -149,11 +144,6 @@ def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
 def build(values: Mapping[str, Any], start: Start, mean_target_length: float) -> Any:
     """Return a :class:`PieceModel` beside a ``PreTrainedModel``; what is drawn is drawn from torch's generator.
 
-    Args:
-        values: plain values of the block ``train_hcl``: ``architecture``, the block of its name, and ``training``.
-        start: what the model begins with.
-        mean_target_length: of the training targets, end token included.
-
     Raises:
         InputError: more layers to freeze than there are, texts that do not fit, or a start that lacks weights.
     """
@@ -220,18 +210,19 @@ class CandidateBatches(TripleBatches):
     """Triples with candidates beside them; see :class:`models.hcl.baselines.pieces.GroupWise` for their tensors.
 
     An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
-    of the least similar ones, ties by an order that is drawn once; never itself. On side 0 their inputs stand beside
-    its own target, on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF
-    vectors of its two texts.
+    of the least similar ones, ties by an order that is drawn once. On side 0 their inputs stand beside its own target,
+    on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF vectors of its two
+    texts; or, by ``label``, 1 for a pair of the training split and 0 for others. The item itself is a candidate by
+    ``label`` alone: its matched pair is the positive one among the draws.
 
     Attributes:
         chosen: items that are candidates (n, C).
         scores: of the pairs (n, 2, C).
     """
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, score: str) -> None:
         super().__init__(*args)
-        self.chosen, self.scores = candidates(self.sources, self.targets)
+        self.chosen, self.scores = candidates(self.sources, self.targets, label=score == "label")
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of ``items`` and of their candidates."""
@@ -248,8 +239,8 @@ class CandidateBatches(TripleBatches):
 
 
 def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], top: int = 5,
-               tail: int = 5) -> tuple[Tensor, Tensor]:
-    """Return candidates (n, C) of items, by their word pieces, C = min(top + tail, n - 1), and cosines (n, 2, C)."""
+               tail: int = 5, label: bool = False) -> tuple[Tensor, Tensor]:
+    """Return candidates (n, C) of items, by their word pieces, at most top + tail, and scores (n, 2, C)."""
     n, size = len(sources), 1 + max(max(row, default=0) for row in [*sources, *targets])
     x, y = (_counts(rows, size) for rows in (sources, targets))
     held = x.indices()[1].bincount(minlength=size)
@@ -258,18 +249,28 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
     tf = x.values() / (x.values() + _K1 * (1 - _B + _B * lengths / lengths.mean()))
     saturated, (x_vectors, y_vectors) = _with_values(x, tf), (_unit(part, idf) for part in (x, y))
     order = torch.from_numpy(np.random.default_rng(0).permutation(n)).float() / n * 1e-6  # decides ties alone
-    count, chosen, scores = min(top + tail, n - 1), [], []
+    count, chosen, scores = min(top + tail, n if label else n - 1), [], []
+    itself = torch.tensor(torch.inf if label else -torch.inf)
     for first in range(0, n, _ROWS):
         rows = torch.arange(first, min(first + _ROWS, n))
         alike = torch.sparse.mm(saturated, (x.index_select(0, rows).to_dense() * idf).T).T - order  # (b, n)
-        best = alike.index_put((rows - first, rows), torch.tensor(-torch.inf)).topk(min(top, count), dim=-1).indices
+        best = alike.index_put((rows - first, rows), itself).topk(min(top, count), dim=-1).indices
         alike.scatter_(1, torch.cat([rows.unsqueeze(1), best], dim=-1), torch.inf)
         worst = alike.topk(count - best.shape[1], dim=-1, largest=False).indices
         chosen.append(torch.cat([best, worst], dim=-1))
         cosines = [torch.sparse.mm(one, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
                    for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
         scores.append(torch.stack(cosines, dim=1))
-    return torch.cat(chosen), torch.cat(scores).clamp(0, 1)
+    found = torch.cat(chosen)
+    return found, _labels(sources, targets, found) if label else torch.cat(scores).clamp(0, 1)
+
+
+def _labels(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], chosen: Tensor) -> Tensor:
+    """Return 1 for candidates (n, C) that make a pair of the training split on a side, else 0 (n, 2, C)."""
+    x, y = (torch.from_numpy(pd.factorize(pd.Series(list(map(tuple, rows))))[0]) for rows in (sources, targets))
+    n, own = len(x), torch.arange(len(x)).unsqueeze(1)
+    pairs = torch.stack([x[chosen] * n + y[own], x[own] * n + y[chosen]], dim=1)
+    return torch.isin(pairs, x * n + y).float()
 
 
 def _counts(rows: Sequence[Sequence[int]], size: int) -> Tensor:
@@ -293,22 +294,17 @@ def _with_values(like: Tensor, values: Tensor) -> Tensor:
 
 def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, training: bool = True) -> TripleBatches:
     """Return the batches of items of one split; group-wise training items have candidates beside them."""
-    kind = CandidateBatches if training and values["architecture"] == "group_wise" else TripleBatches
     cut = values["training"]
-    return kind(items, start.tokenizer, cut["max_source"], cut["max_target"], cut["keep"], start.marks)
+    given = items, start.tokenizer, cut["max_source"], cut["max_target"], cut["keep"], start.marks
+    if training and values["architecture"] == "group_wise":
+        return CandidateBatches(*given, score=values["group_wise"]["score"])
+    return TripleBatches(*given)
 
 
 class PieceTask(Task):
     """Trains a baseline; see ``models.common.task.Task``.
 
     Losses are divided by the mean target length, as HCL's are.
-
-    Args:
-        model: on its device.
-        train: training items.
-        validation: validation items.
-        training: plain values of ``train_hcl.training``.
-        seed: of the noise for validation.
     """
 
     train: TripleBatches
@@ -385,15 +381,6 @@ def run(row: HclRow, start: Start, initial: Any, store: CheckpointStore, device:
         open_bar: OpenBar | None = None) -> TrainedPieces:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
-    Args:
-        row: the model to be trained.
-        start: what it begins with.
-        initial: trained model of this kind whose weights it goes on from, at ``training.taken_rate`` if there is one;
-            None for none.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-
     Raises:
         InputError: no training or no validation item, or an ``initial`` of other sizes.
     """
@@ -422,10 +409,8 @@ def _initial(row: HclRow) -> tuple[Any, dict[str, Any]]:
         return None, {}
     if isinstance(row.init_from, GivenStart):
         raise InputError(f"models.hcl.{row.name}.init: {row.init_from.name} is a start of architecture hcl.")
-    folder = row.init_from.weights
-    PieceOrigin.load(folder)
-    described = {"name": row.init_from.name, "sha256": sha256_of(folder / "model.safetensors")}
-    return load_pieces(folder, row.values["architecture"]), {"init_from": described}
+    PieceOrigin.load(row.init_from.weights)
+    return load_pieces(row.init_from.weights, row.values["architecture"]), described_start(row.init_from)
 
 
 def _take_over(model: nn.Module, initial: nn.Module) -> None:

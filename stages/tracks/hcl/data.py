@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
+from keycontrast.files import sha256_of
 from models.common.encoders import Pooling, load_encoder, special_ids
 from models.hcl.config import HclConfig
 from stages.common.encoders import embed_texts, resolve_encoder
@@ -21,6 +22,8 @@ from stages.common.examples import TURN
 from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, NODES, TEXTS
+from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.schemas import EXAMPLES, GRAPH_ONLY, NODES, TEXTS
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, load_origin
 from stages.tracks.common.schemas import ITEMS
@@ -40,18 +43,9 @@ _CHUNK = 64
 class HclRow:
     """A model to be trained.
 
-    Attributes:
-        name: of the model.
-        paths: of its data set.
-        seed: fans out by name into weights, order, dropout and noise.
-        values: plain values of the block ``train_hcl`` with the model's overrides.
-        items: from :func:`joined_items`, all splits.
-        nodes: table ``nodes``.
-        language: ISO 639-1 code of its texts.
-        encoder: param ``encoder.source``.
-        node_vectors, graph: plain values of the blocks of these names.
-        structure: of which kind its data set's rows are; see :class:`stages.ingest.layouts.Layout`.
-        init_from: trained model that it starts from, or a start from elsewhere.
+    ``values``, ``node_vectors`` and ``graph`` are plain values of the blocks ``train_hcl`` (with the model's overrides)
+    and of these names; ``items`` are from :func:`joined_items`, all splits; ``encoder`` is the param
+    ``encoder.source``, ``structure`` the kind of the data set's rows.
     """
 
     name: str
@@ -68,6 +62,11 @@ class HclRow:
     init_from: Start | None = None
 
 
+def described_start(paths: ModelPaths) -> dict[str, Any]:
+    """Return what metadata says of the trained model that a row goes on from."""
+    return {"init_from": {"name": paths.name, "sha256": sha256_of(paths.weights / "model.safetensors")}}
+
+
 def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:
     """Return the place in ``nodes`` of each keyword (n,) int64; -1 for keywords outside and for missing ones."""
     return pd.Index(list(nodes)).get_indexer(keywords.astype(object)).astype(np.int64)
@@ -75,13 +74,7 @@ def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:
 
 def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame,
                  nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per example, sorted by ``example_id``.
-
-    Args:
-        examples: table ``examples``.
-        texts: table ``texts``.
-        keywords: table ``keywords``.
-        nodes: table ``nodes``.
+    """Return one row per example, those of the graph alone left out, sorted by ``example_id``.
 
     Returns:
         Columns ``example_id``, ``split``, ``source``, ``target``, ``negatives`` (a list
@@ -92,7 +85,7 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
     Raises:
         ValueError: a text of ``examples`` has no row in ``keywords``.
     """
-    rows = examples.sort_values("example_id").reset_index(drop=True)
+    rows = examples[examples["split"] != GRAPH_ONLY].sort_values("example_id").reset_index(drop=True)
     text = texts.set_index("text_id")["text"].astype(object)
     of_text = keywords.set_index("text_id")["keyword"].astype(object)
     keyword, target, negative = (rows[name].map(of_text) for name in ("source_id", "target_id", "negative_id"))
@@ -109,6 +102,18 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
         "input_node": node_ids(names, keyword), "output_node": node_ids(names, target),
         "negative_node": node_ids(names, negative),
         "references": [text.loc[list(ids)].tolist() for ids in rows["reference_ids"]]})
+
+
+def conditioned(items: pd.DataFrame, condition: bool | str) -> pd.DataFrame:
+    """Return items with the keyword that the model reads; ``unseen_text`` is embedded where it is no node.
+
+    That is the input's own keyword, and the input. The oracle (``keyword.condition: target``) reads the target's, and
+    the words of the keyword alone: the target's text would tell it more.
+    """
+    if condition != "target":
+        return items.assign(unseen_text=items["source"])
+    nodes = {"input_node": items["output_node"]} if "output_node" in items else {}
+    return items.assign(keyword=items["target_keyword"], unseen_text=items["target_keyword"], **nodes)
 
 
 def items_table(items: pd.DataFrame) -> Table:
@@ -151,15 +156,9 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Marks:
-    """Tokens that are no part of a text.
+    """Tokens that are no part of a text: around one that is encoded, first read by the decoder, at its end.
 
-    Attributes:
-        before, after: what stands around a text that is encoded.
-        start: what the decoder reads first.
-        end: what ends an output.
-        pad: fills rows.
-        banned: never generated.
-        turn: what stands between the turns of a dialogue, where its text has `` [SEP] ``.
+    ``banned`` are never generated; ``turn`` stands between the turns of a dialogue, where its text has `` [SEP] ``.
     """
 
     before: Sequence[int]
@@ -192,14 +191,6 @@ class TripleBatches:
     Attributes:
         has_negative: items with a negative (n,).
         texts: the sources.
-
-    Args:
-        items: rows of ``joined_items``, all of one split.
-        tokenizer: the encoder's tokenizer, or the one that ``marks`` are of.
-        max_source: word pieces kept of a source.
-        max_target: word pieces kept of a target or negative.
-        keep: which end of a source that is longer.
-        marks: tokens around texts; None for those of a BERT tokenizer.
     """
 
     def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
@@ -249,17 +240,12 @@ class TrainedOn:
     """Where a model came from, as far as using it depends on that.
 
     Attributes:
-        dataset: name of the data set.
-        language: ISO 639-1 code of its texts.
         encoder_source: param ``encoder.source``; frozen, it gives vectors to keywords outside the graph.
         encoder: its description (name, version, sha256).
-        pooling: how a text becomes one vector, as in stage ``node_vectors``.
-        max_length: word pieces of a text that are embedded, special tokens included.
-        max_source: word pieces of an input that are read, special tokens not counted.
-        max_target: word pieces of an output that are learnt, likewise.
+        pooling, max_length: how a text becomes one vector, as in stage ``node_vectors``.
+        max_source, max_target: word pieces that are read and learnt, special tokens not counted.
         keep: which end of a longer input is read.
-        keywords: what found the keywords, by name and description, as table ``keywords`` says; a new text's keyword
-            is found by the same.
+        keywords: what found the keywords, as table ``keywords`` says; a new text's keyword is found by the same.
     """
 
     dataset: str
@@ -291,16 +277,10 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
 
 @dataclass(frozen=True)
 class PieceOrigin:
-    """Where a model came from, as far as using it depends on that.
+    """Where a baseline came from, as far as using it depends on that.
 
-    Attributes:
-        architecture: its name in the params, by which its class is found.
-        dataset: name of the data set.
-        start: what its weights began from, for people.
-        marks: fields of :class:`Marks`.
-        max_source: word pieces of an input that are read, marks not counted.
-        max_target: word pieces of an output that are learnt, likewise.
-        keep: which end of a longer input is read.
+    ``start`` says for people what its weights began from, ``marks`` are the fields of :class:`Marks`; others are as of
+    :class:`TrainedOn`.
     """
 
     architecture: str
@@ -333,18 +313,15 @@ class UnseenKeywords:
     """Initial vectors for keywords that are no node: the frozen embedding of the text alone.
 
     The encoder is loaded at the first text that needs it.
-
-    Args:
-        on: which encoder, and how texts are embedded.
     """
 
     def __init__(self, on: TrainedOn) -> None:
         self.on = on
 
     def vectors(self, items: pd.DataFrame) -> Tensor:
-        """Return vectors (n, d) for ``items`` (columns ``source``, ``input_node``); zeros where it is a node."""
+        """Return vectors (n, d) of ``unseen_text``, else ``source``, of items; zeros where ``input_node`` is a node."""
         unseen = np.flatnonzero(items["input_node"].to_numpy() < 0)
-        texts = items["source"].iloc[unseen].tolist()
+        texts = items["unseen_text" if "unseen_text" in items else "source"].iloc[unseen].tolist()
         return torch.zeros(len(items), self.width).index_copy(0, torch.from_numpy(unseen), self.embedded(texts))
 
     def embedded(self, texts: list[str]) -> Tensor:

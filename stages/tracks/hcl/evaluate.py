@@ -40,14 +40,6 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, fl
         scorer: BertScorer | None = None, resampling: Resampling = USUAL) -> Evaluation:
     """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
 
-    Args:
-        predictions: table ``predictions``; sample 0 is scored, further ones only for variety within an item.
-        items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
-        vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.common.floors.floor_outputs`.
-        scorer: of BERTScore; None leaves it out.
-        resampling: bootstrap and seed.
-
     Raises:
         InputError: predictions and items do not belong together, or there is nothing to score.
     """

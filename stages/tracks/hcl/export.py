@@ -34,12 +34,6 @@ _FACTS, _WEIGHTS = "start.json", "start.safetensors"
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
     """Write a start or a model of the library, and return what it is and how it is used.
 
-    Args:
-        params: in force.
-        paths: of the model.
-        folder: to write into.
-        called: what that will be called.
-
     Raises:
         InputError: the model is a baseline that is none of the library's, is not trained, or has trained its encoder
             too.
@@ -59,11 +53,6 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 def export_library_model(weights: Path, folder: Path, called: Path) -> str:
     """Write a model with its tokenizer as the library has it, and return what it is and how it is used.
-
-    Args:
-        weights: folder of a trained model of one of the architectures in ``AUTO``.
-        folder: to write into.
-        called: what that will be called.
 
     Raises:
         InputError: the model is not trained, or what was written has other weights.
@@ -91,10 +80,6 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
 def write_start(weights: Path, folder: Path) -> None:
     """Write what the model in ``weights`` has trained, its encoder aside, into ``folder``.
 
-    Args:
-        weights: folder of a trained model of architecture ``hcl`` whose encoder was frozen whole.
-        folder: to be filled.
-
     Raises:
         InputError: there is no such model, or its encoder was trained and would be missing.
     """
@@ -116,10 +101,6 @@ def write_start(weights: Path, folder: Path) -> None:
 
 def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, dict[str, Any]]:
     """Return the model of a start over its encoder, without a graph, and the description of it.
-
-    Args:
-        start: where it lies.
-        encoder: that the model to be trained begins with; it has to be the one that the start was trained over.
 
     Raises:
         InputError: no start is there, it is damaged, or it was trained over another encoder.

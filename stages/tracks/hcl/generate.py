@@ -31,7 +31,15 @@ from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import Progress, Rewritten, generate, split_of
 from stages.tracks.common.schemas import ITEMS
-from stages.tracks.hcl.data import PieceOrigin, UnseenKeywords, load_lookup, node_ids, padded, word_pieces
+from stages.tracks.hcl.data import (
+    PieceOrigin,
+    UnseenKeywords,
+    conditioned,
+    load_lookup,
+    node_ids,
+    padded,
+    word_pieces,
+)
 
 STAGE = "generate_hcl"
 _GIVEN = "given:"
@@ -41,29 +49,24 @@ _SEARCH = ("search", "num_beams", "min_length", "max_length", "length_penalty", 
 class Rewriter(ABC):
     """A trained model with all that it needs to rewrite texts.
 
-    Attributes:
-        dataset: name of the data set that it was trained on.
-        uses_keyword: whether the keyword of a text has any influence.
-        keywords: of the training graph, by node id; none for a model that reads no keywords.
+    ``condition`` is its setting ``keyword.condition``, ``uses_keyword`` whether a keyword has any influence;
+    ``keywords`` are those of the training graph, by node id.
     """
 
     model: Any
     tokenizer: PreTrainedTokenizerBase
     dataset: str
     uses_keyword = False
+    condition: bool | str = False
     keywords: Sequence[str] = ()
 
     def rewrite(self, items: pd.DataFrame, decode: Mapping[str, Any], seed: int,
                 track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:
-        """Yield rows of table ``predictions`` for ``items``, a chunk at a time.
+        """Yield rows of table ``predictions`` for ``items``, a chunk of ``decode["batch_size"]`` at a time.
 
-        Args:
-            items: columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids; and
-                ``unseen_text``, whose embedding stands for a keyword outside the graph (without it, ``source``).
-            decode: plain values of the block ``generate_hcl``; ``batch_size`` cuts the chunks. Its ``keyword`` is
-                not read: see :func:`with_keywords`.
-            seed: for the draws of z, each of which depends on the example and the number of the sample alone.
-            track: wraps the list of chunks, to show progress.
+        ``items`` have columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids; and
+        ``unseen_text``, whose embedding stands for a keyword outside the graph (without it, ``source``). Draws of z
+        depend on seed, example and the number of the sample alone.
 
         Raises:
             InputError: contrastive search with a baseline that takes no single steps.
@@ -88,10 +91,6 @@ class Rewriter(ABC):
 class Paraphraser(Rewriter):
     """A trained HCL model.
 
-    Args:
-        folder: the model's folder, written by stage ``train_hcl``.
-        device: ``cpu`` or ``cuda``.
-
     Raises:
         InputError: there is no model, or its frozen encoder is not available.
     """
@@ -100,7 +99,7 @@ class Paraphraser(Rewriter):
         self.keywords, self.on = load_lookup(folder)
         self.dataset = self.on.dataset
         self.model = HclModel.from_pretrained(folder).eval()
-        self.uses_keyword = self.model.config.uses_keyword
+        self.uses_keyword, self.condition = self.model.config.uses_keyword, self.model.config.keyword.condition
         nn.Module.to(self.model, device)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
@@ -130,8 +129,7 @@ class Paraphraser(Rewriter):
             return {"keyword_nodes": None, "unseen_vectors": None}
         vectors, device = None, self.model.device
         if (nodes < 0).any():
-            texts = chunk.get("unseen_text", chunk["source"])
-            vectors = self._unseen.vectors(chunk.assign(source=texts, input_node=nodes)).to(device)
+            vectors = self._unseen.vectors(chunk.assign(input_node=nodes)).to(device)
         return {"keyword_nodes": torch.from_numpy(nodes).to(device), "unseen_vectors": vectors}
 
     def _noise(self, example_ids: Sequence[int], seed: int, sample: int) -> Tensor:
@@ -143,10 +141,6 @@ class Paraphraser(Rewriter):
 
 class PieceRewriter(Rewriter):
     """A trained baseline; it draws nothing, so that a text has one output.
-
-    Args:
-        folder: of the model.
-        device: ``cpu`` or ``cuda``.
 
     Raises:
         InputError: there is no model.
@@ -193,30 +187,22 @@ def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
 def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed: int) -> pd.DataFrame:
     """Return ``items`` with the column ``keyword`` as ``setting`` has it.
 
-    A keyword need not be a node of the training graph: then it is a new node, whose vector is the frozen embedding of
-    a text, column ``unseen_text``. For a text's own keyword that is the text; for a given one, which need not
-    fit the text, it is the keyword itself.
-
-    Args:
-        items: columns ``example_id``, ``source``, ``keyword``.
-        setting: ``own``; ``random``, for each item a node drawn by seed and example id alone, never its own keyword;
-            or ``given:KEYWORD``, brought into normal form.
-        nodes: keywords of the graph.
-        seed: of the project.
+    ``own``; ``random``, for each item one of ``nodes`` drawn by seed and example id alone, never its own keyword; or
+    ``given:KEYWORD``, brought into normal form. One that is no node is a new node, whose vector is the frozen embedding
+    of ``unseen_text``: the text of an own keyword, and a given one, which need not fit the text, itself.
 
     Raises:
         InputError: there is no other keyword to draw, or none is given.
     """
-    own = items.assign(unseen_text=items["source"])
     if setting == "own":
-        return own
+        return items
     if setting == "random":
         words = sorted(set(nodes) - {NO_KEYWORD})
         drawn = [_another(word, words, seed, int(example))
                  for word, example in zip(items["keyword"], items["example_id"], strict=True)]
-        return own.assign(keyword=pd.Series(drawn, index=items.index, dtype=object))
+        return items.assign(keyword=pd.Series(drawn, index=items.index, dtype=object))
     word = given_keyword(setting)
-    return own.assign(keyword=word, unseen_text=word)
+    return items.assign(keyword=word, unseen_text=word)
 
 
 def given_keyword(setting: str) -> str | None:
@@ -259,13 +245,6 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
         track: Progress = iter) -> pd.DataFrame:
     """Return table ``predictions`` for the split that ``decode`` names.
 
-    Args:
-        items: table ``items`` of the model.
-        rewriter: the model.
-        decode: plain values of the block ``generate_hcl`` with the run's own.
-        seed: for the draws of z and of random keywords.
-        track: wraps the list of chunks, to show progress.
-
     Raises:
         InputError: the split is empty, or keywords are to be changed that the model does not use.
     """
@@ -273,8 +252,8 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
     if decode["keyword"] != "own" and not rewriter.uses_keyword:
         raise InputError(f"generate_hcl.keyword is {decode['keyword']!r}, but this model has no keyword "
                          f"(another architecture, or train_hcl.keyword.condition is false); set it to own.")
-    conditioned = with_keywords(chosen, decode["keyword"], rewriter.keywords, seed)
-    return pd.concat(list(rewriter.rewrite(conditioned, decode, seed, track)), ignore_index=True)
+    read = with_keywords(conditioned(chosen, rewriter.condition), decode["keyword"], rewriter.keywords, seed)
+    return pd.concat(list(rewriter.rewrite(read, decode, seed, track)), ignore_index=True)
 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track: Progress) -> Rewritten:

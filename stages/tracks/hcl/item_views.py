@@ -2,7 +2,8 @@
 
 A graph made from training data tells a training item its own target, and no other item: the target's keyword is a
 neighbour of the input's by the item itself. So what the item contributed, or all that its connected component did, is
-hidden from it, as it is from an item of the evaluation splits, which are of other components.
+hidden from it, as it is from an item of the evaluation splits, which are of other components. This includes the texts
+that are negatives of other items: they stand for their keywords there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +19,13 @@ from torch import Tensor
 from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph, Views, neighbours, view_rows
 from stages.common.schemas import NO_KEYWORD
+from models.hcl.graph import KeywordGraph, Views, neighbours
+from stages.common.schemas import GRAPH_ONLY, IN_GRAPH, NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
-from stages.tracks.hcl.leave_one_out import Members, StandingTexts, edge_changes, node_changes, standing_texts
+from stages.tracks.hcl.leave_one_out import NOBODY, edge_changes, node_changes
 
-_ROLES = ("source_id", "target_id", "negative_id")  # in the order in which their texts stand for a keyword
+# In the order in which their texts stand for a keyword, and whose text each is.
+_ROLES = {"source_id": "owner", "target_id": "owner", "negative_id": "negative_owner"}
 _GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly
 
 
@@ -70,28 +74,20 @@ class ItemViews:
 
 
 def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
-             settings: Mapping[str, Any], seed: int) -> ItemViews:
-    """Return what the training items see.
-
-    Args:
-        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
-        graph: made from ``tables``.
-        tables: of the data set.
-        made: plain values of the block ``graph``.
-        settings: plain values of the block ``train_hcl.graph``.
-        seed: of the draws.
+                   settings: Mapping[str, Any], seed: int) -> ItemViews:
+    """Return what the training items see, given the blocks ``graph`` and ``train_hcl.graph`` and a seed of draws.
 
     Raises:
         InputError: the tables are of different runs.
     """
-    train = tables.examples[tables.examples["split"] == "train"].sort_values("example_id")
+    examples = _owned(tables.examples.sort_values("example_id"), settings["own_edges"])
+    train = examples[examples["split"] == "train"]
     text_ids = tables.text_vectors["text_id"].to_numpy()
     vectors = tables.text_vectors["vector"].combine_chunks().flatten().to_numpy().reshape(len(text_ids), -1)
     views, view = None, torch.zeros(len(train), dtype=torch.int64)
     if settings["own_edges"] != "leaking":
-        group = train["group"].to_numpy() if settings["own_edges"] == "component" else np.arange(len(train))
-        group = np.unique(group, return_inverse=True)[1]
-        views, view = _views(train, group, graph, tables, made, text_ids, vectors), torch.from_numpy(group) + 1
+        views = _views(examples[examples["split"].isin(IN_GRAPH)], graph, tables, made, text_ids, vectors)
+        view = torch.from_numpy(train["owner"].to_numpy(copy=True)) + 1
     rows = pd.Index(text_ids).get_indexer(train["source_id"])
     if (rows < 0).any():
         raise InputError(f"table text_vectors: no vector for input text {train['source_id'].to_numpy()[rows < 0][0]}. "
@@ -99,6 +95,21 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
     own = torch.from_numpy(vectors[rows])
     draws = torch.rand(len(train), generator=torch.Generator().manual_seed(seed))
     return ItemViews(views, view, own, draws, _dropout(settings, items, graph, views, view))
+
+
+def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
+    """Return the examples with the group whose contribution each is, and the one whose text its negative is.
+
+    Columns ``owner``, -1 for those of the graph alone, which all items see; and ``negative_owner``: the group that
+    alone has the text as input or output, -1 for none.
+    """
+    of_item = examples["group" if own_edges == "component" else "example_id"]
+    owner = np.where(examples["split"] == GRAPH_ONLY, NOBODY, np.unique(of_item, return_inverse=True)[1])
+    examples = examples.assign(owner=owner)
+    texts = pd.concat([examples[["owner", name]].set_axis(["owner", "text"], axis=1).explode("text")
+                       for name in ("source_id", "reference_ids")]).drop_duplicates()
+    owner = texts[~texts["text"].duplicated(keep=False)].set_index("text")["owner"]
+    return examples.assign(negative_owner=examples["negative_id"].map(owner).fillna(NOBODY).astype("int64"))
 
 
 def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
@@ -135,20 +146,19 @@ def whole(graph: KeywordGraph) -> Views:
     return Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
 
 
-def _views(train: pd.DataFrame, group: np.ndarray, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
+def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
            text_ids: np.ndarray, vectors: np.ndarray) -> Views:
-    nodes = graph.num_nodes
-    members = _members(train, group, tables)
+    nodes, groups = graph.num_nodes, int(counted["owner"].to_numpy().max(initial=NOBODY)) + 1
+    names = tables.nodes.sort_values("node_id")["keyword"].tolist()
+    keyword = tables.keywords.set_index("text_id")["keyword"].astype(object)
     target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
     apart = np.flatnonzero(target != source)
-    edges = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
-                         made["max_cluster_outputs"])
-    numbers = apart[edges.edge]
-    changes = node_changes(_standing(train, group, tables, text_ids), vectors, nodes)
-    groups = int(group.max(initial=-1)) + 1
-    return Views(_offsets(edges.group, groups), torch.from_numpy(numbers), torch.from_numpy(target[numbers]),
-                 torch.from_numpy(edges.sign), _offsets(changes.group, groups), torch.from_numpy(changes.node),
-                 torch.from_numpy(changes.row), torch.from_numpy(changes.vectors))
+    group, edge, signs = edge_changes(_members(counted, tables.clusters, names, keyword), target[apart], source[apart],
+                                      sign[apart], nodes, made["link_inputs"], made["max_cluster_outputs"])
+    numbers, of_edge = apart[edge], _offsets(group, groups)
+    group, node, row, changed = node_changes(_roles(counted, names, keyword, text_ids), vectors, nodes)
+    return Views(of_edge, torch.from_numpy(numbers), torch.from_numpy(target[numbers]), torch.from_numpy(signs),
+                 _offsets(group, groups), torch.from_numpy(node), torch.from_numpy(row), torch.from_numpy(changed))
 
 
 def _offsets(group: np.ndarray, groups: int) -> Tensor:
@@ -156,40 +166,31 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
     return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
 
 
-def _members(train: pd.DataFrame, group: np.ndarray, tables: GraphTables) -> Members:
-    names = _names(tables.nodes)
-    rows = tables.clusters
-    place = pd.Index(train["example_id"]).get_indexer(rows["example_id"])
+def _members(counted: pd.DataFrame, clusters: pd.DataFrame, names: Sequence[str], keyword: pd.Series) -> pd.DataFrame:
+    """Return the members of clusters as :func:`edge_changes` reads them."""
+    place = pd.Index(counted["example_id"]).get_indexer(clusters["example_id"])
     if (place < 0).any():
         raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
-    cluster, output, negative = (_real(names, rows[name]) for name in ("keyword", "output_keyword",
-                                                                       "negative_keyword"))
-    of_text = tables.keywords.set_index("text_id")["keyword"].astype(object)
-    own = rows["keyword"].to_numpy() == train["source_id"].map(of_text).to_numpy()[place]
-    return Members(cluster, output, negative, own, group[place])
+    items = counted.iloc[place]
+    # The mark for none forms no edges.
+    ids = {role: np.where(clusters[column] == NO_KEYWORD, -1, node_ids(names, clusters[column])) for role, column in (
+        ("cluster", "keyword"), ("output", "output_keyword"), ("negative", "negative_keyword"))}
+    own = clusters["keyword"].to_numpy() == items["source_id"].map(keyword).to_numpy()
+    return pd.DataFrame({**ids, "own": own, "group": items["owner"].to_numpy(),
+                         "negative_group": items["negative_owner"].to_numpy()})
 
 
-def _standing(train: pd.DataFrame, group: np.ndarray, tables: GraphTables, text_ids: np.ndarray) -> StandingTexts:
-    """Return the training texts in their roles; one that has no vector can stand for no keyword, whatever is hidden."""
-    names, of_text = _names(tables.nodes), tables.keywords.set_index("text_id")["keyword"].astype(object)
+def _roles(counted: pd.DataFrame, names: Sequence[str], keyword: pd.Series, text_ids: np.ndarray) -> pd.DataFrame:
+    """Return the roles of texts as :func:`node_changes` reads them; those without a vector can stand for no keyword."""
     parts = []
-    for rank, name in enumerate(_ROLES):
-        real = train[name].notna().to_numpy()
-        ids = train.loc[real, name].astype("int64")
-        parts.append((node_ids(names, ids.map(of_text)), np.full(len(ids), rank), ids.to_numpy(), group[real]))
-    node, ranks, ids, of_item = (np.concatenate(found) for found in zip(*parts, strict=True))
-    return standing_texts(node, ranks, ids, pd.Index(text_ids).get_indexer(ids), of_item)
-
-
-def _names(nodes: pd.DataFrame) -> list[str]:
-    """Return the keyword of each node, by id."""
-    return nodes.sort_values("node_id")["keyword"].tolist()
-
-
-def _real(names: Sequence[str], keywords: pd.Series) -> np.ndarray:
-    """Return node ids (n,); -1 for missing keywords and for the mark for none, which form no edges."""
-    return np.where((keywords == NO_KEYWORD).to_numpy(), -1, node_ids(names, keywords))
+    for rank, (name, of_text) in enumerate(_ROLES.items()):
+        rows = counted[counted[name].notna()]
+        parts.append(pd.DataFrame({"text": rows[name].astype("int64"), "rank": rank, "group": rows["owner"],
+                                   "of_text": rows[of_text]}))
+    roles = pd.concat(parts)
+    return roles.assign(node=node_ids(names, roles["text"].map(keyword)),
+                        row=pd.Index(text_ids).get_indexer(roles["text"]))
 
 
 def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:

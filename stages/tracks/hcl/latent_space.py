@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,6 @@ from stages.common.figures import PALETTE, Plot, drawing, finished
 from stages.metrics.resampling import interval, mean_statistic, resampled
 from stages.tracks.hcl.data import TripleBatches, UnseenKeywords, node_ids
 from stages.tracks.hcl.generate import Paraphraser
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "latent"
 KINDS = ("input", "positive", "negative", "output_keyword", "impostor_keyword")
@@ -75,64 +71,46 @@ def left_out(model: HclModel) -> dict[str, str]:
     return dict.fromkeys(KINDS[3:], untrained if config.uses_keyword else "the model has no keyword")
 
 
-def has_impostor(model: HclModel, output_nodes: np.ndarray, negative_nodes: np.ndarray) -> np.ndarray:
-    """Return whether the model finds an impostor for each item (n,), given node ids, -1 for none."""
-    nodes = (torch.from_numpy(ids).to(model.device) for ids in (output_nodes, negative_nodes))
-    return model.impostors(*nodes)[2].cpu().numpy()
-
-
 @torch.no_grad()
 def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints:
     """Return the points of ``items`` in evaluation mode.
 
     An item has a negative point if it has a negative, an output keyword if that is a node, and an impostor if the
-    model finds one; several negatives count by their first.
-
-    Args:
-        paraphraser: the model.
-        items: rows of table ``items``, by example id.
+    model finds one.
     """
     missing = left_out(paraphraser.model)
-    rows: list[pd.DataFrame] = []
+    points: list[pd.DataFrame] = []
     pairs: list[pd.DataFrame] = []
-    if len(missing) < len(KINDS) and len(items):
+    if len(missing) < len(KINDS):
         for chunk, output in _outputs(paraphraser, items):
-            rows.append(_points(chunk, output, _texts(paraphraser, chunk), set(missing)))
-            pairs.append(_pairs(chunk, output, set(missing)))
+            ids, texts = chunk["example_id"].to_numpy(), _texts(paraphraser, chunk)
+            for kind, (vectors, there) in _vectors(output).items():
+                if kind not in missing:
+                    chosen = there.cpu().numpy()
+                    points.append(pd.DataFrame({
+                        "example_id": ids[chosen], "kind": kind, "text": np.array(texts[kind], dtype=object)[chosen],
+                        "vector": list(vectors.float().cpu().numpy()[chosen])}))
+            pairs.append(pd.DataFrame({"example_id": ids, **{
+                name: values.double().cpu().numpy() for name, values in _distances(output, set(missing)).items()}}))
     empty = pd.DataFrame({"example_id": [], "kind": [], "text": [], "vector": []}, dtype=object)
-    return LatentPoints(pd.concat(rows, ignore_index=True) if rows else empty,
+    return LatentPoints(pd.concat(points, ignore_index=True) if points else empty,
                         pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame(), missing)
 
 
 def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, HclOutput]]:
     """Yield the training pass over ``items``, chunk by chunk; nothing in it is trained."""
     model, on = paraphraser.model, paraphraser.on
-    first = items.assign(negatives=[list(texts)[:1] for texts in items["negatives"]],
-                         **node_columns(paraphraser, items))
-    batches = TripleBatches(first, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
-    unseen = UnseenKeywords(on).vectors(first) if (first["input_node"] < 0).any() else None
-    for start in range(0, len(first), _CHUNK):
-        places = range(start, min(start + _CHUNK, len(first)))
-        batch = batches.batch(places)
+    items = items.assign(**node_columns(paraphraser, items))
+    batches = TripleBatches(items, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
+    unseen = UnseenKeywords(on).vectors(items) if (items["input_node"] < 0).any() else None
+    for start in range(0, len(items), _CHUNK):
+        places = range(start, min(start + _CHUNK, len(items)))
         # The points are means: noise has no part in them.
-        batch["eps"] = torch.zeros(len(places), model.config.latent.size)
+        batch = {**batches.batch(places), "eps": torch.zeros(len(places), model.config.latent.size)}
         if unseen is not None:
             batch["unseen_vectors"] = unseen[places.start:places.stop]
         output = model({name: value.to(model.device) for name, value in batch.items()})
-        yield first.iloc[places.start:places.stop], output
-
-
-def _points(chunk: pd.DataFrame, output: HclOutput, texts: dict[str, Sequence[str]], missing: set[str]) -> pd.DataFrame:
-    frames = []
-    for kind, (vectors, there) in _vectors(output).items():
-        if kind in missing:
-            continue
-        chosen = there.cpu().numpy()
-        frames.append(pd.DataFrame({
-            "example_id": chunk["example_id"].to_numpy()[chosen], "kind": kind,
-            "text": np.array(texts[kind], dtype=object)[chosen],
-            "vector": list(vectors.float().cpu().numpy()[chosen])}))
-    return pd.concat(frames, ignore_index=True)
+        yield items.iloc[places.start:places.stop], output
 
 
 def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
@@ -150,30 +128,31 @@ def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
     return found
 
 
-def _pairs(chunk: pd.DataFrame, output: HclOutput, missing: set[str]) -> pd.DataFrame:
+def _distances(output: HclOutput, missing: set[str]) -> dict[str, Tensor]:
+    """Return the columns of ``LatentPoints.pairs`` (B,)."""
     latent, instance, level = output.latent, output.contrasts.get("instance"), output.contrasts.get("mahalanobis")
     assert latent is not None
-    nothing = torch.full_like(latent.d_pos, torch.nan)
-    columns = {"kl_positive": latent.d_pos, "kl_negative": nothing, "level_output": nothing, "level_impostor": nothing}
+    found = dict.fromkeys(("kl_positive", "kl_negative", "level_output", "level_impostor"),
+                          torch.full_like(latent.d_pos, torch.nan))
+    found["kl_positive"] = latent.d_pos
     if instance is not None:
-        columns["kl_negative"] = torch.where(instance.mask, instance.wrong, nothing)
+        found["kl_negative"] = instance.wrong.where(instance.mask, torch.nan)
     if level is not None and "output_keyword" not in missing:
-        columns["level_output"] = torch.where(level.mask, level.right, nothing)
-        columns["level_impostor"] = torch.where(level.mask, level.wrong, nothing)
-    return pd.DataFrame({"example_id": chunk["example_id"].to_numpy(),
-                         **{name: values.double().cpu().numpy() for name, values in columns.items()}})
+        found["level_output"], found["level_impostor"] = (
+            side.where(level.mask, torch.nan) for side in (level.right, level.wrong))
+    return found
 
 
 def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
     """Return the text of each item's point by kind; an impostor's are the keywords that it is made of."""
-    keywords, model = paraphraser.keywords, paraphraser.model
-    nodes = (torch.tensor(chunk[column].tolist(), device=model.device) for column in ("output_node", "negative_node"))
-    sample, candidates, _ = model.impostors(*nodes)
+    nodes = (torch.tensor(chunk[column].tolist(), device=paraphraser.model.device)
+             for column in ("output_node", "negative_node"))
+    sample, candidates, _ = paraphraser.model.impostors(*nodes)
     of_item: list[list[str]] = [[] for _ in range(len(chunk))]
     for place, node in zip(sample.tolist(), candidates.tolist(), strict=True):
-        of_item[place].append(keywords[node])
+        of_item[place].append(paraphraser.keywords[node])
     return {"input": chunk["source"].tolist(), "positive": chunk["target"].tolist(),
-            "negative": [texts[0] if texts else "" for texts in chunk["negatives"]],
+            "negative": [texts[0] if len(texts) else "" for texts in chunk["negatives"]],
             "output_keyword": chunk["target_keyword"].fillna("").tolist(),
             "impostor_keyword": [", ".join(names) for names in of_item]}
 
@@ -190,10 +169,6 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
     - ``share_same_kind``: mean share of a point's five nearest neighbours that are of its own kind, and
       ``share_same_kind_by_chance``, what it would be if kinds were shuffled. Far above it, kinds lie apart.
     - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own; likewise by chance.
-
-    Args:
-        points: columns ``example_id``, ``kind`` and ``vector``.
-        pairs: see :class:`LatentPoints`.
     """
     if points.empty:
         return {}
@@ -259,19 +234,11 @@ def _mean(values: np.ndarray) -> float | None:
 
 
 def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray, float]:
-    """Return a place in the plane for each vector.
+    """Return a place in the plane for each vector, (n, 2) rounded, and the perplexity used.
 
     One thread, the two main axes as the start, and the exact gradient for up to a thousand points, so that nothing
-    but the arguments decides.
-
-    Args:
-        vectors: points (n, d).
-        perplexity: effective number of neighbours; capped at a third of the other points.
-        seed: of the random parts of the start.
-
-    Returns:
-        Coordinates (n, 2), rounded, and the perplexity used; all 0 for fewer than four points, and for points that
-        are all the same, which have no neighbourhoods.
+    but the arguments decides. Fewer than four points, and points that are all the same, which have no neighbourhoods,
+    lie at 0.
     """
     used = min(perplexity, max(1.0, (len(vectors) - 1) / 3))
     if len(vectors) < 4 or not np.ptp(vectors, axis=0).any():
@@ -289,12 +256,6 @@ def latent_plot(model: str, points: pd.DataFrame, split: str, remark: str) -> Pl
     """Return the points of a model in the plane.
 
     Lines join the input of a few items, evenly spread by example id, to their target and their negative.
-
-    Args:
-        model: its name.
-        points: columns ``example_id``, ``kind``, ``x`` and ``y``; may be empty.
-        split: that the items are of.
-        remark: what is missing, or what the measures say; it stands below the picture and in its description.
     """
     items = points["example_id"].nunique()
     title = f"Latent space of {model}: {items} {split} items by t-SNE"

@@ -3,15 +3,17 @@
 Nothing is built again. An entry "keyword a is an output in cluster c" is owned by a group if that group alone makes it
 so, and a term of an edge (both entries in one cluster, or a link) is gone with the owner of either. So an edge is gone
 without a group if all its terms are, and turns negative if its positive terms are and a negative one is left. A node's
-initial vector is a mean of texts, of which each is owned or not, likewise.
+initial vector is a mean of texts, of which each is owned or not, likewise. A negative is gone with either of two
+groups, that of the item and that of the text: a text of one component may be the negative of another's item.
 
 Caps stay as they were: hiding takes edges away from those that were kept, and brings none back that were not.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from keycontrast.network import strongest
 
@@ -22,191 +24,114 @@ NOBODY = -1
 _RANKS = 3
 
 
-@dataclass(frozen=True)
-class Members:
-    """The members of clusters (m,), of which an item may have several: numbers of nodes, -1 for none.
+def owners(key: np.ndarray, group: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct values of ``key`` (n,), and the groups without which each is gone (d, 2); -1 for none.
 
-    Attributes:
-        cluster: the cluster's keyword.
-        output, negative: keywords of the member's target and negative; -1 for none.
-        own: whether the cluster's keyword is the member's input keyword.
-        group: of the member's item, 0, 1, ...
+    An element of ``key`` is gone with either of its two groups, which may be the same; a value with all its elements.
     """
-
-    cluster: np.ndarray
-    output: np.ndarray
-    negative: np.ndarray
-    own: np.ndarray
-    group: np.ndarray
-
-
-@dataclass(frozen=True)
-class StandingTexts:
-    """Texts in their roles (t,), each text once a role: what initial vectors are means of.
-
-    Attributes:
-        node: whose keyword the text has.
-        rank: 0 for an input, 1 for an output, 2 for a negative: a node averages those of the smallest rank it has.
-        text: row of the text's vector; -1 for one that stands for no node, whatever is hidden.
-        owner: the group that alone gives the text this role; -1 for none.
-    """
-
-    node: np.ndarray
-    rank: np.ndarray
-    text: np.ndarray
-    owner: np.ndarray
-
-
-@dataclass(frozen=True)
-class EdgeChanges:
-    """Edges (n,) that differ without a group, by group, then edge: the group, the edge's number, 0 or its sign."""
-
-    group: np.ndarray
-    edge: np.ndarray
-    sign: np.ndarray
-
-
-@dataclass(frozen=True)
-class NodeChanges:
-    """Nodes (n,) that differ without a group, by group, then node.
-
-    Attributes:
-        group, node: numbers.
-        row: of ``vectors``; -1 where the node is gone.
-        vectors: (R, d) float32.
-    """
-
-    group: np.ndarray
-    node: np.ndarray
-    row: np.ndarray
-    vectors: np.ndarray
-
-
-def owners(key: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values of ``key`` (n,), and the group that alone has each; -1 where several have."""
     if not len(key):
-        return key, group
+        return key, np.zeros((0, 2), dtype=np.int64)
     order = np.argsort(key, kind="stable")
-    key, group = key[order], group[order]
+    key, group, other = key[order], group[order], other[order]
     starts = np.flatnonzero(np.r_[True, key[1:] != key[:-1]])
-    low, high = np.minimum.reduceat(group, starts), np.maximum.reduceat(group, starts)
-    return key[starts], np.where(low == high, low, NOBODY)
+    counts = np.diff(np.r_[starts, len(key)])
+    found = []
+    for first in (group[starts], other[starts]):  # what owns all elements owns the first
+        wanted = np.repeat(first, counts)
+        found.append(np.where(np.logical_and.reduceat((group == wanted) | (other == wanted), starts), first, NOBODY))
+    return key[starts], np.stack(found, axis=1)
 
 
-def edge_changes(members: Members, target: np.ndarray, source: np.ndarray, sign: np.ndarray, nodes: int,
-                 link_inputs: bool, max_cluster_outputs: int | None) -> EdgeChanges:
-    """Return which edges differ without each group.
+def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, sign: np.ndarray, nodes: int,
+                 link_inputs: bool, max_cluster_outputs: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which edges differ without each group: group, number of the edge, and 0 or the sign that is left.
 
     Args:
-        members: of the clusters from which the edges were made; those without input keyword form none.
+        members: of clusters, of which an item may have several: ``cluster``, ``output`` and ``negative`` are numbers of
+            keywords, -1 for none; ``own`` says whether the cluster's keyword is the item's; ``group`` is of the item
+            and ``negative_group`` of the negative's text, -1 for what is hidden from nobody.
         target, source, sign: the edges (E,), sorted by target, then source, without self loops.
         nodes: number of nodes.
         link_inputs, max_cluster_outputs: with which they were made.
     """
     keys, edges = target.astype(np.int64) * nodes + source, len(target)
-    left, right = _factors(members, nodes, link_inputs, max_cluster_outputs)
+    left, right, positive, offsets = _factors(members, nodes, link_inputs, max_cluster_outputs)
     parts = [(np.zeros(0, dtype=np.int64),) * 3]
-    for first, last in _blocks(left, right):
-        terms = _terms(left, right, first, last, keys, nodes)
-        total = [np.bincount(terms.edge[terms.positive == which], minlength=edges) for which in (False, True)]
-        pairs, owned = terms.owned()
-        group, edge = np.divmod(pairs, edges)
-        negative, positive = (total[which][edge] - owned[which] for which in (False, True))
-        left_over = np.where(positive > 0, 1, np.where(negative > 0, -1, 0))
-        changed = left_over != sign[edge]
-        parts.append((group[changed], edge[changed], left_over[changed]))
+    for first, last in _blocks(left, offsets):
+        edge, owner, place = _terms(left.at(slice(first, last)), right, offsets, keys, nodes)
+        good = positive[place]
+        total = [np.bincount(edge[good == which], minlength=edges) for which in (False, True)]
+        term, column = np.nonzero(owner != NOBODY)
+        pairs, number = np.unique(owner[term, column] * edges + edge[term], return_inverse=True)
+        group, number_of_edge = np.divmod(pairs, edges)
+        negative_left, positive_left = (
+            total[which][number_of_edge] - np.bincount(number[good[term] == which], minlength=len(pairs))
+            for which in (False, True))
+        left_over = np.where(positive_left > 0, 1, np.where(negative_left > 0, -1, 0))
+        changed = left_over != sign[number_of_edge]
+        parts.append((group[changed], number_of_edge[changed], left_over[changed]))
     group, edge, left_over = (np.concatenate(found) for found in zip(*parts, strict=True))
     order = np.lexsort((edge, group))
-    return EdgeChanges(group[order], edge[order], left_over[order].astype(np.int8))
+    return group[order], edge[order], left_over[order].astype(np.int8)
 
 
-@dataclass(frozen=True)
-class _Left:
-    """Entries (l,) by target: the target, where its terms stand in the other factor, and up to two owners."""
+class _Entries(NamedTuple):
+    """Entries (n,): a node, the column (cluster or link) that it stands in, and the owners of that (n, 2)."""
 
-    target: np.ndarray
+    node: np.ndarray
     column: np.ndarray
     owner: np.ndarray
-    of_column: np.ndarray
+
+    def at(self, rows: np.ndarray | slice) -> "_Entries":
+        return _Entries(*(part[rows] for part in self))
 
 
-@dataclass(frozen=True)
-class _Right:
-    """Entries (r,) by column: the source, its owner, and its sign; a column's begin and end at ``offsets``."""
+def _factors(members: pd.DataFrame, nodes: int, link_inputs: bool, limit: int | None
+             ) -> tuple[_Entries, _Entries, np.ndarray, np.ndarray]:
+    """Return the entries whose products are the edges: by target, and by column with signs and each column's bounds.
 
-    offsets: np.ndarray
-    source: np.ndarray
-    owner: np.ndarray
-    positive: np.ndarray
-
-
-@dataclass(frozen=True)
-class _Terms:
-    """Terms (t,) of edges: the edge, whether it is a positive one, and the groups that it goes with (t, 3)."""
-
-    edges: int
-    edge: np.ndarray
-    positive: np.ndarray
-    owner: np.ndarray
-
-    def owned(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Return which pairs of group and edge share terms, and how many negative and positive ones."""
-        owner = np.sort(self.owner, axis=1)
-        owner[:, 1:][owner[:, 1:] == owner[:, :-1]] = NOBODY  # a term goes once, whichever of its parts does
-        term, place = np.nonzero(owner != NOBODY)
-        pairs, number = np.unique(owner[term, place] * self.edges + self.edge[term], return_inverse=True)
-        positive = self.positive[term]
-        return pairs, (np.bincount(number[~positive], minlength=len(pairs)),
-                       np.bincount(number[positive], minlength=len(pairs)))
-
-
-def _factors(members: Members, nodes: int, link_inputs: bool, limit: int | None) -> tuple[_Left, _Right]:
-    """Return the entries whose products are the edges: of clusters, and of links, each a column of its own."""
-    head, head_owner = owners(members.cluster[members.own].astype(np.int64), members.group[members.own])
+    Clusters are columns, and so is each link of an input's keyword and its output's, in both directions.
+    """
+    own = members[members["own"]]
+    head, head_owner = owners(own["cluster"].to_numpy(np.int64), *[own["group"].to_numpy()] * 2)
     of_cluster = np.full(nodes, NOBODY)
-    of_cluster[head] = head_owner
-    cluster, output, owner = _entries(members, members.output, nodes, limit)
-    of_negative = _entries(members, members.negative, nodes, limit)
-    x = y = of_link = np.zeros(0, dtype=np.int64)
-    if link_inputs:
-        own = Members(*(getattr(members, field.name)[members.own] for field in fields(members)))
-        x, y, of_link = _entries(own, own.output, nodes, None)
-    links = nodes + np.arange(2 * len(x))
-    left = _Left(np.concatenate([output, x, y]), np.concatenate([cluster, links]), np.concatenate([owner, of_link,
-                                                                                                 of_link]),
-                 np.concatenate([of_cluster[cluster], np.full(len(links), NOBODY)]))
-    column = np.concatenate([cluster, of_negative[0], links])
-    order = np.argsort(column, kind="stable")
-    right = _Right(np.r_[0, np.bincount(column, minlength=nodes + len(links)).cumsum()],
-                   np.concatenate([output, of_negative[1], y, x])[order],
-                   np.concatenate([owner, of_negative[2], np.full(len(links), NOBODY)])[order],
-                   (np.arange(len(column)) < len(cluster)) | (np.arange(len(column)) >= len(cluster)
-                                                              + len(of_negative[0])))
-    by_target = np.argsort(left.target, kind="stable")
-    return (_Left(*(getattr(left, field.name)[by_target] for field in fields(left))),
-            _Right(right.offsets, right.source, right.owner, right.positive[order]))
+    of_cluster[head] = head_owner[:, 0]
+    outputs = _entries(members, "output", "group", nodes, limit)
+    negatives = _entries(members, "negative", "negative_group", nodes, limit)
+    links = _entries(own if link_inputs else own.head(0), "output", "group", nodes, None)
+    number = nodes + np.arange(2 * len(links.node))
+    left = _joined(outputs._replace(owner=np.stack([outputs.owner[:, 0], of_cluster[outputs.column]], axis=1)),
+                   _Entries(np.r_[links.column, links.node], number, np.r_[links.owner, links.owner]))
+    right = _joined(outputs, negatives, _Entries(np.r_[links.node, links.column], number,
+                                                 np.full((len(number), 2), NOBODY)))
+    positive = np.repeat([True, False, True], [len(outputs.node), len(negatives.node), len(number)])
+    order = np.argsort(right.column, kind="stable")
+    offsets = np.r_[0, np.bincount(right.column, minlength=nodes + len(number)).cumsum()]
+    return left.at(np.argsort(left.node, kind="stable")), right.at(order), positive[order], offsets
 
 
-def _entries(members: Members, keyword: np.ndarray, nodes: int, limit: int | None
-             ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which keywords each cluster has, the ``limit`` most frequent, and their owners."""
-    real = keyword >= 0
-    pairs = members.cluster[real].astype(np.int64) * nodes + keyword[real]
-    distinct, owner = owners(pairs, members.group[real])
+def _joined(*parts: _Entries) -> _Entries:
+    return _Entries(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _entries(members: pd.DataFrame, role: str, of_text: str, nodes: int, limit: int | None) -> _Entries:
+    """Return which keywords each cluster has in a role, the ``limit`` most frequent."""
+    real = members[members[role] >= 0]
+    pairs = real["cluster"].to_numpy(np.int64) * nodes + real[role].to_numpy()
+    distinct, owner = owners(pairs, real["group"].to_numpy(), real[of_text].to_numpy())
     if limit is not None and len(distinct):
         count = np.unique(pairs, return_counts=True)[1]
-        cluster, column = np.divmod(distinct, nodes)
-        kept_cluster, kept_column, _ = strongest(cluster, column, count, nodes, limit)
-        kept = np.sort(kept_cluster * nodes + kept_column)
+        cluster, keyword, _ = strongest(*np.divmod(distinct, nodes), count, nodes, limit)
+        kept = np.sort(cluster * nodes + keyword)
         owner, distinct = owner[np.searchsorted(distinct, kept)], kept
-    cluster, column = np.divmod(distinct, max(nodes, 1))
-    return cluster, column, owner
+    cluster, keyword = np.divmod(distinct, max(nodes, 1))
+    return _Entries(keyword, cluster, owner)
 
 
-def _blocks(left: _Left, right: _Right) -> Iterator[tuple[int, int]]:
+def _blocks(left: _Entries, offsets: np.ndarray) -> Iterator[tuple[int, int]]:
     """Yield runs of entries of ``left``, each of whole targets and of at most ``BLOCK`` terms or one target."""
-    work = np.diff(right.offsets)[left.column].cumsum()
-    ends = np.flatnonzero(np.r_[left.target[1:] != left.target[:-1], True]) + 1 if len(work) else work
+    work = np.diff(offsets)[left.column].cumsum()
+    ends = np.flatnonzero(np.r_[left.node[1:] != left.node[:-1], True]) + 1 if len(work) else work
     first = 0
     while first < len(work):
         before = int(work[first - 1]) if first else 0
@@ -216,17 +141,17 @@ def _blocks(left: _Left, right: _Right) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _terms(left: _Left, right: _Right, first: int, last: int, keys: np.ndarray, nodes: int) -> _Terms:
-    """Return the terms of the entries ``first`` to ``last`` that belong to an edge of ``keys``."""
-    column = left.column[first:last]
-    counts = right.offsets[column + 1] - right.offsets[column]
-    entry, place = _expanded(right.offsets[column], counts)
-    wanted = left.target[first:last][entry] * nodes + right.source[place]
+def _terms(left: _Entries, right: _Entries, offsets: np.ndarray, keys: np.ndarray, nodes: int
+           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the terms (t,) of edges of ``keys``: edge, owners (t, 4), each once, and place in ``right``."""
+    entry, place = _expanded(offsets[left.column], offsets[left.column + 1] - offsets[left.column])
+    wanted = left.node[entry] * nodes + right.node[place]
     edge = np.searchsorted(keys, wanted)
     there = np.flatnonzero(keys[np.minimum(edge, len(keys) - 1)] == wanted) if len(keys) else edge[:0]
     entry, place = entry[there], place[there]
-    owner = np.stack([left.owner[first:last][entry], left.of_column[first:last][entry], right.owner[place]], axis=1)
-    return _Terms(len(keys), edge[there], right.positive[place], owner)
+    owner = np.sort(np.concatenate([left.owner[entry], right.owner[place]], axis=1), axis=1)
+    owner[:, 1:][owner[:, 1:] == owner[:, :-1]] = NOBODY  # a term goes once, whichever of its parts does
+    return edge[there], owner, place
 
 
 def _expanded(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -235,68 +160,65 @@ def _expanded(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nd
     return run, np.arange(len(run)) + np.repeat(starts - (counts.cumsum() - counts), counts)
 
 
-def standing_texts(node: np.ndarray, rank: np.ndarray, text: np.ndarray, row: np.ndarray, group: np.ndarray
-                   ) -> StandingTexts:
-    """Return the texts of items in their roles, each once a role, with their owners.
-
-    Args:
-        node: keyword of the text (u,), for each item and role; of one text always the same.
-        rank: its role.
-        text: its id.
-        row: of its vector; -1 for none.
-        group: of the item.
-    """
-    ids, first, place = np.unique(text, return_index=True, return_inverse=True)
-    distinct, owner = owners(rank.astype(np.int64) * len(ids) + place, group)
-    ranks, places = np.divmod(distinct, max(len(ids), 1))
-    return StandingTexts(node[first][places], ranks, row[first][places], owner)
-
-
-def node_changes(texts: StandingTexts, vectors: np.ndarray, nodes: int) -> NodeChanges:
+def node_changes(roles: pd.DataFrame, vectors: np.ndarray, nodes: int
+                 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return which nodes begin with another vector without each group, and which are gone.
 
     Args:
-        texts: what the initial vectors of all nodes are means of.
+        roles: of texts, one row for each item that has a text in a role: ``node`` of its keyword; ``rank`` 0 for an
+            input, 1 for an output, 2 for a negative: a node averages the texts of the smallest rank that it has;
+            ``text`` id; ``row`` of its vector, -1 for a text that stands for no node, whatever is hidden; ``group`` of
+            the item and ``of_text`` of the text, -1 for what is hidden from nobody.
         vectors: of the texts (T, d).
         nodes: number of nodes.
+
+    Returns:
+        Groups and nodes (n,) by group, then node; the row of each in the vectors that follow, -1 for a node that is
+        gone; and these vectors (R, d) float32.
     """
-    counts = np.bincount(texts.node * _RANKS + texts.rank, minlength=nodes * _RANKS).reshape(nodes, _RANKS)
-    owned = np.flatnonzero(texts.owner != NOBODY)
-    pairs, number = np.unique(texts.owner[owned] * nodes + texts.node[owned], return_inverse=True)
-    group, node = np.divmod(pairs, max(nodes, 1))
-    taken = np.bincount(number * _RANKS + texts.rank[owned], minlength=len(pairs) * _RANKS).reshape(-1, _RANKS)
-    rest = counts[node] - taken
-    before, after = (np.where(have.any(1), have.argmax(1), _RANKS) for have in (counts[node] > 0, rest > 0))
+    ids, first, place = np.unique(roles["text"], return_index=True, return_inverse=True)
+    distinct, owner = owners(roles["rank"].to_numpy(np.int64) * len(ids) + place, roles["group"].to_numpy(),
+                             roles["of_text"].to_numpy())
+    rank, place = np.divmod(distinct, max(len(ids), 1))
+    node, text = (roles[name].to_numpy()[first][place] for name in ("node", "row"))
+    slot = node * _RANKS + rank
+    counts = np.bincount(slot, minlength=nodes * _RANKS).reshape(nodes, _RANKS)
+    owner[owner[:, 1] == owner[:, 0], 1] = NOBODY  # once is enough
+    owned, column = np.nonzero(owner != NOBODY)
+    pairs, number = np.unique(owner[owned, column] * nodes + node[owned], return_inverse=True)
+    group, changed_node = np.divmod(pairs, max(nodes, 1))
+    taken = np.bincount(number * _RANKS + rank[owned], minlength=len(pairs) * _RANKS).reshape(-1, _RANKS)
+    rest = counts[changed_node] - taken
+    before, after = (np.where(have.any(1), have.argmax(1), _RANKS) for have in (counts[changed_node] > 0, rest > 0))
     changed = (before != after) | (np.take_along_axis(taken, before[:, None], 1)[:, 0] > 0)
     stays = changed & (after < _RANKS)
     row = np.full(len(pairs), -1)
     row[stays] = np.arange(np.count_nonzero(stays))
-    slot, remaining = node[stays] * _RANKS + after[stays], np.take_along_axis(rest, after[:, None] % _RANKS, 1)[stays]
-    own = np.flatnonzero(stays[number] & (texts.rank[owned] == after[number]))
-    lacking = _Sums(row[number[own]], texts.text[owned[own]])
-    everything = _Sums(texts.node * _RANKS + texts.rank, texts.text)
-    left = np.empty((len(slot), vectors.shape[1]), dtype=np.float32)
-    order = np.argsort(slot, kind="stable")  # a node's rows share the sum of its texts
+    kept = changed_node[stays] * _RANKS + after[stays]
+    remaining = np.take_along_axis(rest, after[:, None] % _RANKS, 1)[stays]
+    own = np.flatnonzero(stays[number] & (rank[owned] == after[number]))
+    everything, lacking = _by_slot(slot, text), _by_slot(row[number[own]], text[owned[own]])
+    left = np.empty((len(kept), vectors.shape[1]), dtype=np.float32)
+    order = np.argsort(kept, kind="stable")  # a node's rows share the sum of its texts
     for start in range(0, len(order), _ROWS):
         part = order[start : start + _ROWS]
-        slots, place = np.unique(slot[part], return_inverse=True)
-        left[part] = (everything.of(slots, vectors)[place] - lacking.of(part, vectors)) / remaining[part]
-    return NodeChanges(group[changed], node[changed], row[changed], left)
+        slots, place = np.unique(kept[part], return_inverse=True)
+        sums = _sums(everything, slots, vectors)[place] - _sums(lacking, part, vectors)
+        left[part] = sums / remaining[part]
+    return group[changed], changed_node[changed], row[changed], left
 
 
-class _Sums:
-    """Sums of vectors by the slot that they belong to."""
+def _by_slot(slot: np.ndarray, text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(slot, kind="stable")
+    return slot[order], text[order]
 
-    def __init__(self, slot: np.ndarray, text: np.ndarray) -> None:
-        order = np.argsort(slot, kind="stable")
-        self.slot, self.text = slot[order], text[order]
 
-    def of(self, slots: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Return the sums (s, d) float64 of the texts of ``slots`` (s,)."""
-        starts, stops = (np.searchsorted(self.slot, slots, side=side) for side in ("left", "right"))
-        slot, place = _expanded(starts, stops - starts)
-        rows, sums = self.text[place], np.zeros((len(slots), vectors.shape[1]))
-        if (rows < 0).any():
-            raise ValueError("node_changes: a text that stands for a node has no vector")
-        np.add.at(sums, slot, vectors[rows].astype(np.float64))
-        return sums
+def _sums(texts: tuple[np.ndarray, np.ndarray], slots: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Return the sums (s, d) float64 of the vectors of texts by slot, for ``slots`` (s,)."""
+    starts, stops = (np.searchsorted(texts[0], slots, side=side) for side in ("left", "right"))
+    slot, place = _expanded(starts, stops - starts)
+    rows, sums = texts[1][place], np.zeros((len(slots), vectors.shape[1]))
+    if (rows < 0).any():
+        raise ValueError("node_changes: a text that stands for a node has no vector")
+    np.add.at(sums, slot, vectors[rows].astype(np.float64))
+    return sums

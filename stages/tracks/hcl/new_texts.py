@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from keycontrast.errors import InputError
 from stages.common.schemas import NO_KEYWORD
 from stages.run.log import logger
 from stages.tracks.common.readable import readable_text
@@ -14,11 +15,6 @@ from stages.tracks.hcl.track import HCL
 
 class NewTexts:
     """Rewrites texts, under their own keywords, drawn ones, or one that is given.
-
-    Args:
-        asked: what for.
-        finding: finds the texts' own keywords, as the stages of the model's data set do.
-        device: to compute on.
 
     Raises:
         InputError: the model is not trained yet, or keywords cannot be found.
@@ -31,6 +27,9 @@ class NewTexts:
         self._rewriter = load_rewriter(HCL.weights(asked), device)
         self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
         own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
+        if own and self._rewriter.condition == "target":
+            raise InputError(f"run {asked.run}: its model was trained with the keyword of the target "
+                             f"(keyword.condition: target), which a new text does not have. Give one by --keyword.")
         self._keywords = finding.keywords(self._rewriter.dataset, device) if own else None
         dataset = asked.params.models.hcl[asked.params.runs.hcl[asked.run].model].dataset
         self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
@@ -54,7 +53,7 @@ class NewTexts:
         numbers = range(self._done, self._done + len(texts))
         chosen = self._keywords(texts) if self._keywords is not None else [(NO_KEYWORD, "given")] * len(texts)
         items = pd.DataFrame({"example_id": numbers, "source": texts, "keyword": [found for found, _ in chosen],
-                              "references": [[] for _ in texts]})
+                              "unseen_text": texts, "references": [[] for _ in texts]})
         if self._setting == "own" or not self._rewriter.uses_keyword:
             return items, dict(zip(numbers, [method for _, method in chosen], strict=True))
         how = self._setting.partition(":")[0]

@@ -73,6 +73,9 @@ class GroupWise(Sizes):
     pretrain_share: float = Field(0.5, ge=0, lt=1, description="of all steps, 5,000 at most, by likelihood alone, "
                                                                "before the reference is frozen")
     sample_k: int = Field(6, ge=1, description="draws beside each observed pair")
+    score: Literal["tfidf", "label"] = Field("tfidf", description="how well a drawn pair matches: cosine of TF-IDF "
+                                                                  "vectors, or whether it is a pair of the training "
+                                                                  "split, for stories, whose parts share few words")
     speed: float | None = Field(1.0, gt=0, description="at which the contrast takes over: half the loss after 3,500 / "
                                                        "speed steps; null: all of it when the training ends")
 

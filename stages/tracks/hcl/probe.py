@@ -31,11 +31,11 @@ from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl.data import node_ids
+from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import (
     KINDS,
     NAME,
-    has_impostor,
     latent_plot,
     latent_points,
     mean_interval,
@@ -69,18 +69,11 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "Probe
         seed: int) -> Probed:
     """Probe a model.
 
-    Args:
-        name: of the model.
-        paraphraser: the model.
-        items: table ``items`` of the model.
-        params: block ``probe_hcl``.
-        decode: how outputs are decoded.
-        seed: of the project.
-
     Raises:
         InputError: the split is empty, or the keyword given is no node.
     """
-    chosen = items[items["split"] == params.split].sort_values("example_id", ignore_index=True)
+    chosen = conditioned(items[items["split"] == params.split].sort_values("example_id", ignore_index=True),
+                         paraphraser.condition)
     if chosen.empty:
         raise InputError(f"items.parquet: the {params.split} split is empty. Choose another (probe_hcl.split), or give "
                          f"it a larger share (ingest.{params.split}).")
@@ -113,8 +106,10 @@ def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     if not paraphraser.uses_keyword:
         return whole
     nodes = node_columns(paraphraser, items)
-    return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & has_impostor(
-        paraphraser.model, nodes["output_node"], nodes["negative_node"])
+    device = paraphraser.model.device
+    impostor = paraphraser.model.impostors(*(torch.from_numpy(nodes[f"{role}_node"]).to(device)
+                                             for role in ("output", "negative")))[2].cpu().numpy()
+    return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & impostor
 
 
 def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
@@ -132,13 +127,7 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """A seeded sample.
-
-    Attributes:
-        items: in the order in which they were drawn; fitting ones come first.
-        fitting: how many fitting items there are to draw from.
-        filled: how many of the sample do not fit, for want of others.
-    """
+    """A seeded sample, in the order of drawing, fitting items first: how many fit of all, and do not of the sample."""
 
     items: pd.DataFrame
     fitting: int
@@ -155,15 +144,7 @@ class Sample:
 
 
 def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> Sample:
-    """Return ``size`` of ``items``, or all there are, those that fit before the others.
-
-    Args:
-        items: with a column ``example_id``; their order does not matter.
-        fits: whether each item is one that the probe wants (n,).
-        size: of the sample.
-        seed: of the project.
-        name: of the sample; samples of other names are drawn by themselves.
-    """
+    """Return ``size`` of ``items``, or all there are, those that fit before the others."""
     order = np.argsort(items["example_id"].to_numpy(), kind="stable")
     shuffled = order[generator(seed, "probe_hcl", name).permutation(len(order))]
     chosen = np.concatenate([shuffled[fits[shuffled]], shuffled[~fits[shuffled]]])[:size]
@@ -190,14 +171,6 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
 def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequence[str], graph: KeywordGraph,
                     given: str | None, seed: int) -> pd.DataFrame:
     """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none.
-
-    Args:
-        sample: rows of table ``items``.
-        training: the training items, whose co-occurrences count.
-        keywords: of the nodes, by id.
-        graph: of the model.
-        given: for every item; None takes each item's own, see :func:`frequent_negatives`.
-        seed: of the project; the random node depends on it and on the example alone.
 
     Raises:
         InputError: ``given`` is no node.
@@ -247,13 +220,6 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
     """Return rows of table ``keyword_swap``: the output of each item under each of its keywords, z the prior's mean.
 
     A model without keyword has one output per item, under choice ``textrank``, and no keyword beside it.
-
-    Args:
-        paraphraser: the model.
-        sample: rows of table ``items``, by example id.
-        choices: from :func:`keyword_choices`, row by row.
-        decode: plain values of the block ``generate_hcl``.
-        seed: not drawn from, as long as z is the mean.
     """
     uses = paraphraser.uses_keyword
     frames = []

@@ -19,7 +19,6 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
-from keycontrast.files import sha256_of
 from models.common.batches import batches_in_order
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
@@ -59,6 +58,8 @@ from stages.tracks.hcl.data import (
     TrainedOn,
     TripleBatches,
     UnseenKeywords,
+    conditioned,
+    described_start,
     fixed_noise,
     items_table,
     joined_items,
@@ -78,15 +79,7 @@ _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 @dataclass(frozen=True)
 class TrainedHcl:
-    """What a training makes.
-
-    Attributes:
-        model: with the weights of the best epoch.
-        items: rows of :func:`joined_items`, all splits.
-        history: of the training.
-        start: what the model took over from the one that it was initialised with; None for a fresh start.
-        item_views: what the training items saw of the graph; None for the whole.
-    """
+    """What a training makes: the model of the best epoch, and what it took over from its start and saw of the graph."""
 
     model: HclModel
     items: pd.DataFrame
@@ -109,8 +102,9 @@ def prepared(row: HclRow) -> Training[TrainedHcl]:
                    keywords=read_metadata(tables("keywords")).get("models", {}),
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
     graph = keyword_graph(row.nodes, *(read_frame(tables(schema.name), schema) for schema in (EDGES, NODE_VECTORS)))
-    fitted = partial(run, row.items, graph, row.values, encoder, UnseenKeywords(on), row.seed, start=start,
-                     item_views=_item_views(row, graph))
+    unseen = UnseenKeywords(on)
+    fitted = partial(run, row.items, graph, row.values, encoder, unseen, row.seed, start=start,
+                     item_views=_item_views(row, graph, unseen))
     return Training("hcl", training, [tables(schema.name) for schema in (*TABLES, *_GRAPH)], fitted,
                     partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
 
@@ -121,26 +115,14 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
         item_views: ItemViews | None = None) -> TrainedHcl:
     """Train a model on the training items and keep the epoch of smallest validation loss.
 
-    Args:
-        items: from :func:`stages.tracks.hcl.data.joined_items`, all splits.
-        graph: nodes, edges and initial vectors.
-        values: plain values of the block ``train_hcl`` with the model's overrides.
-        encoder: pre-trained encoder to start from.
-        unseen: gives initial vectors to keywords outside the graph.
-        seed: fans out by name into weights, order, dropout and noise.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-        start: trained model whose weights this one takes over where both have them.
-        item_views: what the training items see of the graph; None for the whole.
-
     Raises:
         InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
             other sizes.
     """
     training, latent = values["training"], values["latent"]
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
-    batches = {split: TripleBatches(of_split(items, split), tokenizer, training["max_source"], training["max_target"],
+    read = conditioned(items, values["keyword"]["condition"])
+    batches = {split: TripleBatches(of_split(read, split), tokenizer, training["max_source"], training["max_target"],
                                     training["keep"]) for split in ("train", "validation")}
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
@@ -154,7 +136,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     settings = loop_settings({**training, "bucket": True})
     total = settings.total_steps(len(batches["train"]))
     annealing = annealed_by(latent["annealing_steps"], total)
-    validation = items[items["split"] == "validation"]
+    validation = read[read["split"] == "validation"]
     noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
                    report.copied if report is not None else (), item_views)
@@ -164,16 +146,22 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     return TrainedHcl(model, items, history, report, item_views)
 
 
-def _item_views(row: HclRow, graph: KeywordGraph) -> ItemViews | None:
+def _item_views(row: HclRow, graph: KeywordGraph, unseen: UnseenKeywords) -> ItemViews | None:
     """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
-    settings = row.values["graph"]
+    settings, condition = row.values["graph"], row.values["keyword"]["condition"]
     if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
         return None
     examples, keywords, clusters = (read_frame(row.paths.table(schema.name), schema)
                                     for schema in (EXAMPLES, KEYWORDS, CLUSTERS))
     tables = GraphTables(examples, keywords, row.nodes, clusters,
                          read_table(row.paths.table(TEXT_VECTORS.name), TEXT_VECTORS))
-    return views_of_items(row.items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
+    items = conditioned(row.items, condition)
+    views = views_of_items(items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
+    if condition != "target":
+        return views
+    words = items.loc[items["split"] == "train", "unseen_text"]
+    number, distinct = pd.factorize(words)
+    return replace(views, vectors=unseen.embedded(list(distinct))[torch.from_numpy(number)])
 
 
 def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTrainedTokenizerBase,
@@ -213,38 +201,20 @@ def _start(paths: Start | None, encoder: ResolvedEncoder) -> tuple[HclModel | No
         return None, {}
     if isinstance(paths, GivenStart):
         return read_start(paths, encoder)
-    folder = paths.weights
-    load_lookup(folder)
-    description = {"name": paths.name, "sha256": sha256_of(folder / "model.safetensors")}
-    return HclModel.from_pretrained(folder), {"init_from": description}
+    load_lookup(paths.weights)
+    return HclModel.from_pretrained(paths.weights), described_start(paths)
 
 
 @dataclass(frozen=True)
 class ValidationNoise:
-    """What validation needs beside the batches: noise fixed per example, vectors of unseen keywords.
-
-    Attributes:
-        eps: noise for z (n, dz), drawn from a seed of each example's own.
-        unseen_vectors: initial vectors (n, d), read where an input keyword is no node.
-    """
+    """What validation needs beside the batches: noise (n, dz) fixed per example, vectors (n, d) of unseen keywords."""
 
     eps: Tensor
     unseen_vectors: Tensor
 
 
 class HclTask(Task):
-    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.task.Task``.
-
-    Args:
-        model: on its device.
-        train: triples of the training split.
-        validation: triples of the validation split; their negatives and output keywords serve monitors alone.
-        noise: for validation.
-        settings: plain values of ``train_hcl.training``.
-        annealing_steps: optimiser steps over which beta rises to 1.
-        taken: parameters that come from another trained model, and may go on at a rate of their own.
-        item_views: what the training triples see of the graph; None for the whole.
-    """
+    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.task.Task``."""
 
     train: TripleBatches
     validation: TripleBatches
