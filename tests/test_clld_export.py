@@ -8,15 +8,16 @@ from transformers import (
     AlbertConfig,
     AlbertModel,
     AutoModelForSequenceClassification,
-    AutoTokenizer,
     BertConfig,
     BertModel,
     DistilBertConfig,
+    DistilBertModel,
     RobertaConfig,
     RobertaModel,
 )
 
-from models.clld import ClldConfig, ClldModel, export_classifier, plain_config, sequence_classifier
+from models.clld.clld import ClldModel
+from models.clld.export import sequence_classifier
 
 SIZES = {"vocab_size": len(tiny_bert.VOCABULARY), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "max_position_embeddings": 64, "initializer_range": 0.5}
@@ -28,8 +29,7 @@ ENCODERS = {"bert": lambda: BertModel(BertConfig(**SIZES)),
 def made(kind):
     torch.manual_seed(1)
     encoder = ENCODERS[kind]()
-    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), contrast={"kind": "label_distance"})
-    model = ClldModel.over(config, encoder).eval()
+    model = ClldModel.over(encoder, CLASSES, contrast={"kind": "label_distance"}).eval()
     torch.nn.init.normal_(model.classifier.weight, std=2.0)  # logits that are far apart
     torch.nn.init.normal_(model.classifier.bias)
     return model
@@ -38,9 +38,9 @@ def made(kind):
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_exports_load_with_equal_logits_and_the_names_of_the_classes(kind, tmp_path):
     model = made(kind)
-    export_classifier(model, tiny_bert.tokenizer(tmp_path), tmp_path / "exported")
+    sequence_classifier(model).save_pretrained(tmp_path / "exported")
     loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "exported")
+    tokenizer = tiny_bert.tokenizer(tmp_path)
     batch = tokenizer(["what is the best way", "why ?", "dog cat run eat play"], padding=True, return_tensors="pt")
     with torch.no_grad():
         expected = model(batch["input_ids"], batch["attention_mask"])
@@ -73,8 +73,8 @@ def test_states_as_large_as_those_of_an_encoder_pass_the_tanh_unchanged():
 
 
 def test_what_no_class_of_the_library_holds_is_refused_with_a_remedy(tmp_path):
-    with pytest.raises(ValueError, match="no class of transformers holds a TextCNN; use ClldModel.from_pretrained"):
+    with pytest.raises(ValueError, match="no class of transformers holds a TextCNN"):
         sequence_classifier(textcnn())
     other = DistilBertConfig(vocab_size=30, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
     with pytest.raises(ValueError, match="of type 'distilbert' cannot be exported, those of bert, roberta, albert can"):
-        sequence_classifier(ClldModel(ClldConfig("encoder", CLASSES, plain_config(other))))
+        sequence_classifier(ClldModel.over(DistilBertModel(other), CLASSES))

@@ -9,7 +9,7 @@ import torch
 import transformer_cases
 from torch.nn import functional as F
 
-from models.clld import ClldModel
+from models.clld.clld import ClldModel
 from models.common.special import PAD
 from models.common.task import Step
 from models.hcl.baselines import load_pieces

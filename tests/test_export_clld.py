@@ -17,7 +17,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipe
 from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
-from models.clld import load_exported
+from models.clld.export import load_exported
 from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict

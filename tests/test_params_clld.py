@@ -8,7 +8,7 @@ from test_params import refused, with_clld
 
 from stages.params import parse_params, stage_hash, stage_values
 from stages.tracks.clld.params import TrainClld
-from stages.tracks.clld.rows import source_of
+from stages.tracks.clld.track import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
 OF = "artifacts/confusing_pairs/"

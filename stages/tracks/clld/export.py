@@ -7,8 +7,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel
 
 from keycontrast.errors import InputError
-from models.clld import ClldModel, export_classifier, load_exported
-from models.clld.texts import LabelledTexts
+from models.clld.clld import LabelledTexts
+from models.clld.export import load_exported, sequence_classifier
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
@@ -37,11 +37,10 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
     """
     trained = load_classifier(paths.weights)
     try:
-        export_classifier(trained.model, trained.tokenizer, folder)
+        sequence_classifier(trained.model).save_pretrained(folder)
     except ValueError as error:
-        # without the remedy that is for programmers
-        reason = str(error).removeprefix("export: ").partition("; use ClldModel")[0]
-        raise InputError(f"{paths.name}: {reason}. {_remedy(params, paths, trained.model)}") from error
+        raise InputError(f"{paths.name}: {error}. {_remedy(params, paths)}") from error
+    trained.tokenizer.save_pretrained(folder)
     other = load_exported(folder)
     gap, texts = _compared(trained, other, folder, paths)
     classes = trained.on.classes
@@ -53,11 +52,11 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
             f'  pipeline("text-classification", model="{called}"{trusting}, truncation=True, top_k=None)')
 
 
-def _remedy(params: Params, paths: ModelPaths, model: ClldModel) -> str:
+def _remedy(params: Params, paths: ModelPaths) -> str:
     """Return how it can be used as it is, and which row can be exported, or how to make this one such a row."""
     name = paths.name
     run = next((run for run, entry in CLLD.runs(params).items() if entry.model == name), "RUN")
-    use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.ClldModel.from_pretrained"
+    use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
            f'("{paths.weights}")')
     others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None]
     if others:

@@ -27,7 +27,7 @@ from stages.tracks.clld.schemas import LINEAR_FLOOR
 from stages.tracks.clld.tables import class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_floor"
-# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
+# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.clld).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 _DECIMALS = 6
 

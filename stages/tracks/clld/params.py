@@ -4,18 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from models.clld.settings import ClldSettings
 from stages.common.params import SEEDS, Block, Datasets, Name, Seeds
 from stages.common.settings import NOTHING
+from stages.tracks.common.params import block_of
 
-# Rows of the results table; the published names are in stages.tracks.clld.rows.
+# Rows of the results table; the published names are in stages.tracks.clld.track.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "adaptive", "supcl_seq", "simcse"]
-
-
-class Contrasting(Block):
-    """The contrast, for models that have one (CLLD section III-B)."""
-
-    temperature: float | None = Field(None, gt=0, description="null: that of its paper (CLLD has none, which is 1; "
-                                                              "supcl_seq and simcse 0.05)")
 
 
 class ConfusingPairs(Block):
@@ -23,14 +18,6 @@ class ConfusingPairs(Block):
 
     models: list[Name] = Field([], description="of models.clld, whose pairs others take (`pairs_of`)")
     share: float = Field(0.1, gt=0, le=1, description="of the pairs that are confused at all, rounded up; one at least")
-
-
-class TextCnnSizes(Block):
-    """TextCNN and its vocabulary (Kim 2014)."""
-
-    embedding: int = Field(300, ge=1)
-    filters: int = Field(100, ge=1, description="of each width: 3, 4 and 5 words")
-    min_count: int = Field(2, ge=1, description="words that are rarer in the training texts are unknown; 1 keeps all")
 
 
 class ClldTraining(Block):
@@ -49,15 +36,9 @@ class ClldTraining(Block):
                                             "negatives; less padding")
 
 
-class TrainClld(Block):
+class TrainClld(block_of(ClldSettings())):  # type: ignore[misc]
     """Everything that the classifiers of the CLLD track share."""
 
-    max_length: int = Field(128, ge=1, description="tokens of a text, special ones included; the rest is cut")
-    pool: Literal["cls", "mean"] = Field("cls", description="what stands for a text; textcnn has its own")
-    ce_views: Literal["first", "both"] = Field("first", description="views that the cross-entropy reads; both gives CT "
-                                                                    "two, too, so that it costs what a contrast costs")
-    contrast: Contrasting = Contrasting()
-    textcnn: TextCnnSizes = TextCnnSizes()
     training: ClldTraining = ClldTraining()
 
 

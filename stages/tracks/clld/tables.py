@@ -15,8 +15,6 @@ from stages.common.tables import read_frame
 COLUMNS = ["example_id", "text_id", "split", "text", "label"]
 _DISTANCES = ["evaluation", "epoch", "step", "strength", "class", "other", "distance"]
 
-# Labelled texts
-
 
 def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
     """Return the labelled texts of a data set; see :func:`labelled_texts`.
@@ -61,9 +59,6 @@ def classes_of(labelled: pd.DataFrame) -> list[str]:
     """Return the classes of a data set in the order of their names, which is that of their indices.
 
     A class counts that only an evaluated split has: its texts cannot be got right, and they are not left out.
-
-    Args:
-        labelled: with column ``label``.
     """
     return sorted(labelled["label"].unique())
 
@@ -82,46 +77,35 @@ def class_numbers(labels: pd.Series, classes: list[str]) -> list[int]:
     return [places[label] for label in labels]
 
 
-# Confusions: how many texts of each class are given each class
-
-
 def counted(true: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the confusion matrix (N, N) int64, rows true, columns predicted.
-
-    Args:
-        true: index of the class of each text (n,).
-        predicted: index of the class that it was given (n,).
-        n_classes: N.
-    """
-    cells = n_classes * true + predicted
-    return np.bincount(cells, minlength=n_classes**2).reshape(n_classes, n_classes)
+    """Return the confusion matrix (N, N) int64, rows true, columns predicted, of indices of classes (n,)."""
+    return np.bincount(n_classes * true + predicted, minlength=n_classes**2).reshape(n_classes, n_classes)
 
 
 def confusion_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
     """Return ``counts`` (N, N) with one row per cell: ``label``, ``predicted``, ``texts``."""
+    return _cells(classes, ("label", "predicted")).assign(texts=counts.reshape(-1))
+
+
+def _cells(classes: Sequence[str], columns: tuple[str, str]) -> pd.DataFrame:
+    """Return the ordered pairs of classes, in the order of a matrix read row by row."""
     names = np.array(classes, dtype=object)
-    return pd.DataFrame({"label": np.repeat(names, len(names)), "predicted": np.tile(names, len(names)),
-                         "texts": counts.reshape(-1)})
+    return pd.DataFrame({columns[0]: np.repeat(names, len(names)), columns[1]: np.tile(names, len(names))})
+
+
+def _matrix(table: pd.DataFrame, rows: str, columns: str, values: str) -> tuple[np.ndarray, list[str]]:
+    """Return the matrix (N, N) of a table of cells, whose rows may be in any order, and the classes in its order."""
+    classes = sorted(table[rows].unique())
+    return table.pivot(index=rows, columns=columns, values=values).loc[classes, classes].to_numpy(copy=True), classes
 
 
 def counts_of(table: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
-    """Return the matrix (N, N) of a table of :func:`confusion_table`, and the classes in its order.
-
-    Args:
-        table: rows in any order.
-    """
-    classes = sorted(table["label"].unique())
-    square = table.pivot(index="label", columns="predicted", values="texts").loc[classes, classes]
-    return square.to_numpy(dtype=np.int64, copy=True), classes
+    """Return the matrix (N, N) of a table of :func:`confusion_table`, and the classes in its order."""
+    return _matrix(table, "label", "predicted", "texts")
 
 
 def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
-    """Return table ``classes``: texts, precision, recall and F1 of each class.
-
-    Args:
-        counts: confusion matrix (N, N).
-        classes: name of each class, by index.
-    """
+    """Return table ``classes``: texts, precision, recall and F1 of each class, from the confusion matrix (N, N)."""
     right, texts, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
     return pd.DataFrame({
         "number": np.arange(len(classes), dtype=np.int32), "class": list(classes), "texts": texts,
@@ -129,40 +113,26 @@ def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
         "f1": np.where(texts + predicted > 0, 2 * right / np.maximum(texts + predicted, 1), np.nan)})
 
 
-# The label distance matrix over a training
-
-
-def distance_table(first: np.ndarray | None, updates: Iterable[Mapping[str, Any]],
-                   classes: Sequence[str]) -> pd.DataFrame:
+def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Sequence[str]) -> pd.DataFrame:
     """Return table ``label_distance``, empty for a model without such a matrix.
 
     Args:
         first: the matrix that training began with (N, N), which is evaluation 0; None without one.
-        updates: from :attr:`models.clld.ClldTask.updates`.
+        updates: from :attr:`models.clld.clld.ClldTask.updates`.
         classes: name of each class, by index.
     """
     if first is None:
         return pd.DataFrame({name: [] for name in _DISTANCES})
     beginning = {"evaluation": 0, "epoch": 0, "step": 0, "strength": np.nan, "ldm": first}
-    names = np.array(classes, dtype=object)
-    parts = [pd.DataFrame({**{name: one[name] for name in _DISTANCES[:4]}, "class": np.repeat(names, len(names)),
-                           "other": np.tile(names, len(names)), "distance": np.asarray(one["ldm"]).reshape(-1)})
-             for one in (beginning, *updates)]
-    return pd.concat(parts, ignore_index=True)
+    cells = _cells(classes, ("class", "other"))
+    return pd.concat([cells.assign(**{name: one[name] for name in _DISTANCES[:4]}, distance=np.ravel(one["ldm"]))
+                      for one in (beginning, *updates)], ignore_index=True)[_DISTANCES]
 
 
 def matrix_at(table: pd.DataFrame, evaluation: int | None = None) -> tuple[np.ndarray, list[str]]:
-    """Return the matrix (N, N) of one evaluation, and the classes in its order.
-
-    Args:
-        table: ``label_distance``, not empty.
-        evaluation: None for the last one.
-    """
+    """Return the matrix (N, N) of one evaluation of table ``label_distance``, the last by default, and its classes."""
     wanted = table["evaluation"].max() if evaluation is None else evaluation
-    rows = table[table["evaluation"] == wanted]
-    classes = sorted(rows["class"].unique())
-    square = rows.pivot(index="class", columns="other", values="distance").loc[classes, classes]
-    return square.to_numpy(dtype=np.float64, copy=True), classes
+    return _matrix(table[table["evaluation"] == wanted], "class", "other", "distance")
 
 
 def moved_pairs(table: pd.DataFrame, count: int = 10) -> pd.DataFrame:
