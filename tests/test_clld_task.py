@@ -153,7 +153,7 @@ def test_no_update_in_the_first_fifth_of_the_epochs():
     assert any(not torch.equal(tensor, weights(still)[name]) for name, tensor in weights(one).items() if name != "ldm")
 
 
-@pytest.mark.parametrize("kill_at", [1, 9, 10, 11, 19, 21, 35])
+@pytest.mark.parametrize("kill_at", [1, 10, 11, 35])
 def test_killed_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted, tmp_path):
     expected, history = uninterrupted
     with pytest.raises(Killed):
@@ -165,12 +165,6 @@ def test_killed_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted, tmp_p
     assert one.updates == expected.updates
     finished, same = run(store=FolderCheckpoints(tmp_path, "k"), kill_at=0)  # nothing is left to do
     assert same == history and finished.updates == expected.updates
-
-
-def test_half_precision_of_products_trains_on():
-    one, history = run(replace(SETTINGS, precision="bf16", epochs=2), make=bert)
-    assert all(tensor.dtype == torch.float32 for tensor in weights(one).values())
-    assert np.isfinite([row["train_contrast"] for row in history.rows]).all()
 
 
 SHARED = replace(SETTINGS, batch_size=6, micro_batch=2, epochs=12)

@@ -7,13 +7,14 @@ import shutil
 import subprocess
 import sys
 from io import StringIO
+from pathlib import Path
 
 import classified_project
 import pytest
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
@@ -23,7 +24,7 @@ from pipeline.export import export_model
 from pipeline.predict import predict
 from stages.common.paths import RunPaths
 from stages.common.settings import stage_hash
-from stages.params import load_params, parse_params
+from stages.params import load_params
 from stages.tracks.clld import export
 
 MODELS = {"ct": {}, "contrasted": {"contrast": "uniform"},
@@ -50,6 +51,17 @@ def exported(name, folder):
     return said.getvalue()
 
 
+def code_of_the_card(folder):
+    """The Python in the card of an exported model, which names only files that are there."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([^`\s]+\.(?:json|md|py|safetensors))`", card)
+    assert "config.json" in named and all((folder / name).is_file() for name in named)
+    assert 'pipeline("text-classification"' in card and "ClldModel" not in card
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    return code
+
+
 @pytest.mark.parametrize("name", ["ct", "contrasted"])
 def test_the_library_says_what_the_classifier_says(name, tmp_path):
     said = exported(name, tmp_path / "out")
@@ -69,15 +81,12 @@ def test_a_mean_over_tokens_brings_its_class_along(tmp_path):
     """Loaded in another process, where the project cannot be imported, as its user will."""
     said = exported("mean", tmp_path / "out")
     assert "MeanPooledForSequenceClassification, 3 classes" in said and "trust_remote_code=True" in said
-    program = ("import json, sys\n"
-               "from transformers import pipeline\n"
-               "sys.modules['models'] = None\n"
-               "classify = pipeline('text-classification', model=sys.argv[1], trust_remote_code=True, top_k=None)\n"
-               "print(json.dumps(classify(sys.argv[2:], batch_size=2)))")
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "out"), *TEXTS], cwd=tmp_path, text=True,
+    program = (f"import json, sys\nsys.modules['models'] = None\n{code_of_the_card(tmp_path / 'out')}"
+               "print(json.dumps(classify(sys.argv[1:], batch_size=2)))")
+    done = subprocess.run([sys.executable, "-c", program, *TEXTS], cwd=tmp_path / "out", text=True,
                           env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "cache")}, capture_output=True)
     assert done.returncode == 0, done.stderr
-    for found, own in zip(json.loads(done.stdout), predict(load_params(), "mean", TEXTS), strict=True):
+    for found, own in zip(json.loads(done.stdout.splitlines()[-1]), predict(load_params(), "mean", TEXTS), strict=True):
         assert {one["label"]: one["score"] for one in found} == pytest.approx(own["probabilities"], abs=1e-5)
 
 
@@ -113,11 +122,14 @@ def test_its_card_is_one_of_the_hub(project, tmp_path):
     assert "keycontrast" in card.data.tags and card.data.license == "mit" and "No licence" not in card.text
 
 
-def test_a_pipeline_of_the_library_reads_it(tmp_path):
+def test_the_card_names_what_is_there_and_its_code_runs(tmp_path, monkeypatch):
     exported("ct", tmp_path / "out")
-    classify = pipeline("text-classification", model=str(tmp_path / "out"), truncation=True, top_k=None)
-    (found,) = classify(["the dog can eat " * 20])
-    expected = next(predict(load_params(), "ct", ["the dog can eat " * 20]))["probabilities"]
+    params, scope = load_params(), {}
+    monkeypatch.chdir(tmp_path / "out")
+    exec(code_of_the_card(Path()), scope)
+    (found,) = scope["classify"](["the dog can eat " * 20])
+    monkeypatch.undo()
+    expected = next(predict(params, "ct", ["the dog can eat " * 20]))["probabilities"]
     assert {one["label"]: one["score"] for one in found} == pytest.approx(expected, abs=1e-5)
 
 
@@ -133,16 +145,6 @@ def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("words", "`keycontrast use RECIPE --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
-              "train_clld@words`, and")])
-def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
-    params = classified_project.params(models={name: MODELS[name]}, runs={})
-    with pytest.raises(InputError, match=re.escape(message)):
-        export_model(parse_params({**params, "recipe": "r"}, "params"), name, tmp_path / "out",
-                     Console(file=StringIO()))
-
-
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is there already"):
@@ -151,14 +153,17 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
 
 
 def test_an_export_with_other_logits_is_not_left(monkeypatch, tmp_path):
-    monkeypatch.setattr(export, "_logits", lambda model, batch: torch.zeros(len(batch["input_ids"]), 3))
+    def other(folder):
+        model = load_exported(folder)
+        torch.nn.init.zeros_(model.classifier.weight)
+        return model
+
+    monkeypatch.setattr(export, "load_exported", other)
     with pytest.raises(InputError, match="differ by .* so nothing was written"):
         exported("ct", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_takes_a_model_or_a_graph(tmp_path):
+def test_the_command_takes_a_model(tmp_path):
     done = CliRunner().invoke(app, ["export", str(tmp_path / "out"), "--model", "ct"])
     assert done.exit_code == 0 and (tmp_path / "out" / "model.safetensors").exists()
-    done = CliRunner().invoke(app, ["export", str(tmp_path / "more"), "--model", "ct", "--hops", "2"])
-    assert isinstance(done.exception, InputError) and "leave out either these or --model" in str(done.exception)

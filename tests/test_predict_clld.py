@@ -1,15 +1,10 @@
 """Classifying new texts with a run of the CLLD track: texts, tables, standard input; what cannot be done is said."""
 
-import json
-
 import classified_project
 import numpy as np
-import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
-from pipeline.cli import app
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import RunPaths
@@ -65,24 +60,8 @@ def test_a_text_has_the_same_answer_alone_and_among_others():
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
 
 
-def test_the_command_reads_texts_and_tables(project):
-    done = CliRunner().invoke(app, ["predict", "ct", *TEXTS[:2]])
-    assert done.exit_code == 0, done.output
-    answers = [json.loads(line) for line in done.output.splitlines()]
-    assert [answer["text"] for answer in answers] == TEXTS[:2]
-    pd.DataFrame({"question": TEXTS}).to_csv("questions.csv", index=False)
-    done = CliRunner().invoke(app, ["predict", "ct", "--file", "questions.csv", "--column", "question"])
-    assert [json.loads(line)["text"] for line in done.output.splitlines()] == TEXTS
-    done = CliRunner().invoke(app, ["predict", "words"], input="\n".join(TEXTS))
-    assert [json.loads(line)["text"] for line in done.output.splitlines()] == TEXTS
-
-
 def test_what_a_classifier_cannot_do_is_said():
     with pytest.raises(InputError, match="--keyword: run ct is of the CLLD track, whose models classify"):
         lines("ct", keyword="dog")
-    with pytest.raises(InputError, match="--samples: run ct is of the CLLD track"):
-        lines("ct", samples=2)
     with pytest.raises(InputError, match=r"models/clsled/3/model: no trained CLLD model .* `keycontrast run`"):
         lines("clsled")
-    with pytest.raises(InputError, match="no run is called 'wrds'; did you mean 'words'"):
-        lines("wrds")

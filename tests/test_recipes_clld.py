@@ -40,11 +40,6 @@ def test_every_data_set_has_the_papers_settings(dataset):
                                "textcnn": dict.fromkeys(seeds, ROWS)}
 
 
-def test_bert_may_be_another_encoder():
-    params = params_of("paper-clld", "mr", changes=["encoder.source=bundled"])
-    assert rows_of(params).keys() == {"bundled", "hub:albert-base-v2", "textcnn"}
-
-
 def test_trainings_to_the_end_have_their_control_and_seeds_for_small_differences():
     for dataset, count in zip(ALL, (30, 14, 8, 8, 4), strict=True):
         params = params_of("cpu-clld-textcnn", dataset)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from selection import mostly_whole
 from tiny_classes import CLASSES, MODELS
 from tiny_training import DyingStore, Killed
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoTokenizer, BertModel
 
 from keycontrast.errors import InputError
 from models.clld.clld import ClldModel
@@ -53,10 +53,9 @@ def test_texts_come_with_their_classes_in_the_order_of_ids():
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    (lambda e, t: (e, t[3:]), r"table texts: text 100 of example 0 is missing, and 2 more"),
-    (lambda e, t: (e[e["split"] != "validation"], t), r"the validation split is empty.*ingest.validation"),
-    (lambda e, t: (e[e["split"] != "train"], t), r"the train split is empty"),
-    (lambda e, t: (e.assign(label="one"), t), r"column label has no value but 'one'.*columns.label")])
+    (lambda e, t: (e, t[3:]), "text 100 of example 0 is missing, and 2 more"),
+    (lambda e, t: (e[e["split"] != "validation"], t), "the validation split is empty"),
+    (lambda e, t: (e.assign(label="one"), t), "column label has no value but 'one'")])
 def test_texts_that_cannot_be_learned_from_are_refused(change, message):
     found = tiny_classes.tables()
     with pytest.raises(InputError, match=message):
@@ -87,33 +86,18 @@ def test_all_rows_of_a_table_begin_with_the_same_weights(encoder):
 def test_the_vocabulary_is_of_the_training_texts_alone(encoder):
     tokenizer = built(texts=["Who is the dog", "the cat"])[1]
     assert tokenizer.get_vocab() == {"[PAD]": 0, "[UNK]": 1, "the": 2, "cat": 3, "dog": 4, "is": 5, "who": 6}
-    assert built(texts=["a b", "b c"], textcnn={"min_count": 2})[1].get_vocab() == {"[PAD]": 0, "[UNK]": 1,
-                                                                                         "b": 2}
     assert built(encoder=encoder)[1].get_vocab() == AutoTokenizer.from_pretrained(encoder.location).get_vocab()
 
 
 def test_an_encoder_starts_from_its_weights_or_from_none(encoder):
+    with pytest.raises(InputError, match="65 tokens are more than the 64 that the encoder can"):
+        built(encoder=encoder, max_length=65)
     weights = BertModel.from_pretrained(encoder.location).state_dict()
     taken = built(encoder=encoder)[0].encoder.state_dict()
     assert all(torch.equal(weights[name], value) for name, value in taken.items())
     fresh = built(encoder=replace(encoder, pretrained=False))[0].encoder.state_dict()
     assert not torch.equal(fresh["encoder.layer.0.output.dense.weight"],
                            taken["encoder.layer.0.output.dense.weight"])
-
-
-def test_an_encoder_that_cannot_read_so_many_tokens_is_refused(encoder):
-    with pytest.raises(InputError, match="train_clld.max_length: 65 tokens are more than the 64 that the encoder can"):
-        built(encoder=encoder, max_length=65)
-
-
-def test_an_encoder_that_lacks_weights_is_refused(tmp_path):
-    whole = BertModel(BertConfig(**tiny_bert.config().to_diff_dict()))
-    lost = "encoder.layer.0.output.dense"
-    whole.save_pretrained(tmp_path, state_dict={
-        name: value for name, value in whole.state_dict().items() if not name.startswith(lost)})
-    tiny_bert.tokenizer(tmp_path).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="models.clld: the encoder cannot be taken.*lacks 2 weights"):
-        built(encoder=resolve_encoder(f"path:{tmp_path}"))
 
 
 def test_rates_are_the_encoders_own_unless_they_are_given():
@@ -147,27 +131,15 @@ def test_every_row_learns(tmp_path, contrast):
     assert ("train_contrast" in rows[0]) is (contrast != "none")
     if contrast != "none":
         assert all(row["train_loss"] == pytest.approx(0.5 * (row["train_ce"] + row["train_contrast"])) for row in rows)
-    assert trained.confusion.sum() == 9 and trained.confusion.sum(1).tolist() == [3, 3, 3]
+    assert trained.confusion.sum(1).tolist() == [3, 3, 3]
     assert trained.confusion.trace() / 9 == trained.history.best["accuracy"]
     assert trained.distances.empty is (contrast in ("none", "supcl_seq", "simcse"))
     assert bool(trained.updates) is (contrast == "adaptive")
 
 
-def test_an_adaptive_matrix_moves_towards_the_confusions(tmp_path):
-    trained = train(tmp_path, "adaptive", training={"epochs": 8, "patience": None})
-    assert [one["step"] for one in trained.updates] == [10, 20]  # 3 steps an epoch, an evaluation after each
-    assert [one["epoch"] for one in trained.updates] == [4, 7]
-    assert trained.updates[0]["strength"] == pytest.approx(1 - 10 / 24)
-    matrices = np.array([one["ldm"] for one in trained.updates])
-    assert matrices.max() > 1.2 and matrices.min() >= 1 and (matrices[:, range(3), range(3)] == 1).all()
-
-
 def test_an_adaptive_matrix_that_would_never_move_is_refused_before_any_step(tmp_path):
-    with pytest.raises(InputError, match="would not move before the training ends.*2 epochs of 3 steps, an evaluation "
-                                         "every 1 steps, an update every ten evaluations"):
+    with pytest.raises(InputError, match="would not move before the training ends"):
         train(tmp_path, "adaptive", training={"epochs": 2})
-    assert not list(tmp_path.glob("*.safetensors"))
-    train(tmp_path, "uniform", training={"epochs": 2})
 
 
 def same_weights(one, other):
@@ -175,10 +147,9 @@ def same_weights(one, other):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize(("contrast", "blocks"), [
-    ("none", {}), ("uniform", {"training": {"precision": "bf16", "bucket": True}}), ("adaptive", {}),
-    ("static_tau_pairs", {}), ("supcl_seq", {}), ("simcse", {"training": {"schedule": "linear"}})])
-@pytest.mark.parametrize("kind", ["textcnn", "bert"])
+@pytest.mark.parametrize(("contrast", "kind", "blocks"), [
+    ("adaptive", "textcnn", {"training": {"schedule": "linear"}}), ("supcl_seq", "textcnn", {}),
+    ("uniform", "bert", {"training": {"precision": "bf16", "bucket": True}})])
 def test_a_killed_training_ends_with_the_same_weights(tmp_path, encoder, contrast, blocks, kind):
     more = {"row": contrast, "encoder": encoder if kind == "bert" else None, **blocks}
     whole = train(tmp_path / "whole", **more)
@@ -215,15 +186,11 @@ def test_pairs_are_named_by_classes_and_patterns():
         named_pairs([["person", "plaec"]], CLASSES, "models.clld.m.pairs")
     with pytest.raises(InputError, match=r"pairs: \['num\*'\] is one class, and a group needs two"):
         named_pairs([["num*"]], CLASSES, "pairs")
-
-
-def test_pairs_of_a_model_are_those_it_chose():
     table = pd.DataFrame({"class": ["person", "number"], "other": ["place", "place"], "chosen": [True, False]})
     assert chosen_pairs(table, CLASSES, "ct") == [(1, 2)]
-    with pytest.raises(InputError, match="model 'ct' confuses no two classes on the validation split.*pairs"):
-        chosen_pairs(table[:0], CLASSES, "ct")
-    with pytest.raises(InputError, match="confusing_pairs.parquet of model 'ct': class 'place' is none of the data"):
-        chosen_pairs(table, CLASSES[:2], "ct")
+    for wrong, classes in ((table[:0], CLASSES), (table, CLASSES[:2])):
+        with pytest.raises(InputError, match="model 'ct'"):
+            chosen_pairs(wrong, classes, "ct")
 
 
 @pytest.fixture(scope="module")
@@ -250,7 +217,7 @@ FILES = {"model", "history.csv", "items.parquet", "metrics.json", "validation_co
          "label_distance.parquet", "evaluations.csv"}
 
 
-@pytest.mark.parametrize("name", [*MODELS, "bert"])
+@pytest.mark.parametrize("name", ["ct", "clald", "bert"])
 def test_stage_writes_what_a_run_and_a_report_need(trained, name):
     paths = trained[name]
     assert {path.name for path in paths.folder.iterdir()} == FILES
@@ -325,10 +292,10 @@ def test_a_saved_tokenizer_is_as_new(trained):
 
 
 def test_a_second_training_has_the_same_bytes(trained, monkeypatch):
-    files = [path for name in ("ct", "clald", "bert") for path in sorted(trained[name].folder.rglob("*"))
+    files = [path for name in ("clald", "bert") for path in sorted(trained[name].folder.rglob("*"))
              if path.is_file()]
     before = {path: path.read_bytes() for path in files}
-    for name in ("ct", "clald", "bert"):
+    for name in ("clald", "bert"):
         assert main([name]) == 0
     assert [path for path in files if path.read_bytes() != before[path]] == []
 

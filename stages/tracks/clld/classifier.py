@@ -66,9 +66,9 @@ def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, te
     Args:
         model: in evaluation mode, on its device.
         tokenizer: of the model.
-        texts: in any order, the same for the same bytes; an empty one has the class of no words.
+        texts: an empty one has the class of no words.
         max_length: tokens of a text, special ones included; the rest is cut.
-        batch_size: rows of a chunk; part of what decides the last digits.
+        batch_size: rows of a chunk; part of what decides the last digits, as is the order of the texts.
         track: wraps the list of chunks, to show progress.
     """
     found = np.zeros((len(texts), len(model.config.classes)))
@@ -81,8 +81,8 @@ def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, te
     return found
 
 
-def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mapping[str, Any], files: str,
-                    use: str) -> str:
+def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mapping[str, Any], files: str, use: str,
+                    code: str = "") -> str:
     """Return the README of a saved classifier.
 
     Args:
@@ -92,6 +92,7 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
         metrics: of its training, as ``metrics.json`` has them.
         files: what its files hold.
         use: what it is used with.
+        code: Python that does so in the folder.
     """
     contrast, settings = config.contrast.kind, metrics["settings"]
     if config.contrasts:
@@ -109,7 +110,7 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
          f"Best epoch {metrics['best_epoch']} of {settings['epochs']}, by validation accuracy: {values}",
          f"Contrast: {contrast}",
          f"{settings['optimiser']}, rate {settings['learning_rate']:g}, {settings['batch_size']} texts a step", files],
-        use, f"Classes:\n\n{classes}")
+        use, f"Classes:\n\n{classes}" + (f"\n\nIn this folder:\n\n```python\n{code}\n```" if code else ""))
 
 
 def _plain(text: str) -> str:

@@ -62,13 +62,7 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
         bins: int, resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Return tables by kind, and metrics, of a classifier and of the floors on the same texts.
 
-    Args:
-        items: evaluated rows of table ``labelled_items``, in its order.
-        probabilities: of the classes, of each of them (n, N).
-        floors: by name.
-        classes: name of each class, by index.
-        bins: of the calibration.
-        resampling: bootstrap and seed.
+    ``items`` are the evaluated rows of table ``labelled_items``, and ``probabilities`` (n, N) those of their classes.
     """
     labels = np.array(class_numbers(items["label"], list(classes)))
     own = System.of(probabilities)
@@ -132,10 +126,7 @@ def brier(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
 def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -> pd.DataFrame:
     """Return table ``calibration``: how often a classifier is right when it is so sure (Guo et al. 2017).
 
-    Args:
-        probability: of the predicted class (n,).
-        correct: whether it is the class (n,).
-        bins: of equal width, see :func:`stages.metrics.classification.bin_of`.
+    It reads the probability of the predicted class of each text, and whether it is correct (n,).
     """
     placed = bin_of(probability, bins)
     texts = np.bincount(placed, minlength=bins)

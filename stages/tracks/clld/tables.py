@@ -17,11 +17,7 @@ _DISTANCES = ["evaluation", "epoch", "step", "strength", "class", "other", "dist
 
 
 def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
-    """Return the labelled texts of a data set; see :func:`labelled_texts`.
-
-    Raises:
-        InputError: it has none, or its tables do not belong together.
-    """
+    """Return the labelled texts of a data set; see :func:`labelled_texts`. It is an InputError if it has pairs."""
     examples = read_examples(paths.table("examples"))
     if "label" not in examples.column_names:
         raise InputError(f"{paths.table('examples')}: holds pairs, and not texts with a class. Choose a data set of "
@@ -30,11 +26,7 @@ def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
 
 
 def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
-    """Return the examples with their texts, sorted by id: ``example_id``, ``text_id``, ``split``, ``text``, ``label``.
-
-    Args:
-        examples: table ``labelled_examples``.
-        texts: table ``texts``.
+    """Return table ``labelled_examples`` with the texts of table ``texts``, sorted by id, in the order of ``COLUMNS``.
 
     Raises:
         InputError: a text is missing, the training or validation split is empty, or there is one class only.
@@ -114,12 +106,9 @@ def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
 
 
 def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Sequence[str]) -> pd.DataFrame:
-    """Return table ``label_distance``, empty for a model without such a matrix.
+    """Return table ``label_distance`` of the ``updates`` of a :class:`models.clld.clld.ClldTask`.
 
-    Args:
-        first: the matrix that training began with (N, N), which is evaluation 0; None without one.
-        updates: from :attr:`models.clld.clld.ClldTask.updates`.
-        classes: name of each class, by index.
+    ``first`` is the matrix that training began with (N, N), evaluation 0; without one, None, the table is empty.
     """
     if first is None:
         return pd.DataFrame({name: [] for name in _DISTANCES})
@@ -136,15 +125,10 @@ def matrix_at(table: pd.DataFrame, evaluation: int | None = None) -> tuple[np.nd
 
 
 def moved_pairs(table: pd.DataFrame, count: int = 10) -> pd.DataFrame:
-    """Return the ordered pairs of classes whose distance changed most from the first matrix to the last.
+    """Return ``count`` ordered pairs of classes whose distance in table ``label_distance`` changed most, at most.
 
-    Args:
-        table: ``label_distance``; an empty one gives no pairs.
-        count: pairs at most.
-
-    Returns:
-        ``class``, ``other``, ``first``, ``last`` and ``change``, the largest change of either sign first, of equals
-        the one first in the order of classes. A symmetric matrix gives a pair once, in the order of classes.
+    The largest change of either sign, from the first matrix to the last, comes first, of equals that of the first
+    classes. A symmetric matrix gives a pair once.
     """
     columns = ["class", "other", "first", "last", "change"]
     if table.empty:

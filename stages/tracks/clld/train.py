@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import nn
-from transformers import AutoTokenizer, PretrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError, nearest
@@ -85,15 +85,10 @@ def with_own_rates(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: str) -> Pairs:
-    """Return the pairs within each group of classes, as indices (a, b) with a < b, sorted.
-
-    Args:
-        groups: names, or patterns such as ``comp.*``.
-        classes: name of each class, by index.
-        place: of the groups in the params, for errors.
+    """Return the pairs within each group of names, or patterns such as ``comp.*``, as indices (a, b), a < b, sorted.
 
     Raises:
-        InputError: a name or pattern fits no class, or a group is of one class.
+        InputError: a name or pattern fits no class, or a group is of one class; says the ``place`` of the groups.
     """
     pairs: set[tuple[int, int]] = set()
     for group in groups:
@@ -148,14 +143,8 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
           seed: int) -> tuple[ClldModel, PreTrainedTokenizerBase]:
     """Return a model to train, random but for a pre-trained encoder, and the tokenizer that cuts texts for it.
 
-    Args:
-        values: plain values of the block ``train_clld`` with the model's overrides.
-        contrast: of ``models.clld.NAME``.
-        pairs: indices of confusable classes, for ``static_tau_pairs``.
-        classes: name of each class, by index.
-        encoder: to start from (CLLD eq. 1, 2); None for a TextCNN with words of its own (Kim 2014).
-        training_texts: of which a vocabulary may be made, and no others.
-        seed: of the weights; rows of a table that differ in the contrast alone begin with the same.
+    Rows of a table that differ in the contrast alone begin with the same weights. Without an ``encoder`` it is a
+    TextCNN (Kim 2014) with the words of ``training_texts``. Other arguments as of :func:`run`.
 
     Raises:
         InputError: the encoder cannot be had as the params ask for it.
@@ -173,16 +162,13 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
         model = ClldModel.over(loaded, classes, **shared)
     except ValueError as error:
         raise InputError(f"models.clld: the encoder cannot be taken as train_clld asks for it: {error}.") from error
-    longest = _longest(loaded.config)
+    # RoBERTa counts positions from behind its padding id
+    longest = loaded.config.max_position_embeddings - (
+        loaded.config.pad_token_id + 1 if loaded.config.model_type == "roberta" else 0)
     if values["max_length"] > longest:
         raise InputError(f"train_clld.max_length: {values['max_length']} tokens are more than the {longest} that the "
                          f"encoder can read; lower it.")
     return model, tokenizer
-
-
-def _longest(config: PretrainedConfig) -> int:
-    # RoBERTa counts positions from behind its padding id
-    return config.max_position_embeddings - (config.pad_token_id + 1 if config.model_type == "roberta" else 0)
 
 
 @dataclass(frozen=True)
@@ -213,8 +199,6 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
         encoder: to start from; None for a TextCNN.
         seed: fans out by name into weights, order and dropout.
         store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
 
     Raises:
         InputError: the encoder cannot be had as asked for, or an adaptive matrix would never move.
