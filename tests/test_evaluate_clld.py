@@ -28,10 +28,8 @@ from stages.tracks.clld.evaluate import (
     nll,
     run,
 )
-from stages.tracks.clld.params import LinearFloor
 from stages.tracks.common.evaluation.systems import Resampling
 
-FLOOR = LinearFloor(min_count=1).model_dump()
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})
 
 
@@ -47,7 +45,7 @@ def drawn(seed=0, count=9, classes=3):
 def evaluate(items=None, probabilities=None, resamples=100, level=0.95, **floors):
     items = held_out() if items is None else items
     found = drawn(0, len(items)) if probabilities is None else probabilities
-    return run(items, found, floors, CLASSES, 4, Resampling(resamples, level, 13))
+    return run(items, found, floors, CLASSES, Resampling(resamples, level, 13))
 
 
 def test_metrics_are_those_of_scikit_learn():
@@ -156,7 +154,7 @@ def test_stage_writes_everything_with_the_same_bytes(project, name):
     before = [path.read_bytes() for path in files]
     assert main([name]) == 0 and [path.read_bytes() for path in files] == before
     metrics = json.loads(paths.metrics.read_text())
-    assert metrics["settings"] | {"split": "test", "model": name, "dataset": "tiny", "bins": 4, "level": 0.95,
+    assert metrics["settings"] | {"split": "test", "model": name, "dataset": "tiny", "bins": 15, "level": 0.95,
                                   "contrast": "none" if name == "ct" else "uniform"} == metrics["settings"]
     assert metrics["settings"]["row"] == ("CT" if name == "ct" else "CT+CL")
     scores = read_frame(paths.scores, SCHEMAS["class_scores"])
@@ -220,7 +218,7 @@ def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypa
     assert "artifacts/data/tiny/linear_floor: no such artifact" in capsys.readouterr().err
     items = tiny_classes.items()
     write_table(DatasetPaths("tiny").table("linear_floor"), SCHEMAS["linear_floor"],
-                linear_floor.run(items[items["split"] != "test"], FLOOR)[0],
+                linear_floor.run(items[items["split"] != "test"], 1)[0],
                 Provenance("test", "0"))
     assert main(["ct"]) == 1
     assert "example 33 was evaluated and is missing there, and 8 more" in capsys.readouterr().err

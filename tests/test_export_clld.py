@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from io import StringIO
 from pathlib import Path
 
-import classified_project
 import pytest
+import tiny_classes
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
@@ -27,16 +28,18 @@ from stages.common.settings import stage_hash
 from stages.params import load_params
 from stages.tracks.clld import export
 
-MODELS = {"ct": {}, "contrasted": {"contrast": "uniform"},
-          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seeds": [9]}}
+OWN = {"encoder": None}    # the project's encoder
+MODELS = {"ct": OWN, "contrasted": {**OWN, "contrast": "uniform"}, "mean": {**OWN, "overrides": {"pool": "mean"}},
+          "words": {}, "untrained": {**OWN, "seeds": [9]}}
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
-    classified_project.write_project(folder, models=MODELS)
-    classified_project.train(folder, "ct", "contrasted", "mean", "words")
+    with chdir(folder):
+        tiny_classes.write_project(folder, MODELS)
+    tiny_classes.train(folder, "ct", "contrasted", "mean", "words")
     return folder
 
 
@@ -65,15 +68,15 @@ def code_of_the_card(folder):
 @pytest.mark.parametrize("name", ["ct", "contrasted"])
 def test_the_library_says_what_the_classifier_says(name, tmp_path):
     said = exported(name, tmp_path / "out")
-    assert "BertForSequenceClassification, 3 classes (animal, person, place)" in said
-    assert "On 24 of its texts the logits differ by at most" in said and "It reads 16 tokens" in said
+    assert "BertForSequenceClassification, 3 classes (number, person, place)" in said
+    assert "On 18 of its texts the logits differ by at most" in said and "It reads 12 tokens" in said
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     tokens = AutoTokenizer.from_pretrained(tmp_path / "out")(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
         found = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]).logits.softmax(-1)
     own = [list(line["probabilities"].values()) for line in predict(load_params(), name, TEXTS)]
     assert torch.allclose(found, torch.tensor(own), atol=1e-5)
-    assert model.config.id2label == {0: "animal", 1: "person", 2: "place"}
+    assert model.config.id2label == {0: "number", 1: "person", 2: "place"}
 
 
 @pytest.mark.whole
@@ -106,7 +109,7 @@ def test_its_card_is_one_of_the_hub(project, tmp_path):
     exported("ct", tmp_path / "before")
     before = ModelCard.load(tmp_path / "before" / "README.md")
     assert before.data.eval_results is None and "No licence is stated" in before.text
-    metrics = RunPaths("ct", 3).metrics
+    metrics = RunPaths("ct", 13).metrics
     metrics.parent.mkdir(parents=True, exist_ok=True)
     metrics.write_text(json.dumps({"run": {"accuracy": 0.75}, "settings": {"split": "test"}}), encoding="utf-8")
     try:
@@ -118,7 +121,7 @@ def test_its_card_is_one_of_the_hub(project, tmp_path):
     assert (result.metric_type, result.metric_value, result.dataset_name) == ("accuracy", 0.75, "tiny")
     assert (card.data.pipeline_tag, card.data.library_name, card.data.language) == ("text-classification",
                                                                                    "transformers", "en")
-    assert stage_hash(load_params().plain(), "train_clld", "ct", 3) in card.text and "`animal`" in card.text
+    assert stage_hash(load_params().plain(), "train_clld", "ct", 13) in card.text and "`number`" in card.text
     assert "keycontrast" in card.data.tags and card.data.license == "mit" and "No licence" not in card.text
 
 

@@ -79,8 +79,8 @@ def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(sample)
                    "confusing_pairs": {"models": ["ct"]}, **changes}
         return stage_hash(parse_params(content, "recipe"), stage, key)
 
-    of_ngrams = {"datasets": ["questions"], "ngrams": 2}
-    assert hashed() == hashed(evaluate_clld={"bins": 3}) == hashed(linear_floor=of_ngrams)
+    of_words = {"datasets": ["questions"], "min_count": 3}
+    assert hashed() == hashed(evaluate_clld={"split": "validation"}) == hashed(linear_floor=of_words)
     assert len({hashed(), hashed(train_clld={"pool": "mean"}), hashed(encoder={"source": "scratch"}),
                 hashed(key="sled")}) == 4
     assert hashed("confusing_pairs") != hashed("confusing_pairs", confusing_pairs={"models": ["ct"], "share": 0.5})

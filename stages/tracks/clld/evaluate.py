@@ -42,6 +42,7 @@ from stages.tracks.common.seeds import for_each_seed
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]
+BINS = 15  # of equal width, for calibration
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
@@ -59,7 +60,7 @@ class System:
 
 
 def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, System], classes: Sequence[str],
-        bins: int, resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
+        resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Return tables by kind, and metrics, of a classifier and of the floors on the same texts.
 
     ``items`` are the evaluated rows of table ``labelled_items``, and ``probabilities`` (n, N) those of their classes.
@@ -67,7 +68,7 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
     labels = np.array(class_numbers(items["label"], list(classes)))
     own = System.of(probabilities)
     systems = {"run": own, **floors}
-    statistics = {name: _statistics(labels, system, len(classes), bins) for name, system in systems.items()}
+    statistics = {name: _statistics(labels, system, len(classes)) for name, system in systems.items()}
     values = {name: {metric: one.value() for metric, one in found.items()} for name, found in statistics.items()}
     intervals = {name: _intervals(found, resampling) for name, found in statistics.items()}
     counts = counted(labels, own.predicted, len(classes))
@@ -77,21 +78,21 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
               "class_scores": pd.concat([_scores(name, items, labels, system, classes)
                                          for name, system in systems.items()], ignore_index=True),
               "classes": class_table(counts, classes), "confusion": confusion_table(counts, classes),
-              "calibration": calibration_table(probabilities.max(1), own.predicted == labels, bins)}
+              "calibration": calibration_table(probabilities.max(1), own.predicted == labels, BINS)}
     return tables, {
         "run": values["run"], "floors": {name: values[name] for name in floors},
         "intervals": {"run": intervals["run"], "floors": {name: intervals[name] for name in floors}},
         "counts": {"examples": len(items), "classes": len(classes),
                    "classes_evaluated": int((counts.sum(1) > 0).sum()),
                    "classes_predicted": int((counts.sum(0) > 0).sum())},
-        "settings": {"leading": LEADING, "bins": bins, "seed": resampling.seed, "resamples": resampling.resamples,
+        "settings": {"leading": LEADING, "bins": BINS, "seed": resampling.seed, "resamples": resampling.resamples,
                      "level": resampling.level}}
 
 
-def _statistics(labels: np.ndarray, system: System, n_classes: int, bins: int) -> dict[str, Statistic]:
+def _statistics(labels: np.ndarray, system: System, n_classes: int) -> dict[str, Statistic]:
     found = system.probabilities
     return class_statistics(labels, system.predicted, n_classes, None if found is None else Sureness(
-        found.max(1), nll(labels, found), brier(labels, found), bins))
+        found.max(1), nll(labels, found), brier(labels, found), BINS))
 
 
 def _intervals(statistics: Mapping[str, Statistic], resampling: Resampling) -> dict[str, list[float]]:
@@ -167,21 +168,21 @@ def _work(process: StageProcess) -> None:
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     params, name, runtime = process.params, process.instance, process.params.runtime
-    settings, run_paths = params.evaluate_clld, RunPaths(process.instance, paths.seed)
+    split, run_paths = params.evaluate_clld.split, RunPaths(name, paths.seed)
     classifier, items = load_classifier(paths.weights), read_frame(paths.items, LABELLED_ITEMS)
     model, on = classifier.model, classifier.on
-    items = items[items["split"] == settings.split].sort_values("example_id", ignore_index=True)
+    items = items[items["split"] == split].sort_values("example_id", ignore_index=True)
     if items.empty:
-        raise InputError(f"evaluate_clld.split: {name}: the {settings.split} split has no texts. Raise "
-                         f"ingest.{settings.split}, or choose another split.")
+        raise InputError(f"evaluate_clld.split: {name}: the {split} split has no texts. Raise ingest.{split}, or "
+                         f"choose another split.")
     floors = floor_systems(items, on, read_frame(DatasetPaths(on.dataset).table("linear_floor"), LINEAR_FLOOR))
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
         nn.Module.to(model, device)
         probabilities = class_probabilities(model, classifier.tokenizer, items["text"].tolist(), on.max_length, ROWS,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
-    tables, metrics = run(items, probabilities, floors, on.classes, settings.bins, Resampling.of(params))
-    metrics["settings"] |= {"split": settings.split, "model": name, "dataset": on.dataset, "contrast": on.contrast,
+    tables, metrics = run(items, probabilities, floors, on.classes, Resampling.of(params))
+    metrics["settings"] |= {"split": split, "model": name, "dataset": on.dataset, "contrast": on.contrast,
                             "encoder": on.encoder, "max_length": on.max_length,
                             "row": row_name(row_of(on.contrast, model.config.ce_views))}
     provenance = Provenance(process.name, process.params_hash, counts=metrics["counts"],

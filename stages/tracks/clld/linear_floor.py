@@ -7,7 +7,6 @@ strongest; no text but those of the training split is learned from.
 
 import sys
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,15 +27,17 @@ from stages.tracks.clld.tables import class_numbers, classes_of, read_labelled_t
 STAGE = "linear_floor"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.clld).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
+STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation C; of equals the smallest is taken
+_ITERATIONS = 1000  # of the solver (L-BFGS)
 _DECIMALS = 6
 
 
-def run(items: pd.DataFrame, values: Mapping[str, Any]) -> tuple[pd.DataFrame, dict[str, Any]]:
+def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return table ``linear_floor`` of the validation and test texts, and metrics.
 
     Args:
         items: from :func:`stages.tracks.clld.tables.labelled_texts`, all splits.
-        values: plain values of the block ``linear_floor``.
+        min_count: training texts that hold a feature.
 
     Raises:
         InputError: no word of the training texts is frequent enough to be a feature.
@@ -44,18 +45,17 @@ def run(items: pd.DataFrame, values: Mapping[str, Any]) -> tuple[pd.DataFrame, d
     classes = classes_of(items)
     parts = {split: items[items["split"] == split] for split in ("train", "validation", "test")}
     numbers = {split: np.array(class_numbers(part["label"], classes)) for split, part in parts.items()}
-    words = TfidfVectorizer(lowercase=True, token_pattern=WORD, ngram_range=(1, values["ngrams"]),
-                            min_df=values["min_count"], sublinear_tf=values["sublinear"])
+    words = TfidfVectorizer(lowercase=True, token_pattern=WORD, min_df=min_count, sublinear_tf=True)
     try:
         features = words.fit_transform(parts["train"]["text"])
     except ValueError as error:
-        raise InputError(f"linear_floor.min_count: {values['min_count']}: no word is in so many training texts; lower "
-                         f"it.") from error
+        raise InputError(f"linear_floor.min_count: {min_count}: no word is in so many training texts; lower it."
+                         ) from error
     held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
     with threadpool_limits(1), warnings.catch_warnings():  # sums of several threads differ in their last digits
         warnings.simplefilter("ignore", ConvergenceWarning)  # `unfinished` says so
-        fitted = {strength: LogisticRegression(C=strength, max_iter=values["max_iterations"], solver="lbfgs").fit(
-            features, numbers["train"]) for strength in sorted(values["strengths"])}
+        fitted = {strength: LogisticRegression(C=strength, max_iter=_ITERATIONS, solver="lbfgs").fit(
+            features, numbers["train"]) for strength in STRENGTHS}
         accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
                       for strength, model in fitted.items()}
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
@@ -69,7 +69,7 @@ def run(items: pd.DataFrame, values: Mapping[str, Any]) -> tuple[pd.DataFrame, d
         "features": features.shape[1], "classes": len(classes),
         "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},
         "unfinished": [strength for strength, model in fitted.items()
-                       if model.n_iter_.max() >= values["max_iterations"]]}
+                       if model.n_iter_.max() >= _ITERATIONS]}
 
 
 def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: int) -> np.ndarray:
@@ -90,11 +90,9 @@ def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    values = params.linear_floor.plain()
-    predictions, metrics = run(read_labelled_texts(paths), values)
+    predictions, metrics = run(read_labelled_texts(paths), params.linear_floor.min_count)
     if metrics["unfinished"]:
-        process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
-                            "take these out of linear_floor.strengths.", process.name, values["max_iterations"],
+        process.log.warning("%s: not finished after %d iterations with C of %s", process.name, _ITERATIONS,
                             ", ".join(map(str, metrics["unfinished"])))
     write_table(paths.table(STAGE), LINEAR_FLOOR, predictions,
                 Provenance(process.name, process.params_hash, counts={"features": metrics["features"]}))

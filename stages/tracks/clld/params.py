@@ -84,17 +84,10 @@ class EvaluateClld(Block):
     """Prediction and metrics; intervals are as `evaluation` says."""
 
     split: Literal["validation", "test"] = "test"
-    bins: int = Field(15, ge=1, description="of equal width, for calibration")
 
 
 class LinearFloor(Block):
     """Logistic regression on TF-IDF, which knows nothing but words: the floor of the CLLD track."""
 
     datasets: Datasets = Field([], description="of labelled texts; those that models.clld names")
-    ngrams: int = Field(1, ge=1, description="longest run of words that is a feature")
     min_count: int = Field(2, ge=1, description="training texts that hold a feature")
-    sublinear: bool = Field(True, description="1 + log(tf) in the place of tf")
-    strengths: list[Annotated[float, Field(gt=0)]] = Field(
-        [1.0, 10.0, 100.0], min_length=1, description="inverse regularisation C; that of the best validation accuracy "
-                                                      "is taken, the smallest of equals")
-    max_iterations: int = Field(1000, ge=1, description="of the solver (L-BFGS)")
