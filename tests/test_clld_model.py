@@ -68,11 +68,6 @@ def test_padding_has_no_part_in_the_logits(pool):
     torch.testing.assert_close(alone, logits(model, ids, mask)[:1], atol=1e-5, rtol=1e-5)
 
 
-def test_texts_without_any_word_have_logits():
-    empty = LabelledTexts([np.zeros(0, np.int64)] * 2, np.zeros(2, np.int64)).batch([0, 1])
-    assert logits(textcnn(), empty["input_ids"], empty["attention_mask"]).isfinite().all()
-
-
 def test_pooling_is_the_state_of_cls_or_the_mean():
     ids, mask = inputs()
     for pool in ("cls", "mean"):
@@ -141,12 +136,6 @@ def test_further_views_have_dropout_rates_of_their_own():
     with pytest.raises(KeyError), dropout_rate(model, 0.9):
         raise KeyError
     assert model.dropout.p == 0.5
-
-
-def test_rows_of_a_table_begin_with_the_same_classifier():
-    weights = [textcnn(contrast=contrast).state_dict() for contrast in ({}, LABEL_DISTANCE, {"kind": "twin"})]
-    for name, tensor in weights[0].items():
-        assert all(torch.equal(tensor, other[name]) for other in weights)
 
 
 ENCODERS = {"albert": lambda: AlbertModel(AlbertConfig(**SIZES, embedding_size=8)),

@@ -125,14 +125,13 @@ def test_its_card_is_one_of_the_hub(project, tmp_path):
     assert "keycontrast" in card.data.tags and card.data.license == "mit" and "No licence" not in card.text
 
 
-def test_the_card_names_what_is_there_and_its_code_runs(tmp_path, monkeypatch):
+def test_the_card_names_what_is_there_and_its_code_runs(tmp_path):
     exported("ct", tmp_path / "out")
-    params, scope = load_params(), {}
-    monkeypatch.chdir(tmp_path / "out")
-    exec(code_of_the_card(Path()), scope)
+    scope = {}
+    with chdir(tmp_path / "out"):
+        exec(code_of_the_card(Path()), scope)
     (found,) = scope["classify"](["the dog can eat " * 20])
-    monkeypatch.undo()
-    expected = next(predict(params, "ct", ["the dog can eat " * 20]))["probabilities"]
+    expected = next(predict(load_params(), "ct", ["the dog can eat " * 20]))["probabilities"]
     assert {one["label"]: one["score"] for one in found} == pytest.approx(expected, abs=1e-5)
 
 

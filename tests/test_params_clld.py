@@ -41,7 +41,6 @@ def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_nam
     ({"contrast": "static_tau_pairs"}, "models.clld.m: contrast static_tau_pairs needs either pairs"),
     ({**STATIC, "pairs_of": OF + "ct", "pairs": [["a", "b"]]}, "say which; found pairs and pairs_of"),
     ({"contrast": "uniform", "pairs_of": OF + "ct"}, "models.clld.m: contrast uniform reads no pairs_of"),
-    ({**STATIC, "pairs": [["person"]]}, "models.clld.m.pairs: ['person'] names one class; a group needs two"),
     ({**STATIC, "pairs_of": OF + "tc"}, "models.clld.m.pairs_of: no model 'tc'; valid names: ct."),
     ({**STATIC, "pairs_of": OF + "cl"}, "models.clld.m.pairs_of: model 'cl' has contrast uniform"),
     ({**STATIC, "pairs_of": OF + "other"}, "models.clld.m.pairs_of: model 'other' is of data set more"),

@@ -55,13 +55,6 @@ def test_predictions_are_those_of_the_evaluated_run(run):
     assert np.allclose([list(line["probabilities"].values()) for line in found], stored, atol=1e-5)
 
 
-def test_a_text_has_the_same_answer_alone_and_among_others():
-    together, alone = lines("ct", batch_size=4), lines("ct", batch_size=1)
-    assert [line["label"] for line in together] == [line["label"] for line in alone]
-    for one, other in zip(together, alone, strict=True):
-        assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
-
-
 def test_what_a_classifier_cannot_do_is_said():
     with pytest.raises(InputError, match="--keyword: run ct is of the CLLD track, whose models classify"):
         lines("ct", keyword="dog")

@@ -48,8 +48,6 @@ def test_texts_come_with_their_classes_in_the_order_of_ids():
     assert items["example_id"].tolist() == list(range(42)) and items["text_id"].tolist() == list(range(100, 142))
     assert items["text"].tolist() == found["texts"]["text"].tolist() and classes_of(items) == CLASSES
     assert class_numbers(items["label"][:4], CLASSES) == [0, 1, 2, 0]
-    with pytest.raises(InputError, match="label 'place' is no class of the model; it knows number, person"):
-        class_numbers(items["label"], CLASSES[:2])
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -188,9 +186,8 @@ def test_pairs_are_named_by_classes_and_patterns():
         named_pairs([["num*"]], CLASSES, "pairs")
     table = pd.DataFrame({"class": ["person", "number"], "other": ["place", "place"], "chosen": [True, False]})
     assert chosen_pairs(table, CLASSES, "ct") == [(1, 2)]
-    for wrong, classes in ((table[:0], CLASSES), (table, CLASSES[:2])):
-        with pytest.raises(InputError, match="model 'ct'"):
-            chosen_pairs(wrong, classes, "ct")
+    with pytest.raises(InputError, match="model 'ct' confuses no two classes"):
+        chosen_pairs(table[:0], CLASSES, "ct")
 
 
 @pytest.fixture(scope="module")

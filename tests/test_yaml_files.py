@@ -42,7 +42,7 @@ def test_aliases_and_merges_are_read_as_before(tmp_path):
     ("seed", float("inf"), "seed: "), ("runtime.threads", True, "runtime.threads: must be a number, found true"),
     ("runtime.memory_gib", float("inf"), "runtime.memory_gib: Input should be a finite number"),
     ("runtime.checkpoint_minutes", 1e30, "runtime.checkpoint_minutes: must be at most"),
-    ("linear_floor.strengths", [True], "linear_floor.strengths: must be a number, found true"),
+    ("linear_floor.min_count", True, "linear_floor.min_count: must be a number, found true"),
     ("runs.hcl.hcl.model", ["a"], "runs.hcl.hcl.model: Input should be a valid string"),
     ("models.clld.a", {"dataset": "questions", "pairs_of": ["b"]}, "models.clld.a.pairs_of: Input should be"),
     ("runs.clld.a", {"model": {"b": 1}}, "runs.clld: every model of models.clld is a row"),

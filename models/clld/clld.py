@@ -524,7 +524,7 @@ class ClldTask(Task):
     @property
     def evaluate_every(self) -> int | None:
         """Optimiser steps between evaluations: k of an adaptive label distance, and None for other models."""
-        return self.schedule and self.schedule.interval
+        return None if self.schedule is None else self.schedule.interval
 
     def evaluate(self, steps: int) -> dict[str, Any] | None:
         """Return the values and confusions after so many steps, if an update reads them."""

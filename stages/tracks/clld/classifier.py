@@ -94,11 +94,9 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
         use: what it is used with.
         code: Python that does so in the folder.
     """
-    contrast, settings = config.contrast.kind, metrics["settings"]
-    if config.contrasts:
-        contrast += ", weight 0.5"
-    if config.contrast.kind == "label_distance":
-        contrast += f", label distance {config.distance.kind}"
+    kind, settings = config.contrast.kind, metrics["settings"]
+    contrast = kind + (", weight 0.5" if config.contrasts else "") + (
+        f", label distance {config.distance.kind}" if kind == "label_distance" else "")
     values = ", ".join(f"{key} {value:.4f}" for key, value in metrics["validation"].items())
     classes = "\n".join(f"- {_plain(label)}: {count} training texts" for label, count in on.texts.items())
     return model_card(

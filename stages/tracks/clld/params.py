@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from models.clld.settings import ClldSettings
 from stages.common.params import SEEDS, Block, Datasets, Name, Seeds
@@ -58,14 +58,6 @@ class ClldModel(Block):
     seeds: Seeds = Field([], description=SEEDS)
     path: str = Field(NOTHING, description="folder that `encoder: path` means")
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_clld`")
-
-    @field_validator("pairs")
-    @classmethod
-    def _pairs_are_several(cls, pairs: list[list[str]] | None) -> list[list[str]] | None:
-        for group in pairs or []:
-            if len(group) == 1 and not set("*?[") & set(group[0]):
-                raise ValueError(f"{group} names one class; a group needs two, or a pattern such as comp.*")
-        return pairs
 
     @model_validator(mode="after")
     def _pairs_are_for_static_rows(self) -> "ClldModel":

@@ -56,16 +56,8 @@ def classes_of(labelled: pd.DataFrame) -> list[str]:
 
 
 def class_numbers(labels: pd.Series, classes: list[str]) -> list[int]:
-    """Return the index in ``classes`` of each label.
-
-    Raises:
-        InputError: a label is none of these.
-    """
+    """Return the index in ``classes`` of each label."""
     places = {name: number for number, name in enumerate(classes)}
-    unknown = sorted(set(labels) - places.keys())
-    if unknown:
-        raise InputError(f"label {unknown[0]!r} is no class of the model; it knows {', '.join(classes)}. Train the "
-                         f"model again.")
     return [places[label] for label in labels]
 
 

@@ -109,19 +109,15 @@ def chosen_pairs(table: pd.DataFrame, classes: Sequence[str], model: str) -> Pai
     """Return the chosen pairs of table ``confusing_pairs`` of the finished ``model`` as indices, sorted.
 
     Raises:
-        InputError: it is a model of other classes, or confuses nothing.
+        InputError: it confuses nothing.
     """
-    places = {name: number for number, name in enumerate(classes)}
     chosen = table[table["chosen"]]
     if chosen.empty:
         raise InputError(f"models.clld: model {model!r} confuses no two classes on the validation split, so that there "
                          f"are no pairs to take from it (pairs_of). Name the classes yourself (pairs), or give more of "
                          f"the data to validation (ingest.validation).")
-    unknown = [name for name in (*chosen["class"], *chosen["other"]) if name not in places]
-    if unknown:
-        raise InputError(f"confusing_pairs.parquet of model {model!r}: class {unknown[0]!r} is none of the data set. "
-                         f"Train that model again.")
-    return sorted((places[a], places[b]) for a, b in zip(chosen["class"], chosen["other"], strict=True))
+    first, second = (class_numbers(chosen[end], list(classes)) for end in ("class", "other"))
+    return sorted(zip(first, second, strict=True))
 
 
 def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pairs:
