@@ -137,7 +137,7 @@ def test_the_card_names_what_is_there_and_its_code_runs(tmp_path):
 
 @pytest.mark.parametrize(("name", "message"), [
     ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
-              r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, untrained "
+              r"or models\.clld\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, untrained "
               "can be"),
     ("untrained", "models/untrained/9/model: no trained CLLD model"),
     ("contrastd", "no model is called 'contrastd'; did you mean 'contrasted'")])

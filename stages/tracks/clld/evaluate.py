@@ -1,8 +1,8 @@
 """Let a classifier of the CLLD track predict its split, and score it beside the floors, with intervals.
 
 Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
-classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority, linear and,
-if there, vectors), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. The
+classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority and
+linear), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. The
 classifier alone is used, with what it reads: the contrast and the label distances serve training.
 """
 
