@@ -137,8 +137,8 @@ def test_the_card_names_what_is_there_and_its_code_runs(tmp_path):
 
 @pytest.mark.parametrize(("name", "message"), [
     ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
-              r"or models\.clld\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, untrained "
-              "can be"),
+              r"or models\.clld\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, "
+              "untrained can be"),
     ("untrained", "models/untrained/9/model: no trained CLLD model"),
     ("contrastd", "no model is called 'contrastd'; did you mean 'contrasted'")])
 def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
