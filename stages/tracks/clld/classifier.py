@@ -15,8 +15,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
 from models.clld.clld import ClldConfig, ClldModel
-from stages.common.model_folder import load_origin
-from stages.tracks.common.trained import model_card
+from stages.common.training import load_origin
+from stages.tracks.common.training import model_card
 
 # Texts of a forward pass.
 ROWS = 64
