@@ -69,6 +69,8 @@ def export_model(params: Params, name: str, folder: Path, console: Console, seed
     with atomic_folder(folder) as unfinished:
         said = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
         write_card(params, track, paths, unfinished, licence)
+        for file in filter(Path.is_file, unfinished.rglob("*")):
+            file.chmod(0o644)   # the libraries that write weights differ in it
     console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
 
 

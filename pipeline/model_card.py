@@ -1,6 +1,7 @@
 """The card of an exported model as the Hugging Face hub reads it: licence, base model, figures, hash of the params.
 
-It is the card that the training wrote beside its weights, with what is known since: how its runs were evaluated.
+It is the card that the track exported, or else the training wrote beside its weights, with what is known since: how its
+runs were evaluated.
 """
 
 import json
@@ -33,7 +34,8 @@ def write_card(params: Params, track: Track, paths: ModelPaths, folder: Path, li
         folder: that it was exported into.
         licence: as the hub abbreviates it; None states none.
     """
-    written = (paths.weights / "README.md").read_text(encoding="utf-8")
+    own = folder / "README.md"
+    written = (own if own.exists() else paths.weights / "README.md").read_text(encoding="utf-8")
     head, body = written.removeprefix(_MARK).split(_MARK, 1) if written.startswith(_MARK) else ("", written)
     known = yaml.safe_load(head) or {}
     task = known.get("pipeline_tag", "text2text-generation")
@@ -50,7 +52,7 @@ def write_card(params: Params, track: Track, paths: ModelPaths, folder: Path, li
               for name, found in _by_run(results)]
     lines += [] if licence else [f"- {_NO_LICENCE}"]
     text = f"{_MARK}{data.to_yaml()}\n{_MARK}{body.rstrip()}\n" + "\n".join(lines) + "\n"
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    own.write_text(text, encoding="utf-8")
     if (folder / DIGESTS_FILE).exists():
         seal(folder)
 

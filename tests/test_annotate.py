@@ -162,12 +162,6 @@ def test_a_worker_with_another_pipeline_of_the_same_name_is_refused(pipeline):
         annotate.part_annotator(pipeline, "en", 4, False, {"name": "another"}, Provenance("annotate@toy", "0"))
 
 
-def test_chinese_is_read_by_jieba():
-    table = annotate.run(texts(["我来到北京清华大学。"], language="zh"), Annotate())
-    assert table["token"].to_pylist() == [["我", "来到", "北京", "清华大学", "。"]]
-    assert annotate.run(texts(["我来到北京清华大学。"], language="zh"), Annotate(pipeline="jieba")).equals(table)
-
-
 def test_streamed_chunks_are_the_same_however_they_come():
     table = texts([str(number) for number in range(23)])
     whole = list(stream_chunks([table], 5))

@@ -1,7 +1,6 @@
 """The confusing_pairs stage: which pairs of classes a finished model confuses most, by hand."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import tiny_classes
 
@@ -84,10 +83,3 @@ def test_stage_reads_the_validation_split_and_says_which_are_chosen(tmp_path, mo
     assert found[["class", "other", "confused", "chosen"]].to_numpy().tolist() == [
         ["person", "place", 3, True], ["number", "person", 1, False]]
     assert read_metadata(table)["counts"] == {"chosen": 1}
-    before = table.read_bytes()
-    assert main(["ct"]) == 0 and table.read_bytes() == before
-
-
-def test_a_table_of_no_rows_is_a_table():
-    empty = run(confusion_table(np.diag([3, 3]), ["a", "b"]), 0.1)
-    assert isinstance(empty, pd.DataFrame) and as_table(SCHEMAS["confusing_pairs"], empty).num_rows == 0

@@ -127,7 +127,7 @@ def with_line(path):
 @pytest.mark.parametrize(("file", "others"), [
     ("models/pgkpr/pgkpr.py", ("_hcl", "_clld", "textrank", "node_vectors")),
     ("models/hcl/hcl.py", ("_pgkpr", "_clld", "textrank", "node_vectors")),
-    ("models/clld/model.py", ("_pgkpr", "_hcl", "textrank", "node_vectors"))])
+    ("models/clld/clld.py", ("_pgkpr", "_hcl", "textrank", "node_vectors"))])
 def test_a_change_of_one_method_leaves_the_others_up_to_date(project, file, others):
     back = with_line(project / file)
     changed = stale(project)

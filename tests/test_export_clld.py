@@ -6,36 +6,40 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import chdir
 from io import StringIO
+from pathlib import Path
 
-import classified_project
 import pytest
+import tiny_classes
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
-from models.clld import load_exported
+from models.clld.export import load_exported
 from pipeline.cli import app
 from pipeline.export import export_model
 from pipeline.predict import predict
 from stages.common.paths import RunPaths
 from stages.common.settings import stage_hash
-from stages.params import load_params, parse_params
+from stages.params import load_params
 from stages.tracks.clld import export
 
-MODELS = {"ct": {}, "contrasted": {"contrast": "uniform"},
-          "mean": {"overrides": {"pool": "mean"}}, "words": {"encoder": "textcnn"}, "untrained": {"seeds": [9]}}
+OWN = {"encoder": None}    # the project's encoder
+MODELS = {"ct": OWN, "contrasted": {**OWN, "contrast": "uniform"}, "mean": {**OWN, "overrides": {"pool": "mean"}},
+          "words": {}, "untrained": {**OWN, "seeds": [9]}}
 TEXTS = ["where can you find the school ?", "the dog can eat", "who is the cat ?"]
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
-    classified_project.write_project(folder, models=MODELS)
-    classified_project.train(folder, "ct", "contrasted", "mean", "words")
+    with chdir(folder):
+        tiny_classes.write_project(folder, MODELS)
+    tiny_classes.train(folder, "ct", "contrasted", "mean", "words")
     return folder
 
 
@@ -50,18 +54,29 @@ def exported(name, folder):
     return said.getvalue()
 
 
+def code_of_the_card(folder):
+    """The Python in the card of an exported model, which names only files that are there."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([^`\s]+\.(?:json|md|py|safetensors))`", card)
+    assert "config.json" in named and all((folder / name).is_file() for name in named)
+    assert 'pipeline("text-classification"' in card and "ClldModel" not in card
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    return code
+
+
 @pytest.mark.parametrize("name", ["ct", "contrasted"])
 def test_the_library_says_what_the_classifier_says(name, tmp_path):
     said = exported(name, tmp_path / "out")
-    assert "BertForSequenceClassification, 3 classes (animal, person, place)" in said
-    assert "On 24 of its texts the logits differ by at most" in said and "It reads 16 tokens" in said
+    assert "BertForSequenceClassification, 3 classes (number, person, place)" in said
+    assert "On 18 of its texts the logits differ by at most" in said and "It reads 12 tokens" in said
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
     tokens = AutoTokenizer.from_pretrained(tmp_path / "out")(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
         found = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]).logits.softmax(-1)
     own = [list(line["probabilities"].values()) for line in predict(load_params(), name, TEXTS)]
     assert torch.allclose(found, torch.tensor(own), atol=1e-5)
-    assert model.config.id2label == {0: "animal", 1: "person", 2: "place"}
+    assert model.config.id2label == {0: "number", 1: "person", 2: "place"}
 
 
 @pytest.mark.whole
@@ -69,15 +84,12 @@ def test_a_mean_over_tokens_brings_its_class_along(tmp_path):
     """Loaded in another process, where the project cannot be imported, as its user will."""
     said = exported("mean", tmp_path / "out")
     assert "MeanPooledForSequenceClassification, 3 classes" in said and "trust_remote_code=True" in said
-    program = ("import json, sys\n"
-               "from transformers import pipeline\n"
-               "sys.modules['models'] = None\n"
-               "classify = pipeline('text-classification', model=sys.argv[1], trust_remote_code=True, top_k=None)\n"
-               "print(json.dumps(classify(sys.argv[2:], batch_size=2)))")
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "out"), *TEXTS], cwd=tmp_path, text=True,
+    program = (f"import json, sys\nsys.modules['models'] = None\n{code_of_the_card(tmp_path / 'out')}"
+               "print(json.dumps(classify(sys.argv[1:], batch_size=2)))")
+    done = subprocess.run([sys.executable, "-c", program, *TEXTS], cwd=tmp_path / "out", text=True,
                           env={**os.environ, "HF_MODULES_CACHE": str(tmp_path / "cache")}, capture_output=True)
     assert done.returncode == 0, done.stderr
-    for found, own in zip(json.loads(done.stdout), predict(load_params(), "mean", TEXTS), strict=True):
+    for found, own in zip(json.loads(done.stdout.splitlines()[-1]), predict(load_params(), "mean", TEXTS), strict=True):
         assert {one["label"]: one["score"] for one in found} == pytest.approx(own["probabilities"], abs=1e-5)
 
 
@@ -97,7 +109,7 @@ def test_its_card_is_one_of_the_hub(project, tmp_path):
     exported("ct", tmp_path / "before")
     before = ModelCard.load(tmp_path / "before" / "README.md")
     assert before.data.eval_results is None and "No licence is stated" in before.text
-    metrics = RunPaths("ct", 3).metrics
+    metrics = RunPaths("ct", 13).metrics
     metrics.parent.mkdir(parents=True, exist_ok=True)
     metrics.write_text(json.dumps({"run": {"accuracy": 0.75}, "settings": {"split": "test"}}), encoding="utf-8")
     try:
@@ -109,38 +121,30 @@ def test_its_card_is_one_of_the_hub(project, tmp_path):
     assert (result.metric_type, result.metric_value, result.dataset_name) == ("accuracy", 0.75, "tiny")
     assert (card.data.pipeline_tag, card.data.library_name, card.data.language) == ("text-classification",
                                                                                    "transformers", "en")
-    assert stage_hash(load_params().plain(), "train_clld", "ct", 3) in card.text and "`animal`" in card.text
+    assert stage_hash(load_params().plain(), "train_clld", "ct", 13) in card.text and "`number`" in card.text
     assert "keycontrast" in card.data.tags and card.data.license == "mit" and "No licence" not in card.text
 
 
-def test_a_pipeline_of_the_library_reads_it(tmp_path):
+def test_the_card_names_what_is_there_and_its_code_runs(tmp_path):
     exported("ct", tmp_path / "out")
-    classify = pipeline("text-classification", model=str(tmp_path / "out"), truncation=True, top_k=None)
-    (found,) = classify(["the dog can eat " * 20])
+    scope = {}
+    with chdir(tmp_path / "out"):
+        exec(code_of_the_card(Path()), scope)
+    (found,) = scope["classify"](["the dog can eat " * 20])
     expected = next(predict(load_params(), "ct", ["the dog can eat " * 20]))["probabilities"]
     assert {one["label"]: one["score"] for one in found} == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(("name", "message"), [
     ("words", r"words: no class of transformers holds a TextCNN\. Use it as it is: `keycontrast predict words TEXT`, "
-              r"or models\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, untrained "
-              "can be"),
+              r"or models\.clld\.clld\.ClldModel\.from_pretrained\(.*\)\. Of this recipe contrasted, ct, mean, "
+              "untrained can be"),
     ("untrained", "models/untrained/9/model: no trained CLLD model"),
     ("contrastd", "no model is called 'contrastd'; did you mean 'contrasted'")])
 def test_what_cannot_be_exported_is_said_with_what_to_do(name, message, tmp_path):
     with pytest.raises(InputError, match=message):
         exported(name, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("name", "message"), [
-    ("words", "`keycontrast use RECIPE --set models.clld.words.encoder=bundled`, train it, `keycontrast run "
-              "train_clld@words`, and")])
-def test_where_no_row_can_be_exported_it_says_how_to_make_one(name, message, tmp_path):
-    params = classified_project.params(models={name: MODELS[name]}, runs={})
-    with pytest.raises(InputError, match=re.escape(message)):
-        export_model(parse_params({**params, "recipe": "r"}, "params"), name, tmp_path / "out",
-                     Console(file=StringIO()))
 
 
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
@@ -151,14 +155,17 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
 
 
 def test_an_export_with_other_logits_is_not_left(monkeypatch, tmp_path):
-    monkeypatch.setattr(export, "_logits", lambda model, batch: torch.zeros(len(batch["input_ids"]), 3))
+    def other(folder):
+        model = load_exported(folder)
+        torch.nn.init.zeros_(model.classifier.weight)
+        return model
+
+    monkeypatch.setattr(export, "load_exported", other)
     with pytest.raises(InputError, match="differ by .* so nothing was written"):
         exported("ct", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_takes_a_model_or_a_graph(tmp_path):
+def test_the_command_takes_a_model(tmp_path):
     done = CliRunner().invoke(app, ["export", str(tmp_path / "out"), "--model", "ct"])
     assert done.exit_code == 0 and (tmp_path / "out" / "model.safetensors").exists()
-    done = CliRunner().invoke(app, ["export", str(tmp_path / "more"), "--model", "ct", "--hops", "2"])
-    assert isinstance(done.exception, InputError) and "leave out either these or --model" in str(done.exception)

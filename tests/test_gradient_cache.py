@@ -171,7 +171,7 @@ def share(folder, rank, world):
 @pytest.mark.whole
 def test_processes_contrast_the_whole_batch_together_even_those_without_a_micro_batch(tmp_path):
     server = get_context("forkserver")
-    server.set_forkserver_preload(["models.clld", "stages.tracks.pgkpr.train"])
+    server.set_forkserver_preload(["models.clld.clld", "stages.tracks.pgkpr.train"])
     processes = [server.Process(target=share, args=(tmp_path, rank, 3)) for rank in range(3)]
     for process in processes:
         process.start()

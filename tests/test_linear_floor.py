@@ -12,35 +12,37 @@ from table_files import bytes_of
 from tiny_classes import CLASSES
 
 from keycontrast.errors import InputError
-from models.clld import word_tokenizer
+from models.clld.clld import word_tokenizer
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.tables import read_frame
+from stages.tracks.clld import linear_floor
 from stages.tracks.clld.evaluate import nll
 from stages.tracks.clld.linear_floor import WORD, main, run
-from stages.tracks.clld.params import LinearFloor
 
 
-def values(**changes):
-    return LinearFloor.model_validate({"min_count": 1, **changes}).model_dump()
+def floor(items=None, min_count=1):
+    return run(tiny_classes.items() if items is None else items, min_count)
 
 
-def floor(items=None, **changes):
-    return run(tiny_classes.items() if items is None else items, values(**changes))
+@pytest.fixture
+def one_strength(monkeypatch):
+    monkeypatch.setattr(linear_floor, "STRENGTHS", (3.0,))
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_probabilities_are_those_of_scikit_learn():
     items = tiny_classes.items()
     train, test = (items[items["split"] == split] for split in ("train", "test"))
-    model = make_pipeline(TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True),
+    model = make_pipeline(TfidfVectorizer(token_pattern=WORD, sublinear_tf=True),
                           LogisticRegression(C=3.0, max_iter=1000)).fit(train["text"], train["label"])
-    found = floor(strengths=[3.0], ngrams=2)
-    rows = found.predictions[found.predictions["split"] == "test"]
+    predictions, metrics = floor()
+    rows = predictions[predictions["split"] == "test"]
     expected = (len(train) * model.predict_proba(test["text"]) + 1) / (len(train) + len(CLASSES))
     assert np.allclose(np.stack(rows["probabilities"]), expected, atol=1e-9)
     assert rows["predicted"].tolist() == model.predict(test["text"]).tolist()
-    assert found.metrics["test"]["accuracy"] == pytest.approx(model.score(test["text"], test["label"]), abs=1e-6)
-    assert found.metrics["features"] == len(model[0].vocabulary_) and found.metrics["strength"] == 3.0
+    assert metrics["test"]["accuracy"] == pytest.approx(model.score(test["text"], test["label"]), abs=1e-6)
+    assert metrics["features"] == len(model[0].vocabulary_) and metrics["strength"] == 3.0
 
 
 def test_words_are_those_of_textcnn():
@@ -49,46 +51,49 @@ def test_words_are_those_of_textcnn():
     assert set(own) == set(word_tokenizer(texts, min_count=1).get_vocab()) - {"[PAD]", "[UNK]"}
 
 
-def test_the_strength_is_chosen_on_the_validation_split_and_of_equals_the_strongest_regularisation():
+def test_the_strength_is_chosen_on_the_validation_split_and_of_equals_the_strongest_regularisation(monkeypatch):
     items = tiny_classes.items()
-    found = floor(items, strengths=[1e-6, 1.0, 100.0])
-    accuracies = found.metrics["validation_accuracy"]
+    monkeypatch.setattr(linear_floor, "STRENGTHS", (1e-6, 1.0, 100.0))
+    _, metrics = floor(items)
+    accuracies = metrics["validation_accuracy"]
     best = max(accuracies.values())
-    assert found.metrics["strength"] == min(float(name) for name, value in accuracies.items() if value == best)
+    assert metrics["strength"] == min(float(name) for name, value in accuracies.items() if value == best)
     assert accuracies["1e-06"] < best
     wrong = items.assign(label=items["label"].where(items["split"] != "test", "place"))
-    assert floor(wrong, strengths=[1e-6, 1.0, 100.0]).metrics["strength"] == found.metrics["strength"]
+    assert floor(wrong)[1]["strength"] == metrics["strength"]
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_nothing_is_learned_from_what_is_evaluated():
     items = tiny_classes.items()
     held = items["split"] != "train"
     other = items.assign(text=items["text"].where(~held, items["text"] + " secret"))
-    one, two = floor(items, strengths=[1.0]), floor(other, strengths=[1.0])
-    assert one.metrics["features"] == two.metrics["features"]
-    assert np.array_equal(np.stack(one.predictions["probabilities"]), np.stack(two.predictions["probabilities"]))
+    one, two = floor(items), floor(other)
+    assert one[1]["features"] == two[1]["features"]
+    assert np.array_equal(np.stack(one[0]["probabilities"]), np.stack(two[0]["probabilities"]))
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_a_class_without_a_training_text_costs_the_logarithm_of_texts_and_classes():
     items = tiny_classes.items()
-    known = np.stack(floor(items, strengths=[1.0]).predictions["probabilities"])
+    known = np.stack(floor(items)[0]["probabilities"])
     items.loc[items["split"] == "test", "label"] = "zz unseen"
-    found = floor(items, strengths=[1.0])
-    rows, train = np.stack(found.predictions["probabilities"]), int((items["split"] == "train").sum())
+    predictions, metrics = floor(items)
+    rows, train = np.stack(predictions["probabilities"]), int((items["split"] == "train").sum())
     # As a plain computation on scikit-learn's probabilities of the three classes, which smoothing has not reordered.
     plain = (known * (train + 3) - 1) / train
     assert np.allclose(rows, (train * np.column_stack([plain, np.zeros(18)]) + 1) / (train + 4), atol=1e-12)
     assert rows.sum(1) == pytest.approx(np.ones(18)) and rows.argmax(1).tolist() == plain.argmax(1).tolist()
     assert nll(np.full(18, 3), rows) == pytest.approx(np.full(18, np.log(train + 4)))
-    assert set(found.predictions["predicted"]) <= set(CLASSES) and found.metrics["test"]["accuracy"] == 0
+    assert set(predictions["predicted"]) <= set(CLASSES) and metrics["test"]["accuracy"] == 0
 
 
 def test_two_classes_and_no_test_texts_are_enough():
     items = tiny_classes.items()
     two = items[(items["label"] != "place") & (items["split"] != "test")]
-    found = floor(two)
-    assert np.stack(found.predictions["probabilities"]).sum(1) == pytest.approx(np.ones(len(found.predictions)))
-    assert "test" not in found.metrics and found.metrics["classes"] == 2
+    predictions, metrics = floor(two)
+    assert np.stack(predictions["probabilities"]).sum(1) == pytest.approx(np.ones(len(predictions)))
+    assert "test" not in metrics and metrics["classes"] == 2
 
 
 def test_words_that_are_too_rare_leave_nothing():
@@ -110,10 +115,11 @@ def test_stage_writes_held_out_texts_with_the_same_bytes(tmp_path, monkeypatch):
     assert main(["tiny"]) == 0 and [bytes_of(path) for path in files] == before
 
 
+@pytest.mark.usefixtures("one_strength")
 def test_an_unfinished_fit_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    short = {"datasets": ["tiny"], "min_count": 1, "max_iterations": 2, "strengths": [5.0]}
-    tiny_classes.write_project(tmp_path, linear_floor=short)
+    monkeypatch.setattr(linear_floor, "_ITERATIONS", 2)
+    tiny_classes.write_project(tmp_path)
     assert main(["tiny"]) == 0
-    assert "not finished after 2 iterations with C of 5.0. Raise linear_floor.max_iterations" in capsys.readouterr().err
-    assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [5.0]
+    assert "not finished after 2 iterations with C of 3.0" in capsys.readouterr().err
+    assert json.loads(DatasetPaths("tiny").metrics("linear_floor").read_text())["unfinished"] == [3.0]

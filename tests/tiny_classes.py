@@ -1,14 +1,21 @@
 """A tiny data set of labelled texts, settings of its classifiers, and a project of them."""
 
+from contextlib import chdir
+
 import numpy as np
 import pandas as pd
 import tiny_bert
+import torch
 import yaml
+from transformers import BertModel
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, write_table
+from stages.tracks.clld import evaluate as evaluate_clld
+from stages.tracks.clld import linear_floor
+from stages.tracks.clld import train as train_clld
 from stages.tracks.clld.params import TrainClld
 from stages.tracks.clld.tables import labelled_texts
 from stages.tracks.clld.train import with_own_rates
@@ -67,7 +74,6 @@ def write_params(folder, models=None, runtime=None, **more):
               "confusing_pairs": {"models": [name for name in found if any(
                   model.get("pairs_of", "").endswith(f"/{name}") for model in found.values())]},
               "evaluation": {"resamples": 50}, "linear_floor": {"datasets": ["tiny"], "min_count": 1},
-              "evaluate_clld": {"bins": 4},
               "train_clld": BLOCK, "models": {"clld": found}, **more}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
 
@@ -75,7 +81,19 @@ def write_params(folder, models=None, runtime=None, **more):
 def write_project(folder, models=None, **more):
     """Write encoder, params and tables into ``folder``, which must be the working folder."""
     tiny_bert.save_encoder(folder / "encoder")
+    # weights at which texts differ, and such as half precision can hold
+    torch.manual_seed(5)
+    BertModel(tiny_bert.config(initializer_range=0.3)).half().float().save_pretrained(folder / "encoder")
     write_params(folder, models, **more)
     for kind, rows in tables().items():
         name = "examples" if kind == "labelled_examples" else kind
         write_table(DatasetPaths("tiny").table(name), SCHEMAS[kind], rows, Provenance("test", "0"))
+
+
+def train(folder, *models, evaluate=False):
+    """Train ``models`` of the project in ``folder``, and evaluate the runs of these names."""
+    with chdir(folder):
+        assert not evaluate or linear_floor.main(["tiny"]) == 0
+        for name in models:
+            assert train_clld.main([name]) == 0
+            assert not evaluate or evaluate_clld.main([name]) == 0

@@ -1,11 +1,11 @@
-"""CLLD classifiers small enough for tests, their data, and a store."""
+"""CLLD classifiers small enough for tests, and their data."""
 
 import numpy as np
 import tiny_bert
 import torch
 from transformers import BertModel
 
-from models.clld import AdaptiveSchedule, ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
+from models.clld.clld import AdaptiveSchedule, ClldConfig, ClldModel, ClldTask, LabelledTexts
 
 CLASSES = ["number", "person", "place"]
 
@@ -16,11 +16,10 @@ def textcnn(seed=0, classes=CLASSES, **changes):
     return ClldModel(ClldConfig("textcnn", classes, textcnn=small, **changes)).eval()
 
 
-def bert(seed=0, pool="cls", **changes):
+def bert(seed=0, **changes):
     torch.manual_seed(seed)
     encoder = BertModel(tiny_bert.config(initializer_range=0.3), add_pooling_layer=True)
-    config = ClldConfig("encoder", CLASSES, plain_config(encoder.config), pool, **changes)
-    return ClldModel.over(config, encoder).eval()
+    return ClldModel.over(encoder, CLASSES, **changes).eval()
 
 
 def texts(count=12, classes=3, vocabulary=30, seed=0):
@@ -35,5 +34,6 @@ def texts(count=12, classes=3, vocabulary=30, seed=0):
 
 
 def task(model, count=12, settings=None):
-    schedule = AdaptiveSchedule(settings.epochs, settings.steps_per_epoch(count)) if settings else None
+    adaptive = model.config.distance.kind == "adaptive"
+    schedule = AdaptiveSchedule(settings.epochs, settings.steps_per_epoch(count)) if adaptive else None
     return ClldTask(model, texts(count), texts(9, seed=1), 1e-2, 4, schedule)

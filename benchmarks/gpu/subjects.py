@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
+from models.clld.clld import ClldModel, ClldTask, LabelledTexts
 from models.common import EOS, PAD
 from models.common.decoding import Rules
 from models.common.encoders import special_ids
@@ -292,9 +293,8 @@ class Clld(Subject):
         """Return the model with random weights."""
         torch.manual_seed(SEED)
         encoder = BertModel(BertConfig(**self.size.encoder), add_pooling_layer=False)  # type: ignore[arg-type]
-        config = ClldConfig("encoder", [f"class {number}" for number in range(self._classes)],
-                            plain_config(encoder.config), "cls", contrast={"kind": "label_distance"})
-        model = ClldModel.over(config, encoder)
+        model = ClldModel.over(encoder, [f"class {number}" for number in range(self._classes)],
+                               contrast={"kind": "label_distance"})
         for part in model.modules() if not dropout else ():
             if isinstance(part, nn.Dropout):
                 part.p = 0.0

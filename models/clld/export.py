@@ -22,16 +22,17 @@ from transformers import (
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
-    PreTrainedTokenizerBase,
 )
 
-from models.clld.config import DROPOUT
+from models.clld.clld import DROPOUT, ClldModel
 from models.clld.mean_pooled import MeanPooledConfig, MeanPooledForSequenceClassification
-from models.clld.model import ClldModel
 
 _SMALL = 2.0**-16
-# Which setting of the class is the dropout before its classifier.
-_DROPOUT = {"bert": "classifier_dropout", "roberta": "classifier_dropout", "albert": "classifier_dropout_prob"}
+# By type of encoder: the setting of its class that is the dropout before the classifier, the layer before the tanh, and
+# the classifier behind it.
+_PLACES = {"bert": ("classifier_dropout", "bert.pooler.dense", "classifier"),
+           "roberta": ("classifier_dropout", "classifier.dense", "classifier.out_proj"),
+           "albert": ("classifier_dropout_prob", "albert.pooler", "classifier")}
 
 
 def sequence_classifier(model: ClldModel) -> PreTrainedModel:
@@ -41,20 +42,26 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     it. Names of the classes are (``id2label``).
 
     Raises:
-        ValueError: no class of the library can express the model; says what to do.
+        ValueError: no class of the library can express the model.
     """
     config = model.config
-    if (problem := _problem(model)) is not None:
-        raise ValueError(f"export: {problem}; use ClldModel.from_pretrained for this model")
+    shared = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": "single_label_classification"}
+    if config.architecture == "textcnn":
+        raise ValueError("no class of transformers holds a TextCNN")
     if config.pool == "mean":
-        return _mean_pooled(model)
+        own = MeanPooledForSequenceClassification(MeanPooledConfig(config.encoder, DROPOUT, **shared))
+        own.encoder.load_state_dict(model.encoder.state_dict())
+        own.classifier.load_state_dict(model.classifier.state_dict())
+        return own.eval()
     kind = config.encoder["model_type"]
-    changes = {_DROPOUT[kind]: DROPOUT, "id2label": config.id2label, "label2id": config.label2id,
-               "problem_type": "single_label_classification"}
+    if kind not in _PLACES:
+        raise ValueError(f"encoders of type {kind!r} cannot be exported, those of {', '.join(_PLACES)} can")
+    dropout, *places = _PLACES[kind]
     values = {key: value for key, value in config.encoder.items() if key not in ("num_labels", "architectures")}
-    target = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(**{**values, **changes}))
-    dense, classifier = _layers(target, kind)
+    target = AutoModelForSequenceClassification.from_config(AutoConfig.for_model(
+        **{**values, **shared, dropout: DROPOUT}))
     target.base_model.load_state_dict(model.encoder.state_dict(), strict=False)
+    dense, classifier = (cast(nn.Linear, target.get_submodule(place)) for place in places)
     with torch.no_grad():
         dense.weight.copy_(_SMALL * torch.eye(len(dense.weight)))
         dense.bias.zero_()
@@ -63,48 +70,9 @@ def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     return target.eval()
 
 
-def export_classifier(model: ClldModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> None:
-    """Write ``model`` and its tokenizer so that ``AutoModelForSequenceClassification`` loads them.
-
-    With ``trust_remote_code=True``, if the model is of ``pool: mean``.
-
-    Raises:
-        ValueError: as of :func:`sequence_classifier`.
-    """
-    sequence_classifier(model).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
 def load_exported(folder: str | Path) -> PreTrainedModel:
-    """Return the classifier in a folder that :func:`export_classifier` has written, without running code from there."""
+    """Return the classifier that was saved in ``folder``, without running code from there."""
     values, _ = PretrainedConfig.get_config_dict(folder)
     of_ours = values["model_type"] == MeanPooledConfig.model_type
     return (MeanPooledForSequenceClassification if of_ours else AutoModelForSequenceClassification).from_pretrained(
         folder).eval()
-
-
-def _mean_pooled(model: ClldModel) -> PreTrainedModel:
-    config = model.config
-    target = MeanPooledForSequenceClassification(MeanPooledConfig(
-        config.encoder, DROPOUT, id2label=config.id2label, label2id=config.label2id,
-        problem_type="single_label_classification"))
-    target.encoder.load_state_dict(model.encoder.state_dict())
-    target.classifier.load_state_dict(model.classifier.state_dict())
-    return target.eval()
-
-
-def _problem(model: ClldModel) -> str | None:
-    config = model.config
-    if config.architecture == "textcnn":
-        return "no class of transformers holds a TextCNN"
-    if config.pool != "mean" and (kind := config.encoder["model_type"]) not in _DROPOUT:
-        return f"encoders of type {kind!r} cannot be exported, those of {', '.join(_DROPOUT)} can"
-    return None
-
-
-def _layers(target: PreTrainedModel, kind: str) -> tuple[nn.Linear, nn.Linear]:
-    """Return the layer before the tanh, and the classifier behind it."""
-    names = {"bert": ("bert.pooler.dense", "classifier"), "albert": ("albert.pooler", "classifier"),
-             "roberta": ("classifier.dense", "classifier.out_proj")}[kind]
-    dense, classifier = (cast(nn.Linear, target.get_submodule(name)) for name in names)
-    return dense, classifier

@@ -38,12 +38,7 @@ _GROUP_TOKENS = 1 << 20
 
 
 def run(texts: pa.Table, params: "Annotate", workers: int = 1) -> pa.Table:
-    """Return the ``tokens`` table of ``texts``; the same for any number of ``workers``.
-
-    Args:
-        texts: table ``texts``, of one language.
-        params: pipeline and chunk size.
-        workers: processes.
+    """Return the ``tokens`` table of table ``texts``, of one language; the same for any number of ``workers``.
 
     Raises:
         InputError: the pipeline cannot be used, or is made for another language.
@@ -66,18 +61,10 @@ def _one_language(languages: set[str], place: str) -> str:
 
 def part_annotator(pipeline: str, language: str, size: int, clean: bool, expected: dict[str, Any],
                    provenance: Provenance) -> MakePart:
-    """Return what makes a part of the tokens of a part of the texts.
-
-    Args:
-        pipeline: as ``annotate.pipeline`` says it.
-        language: of the texts.
-        size: texts of a chunk, which are annotated together.
-        clean: whether cleaned texts are read.
-        expected: the description that the pipeline must have.
-        provenance: of the table.
+    """Return what makes a part of the tokens of a part of the texts, in chunks of ``size`` texts.
 
     Raises:
-        InputError: the pipeline cannot be used, or is another one on this machine.
+        InputError: the pipeline cannot be used, or is not ``expected``, which is its description, on this machine.
     """
     found = load_annotator(pipeline, language).describe()
     if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):

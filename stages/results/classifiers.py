@@ -9,7 +9,7 @@ import pandas as pd
 
 from stages.results.model import Block, Difference, System
 from stages.results.tracks.clld import encoder_name
-from stages.tracks.clld.rows import TWO_VIEWS
+from stages.tracks.clld.track import TWO_VIEWS
 
 _DISTANCE = ("static_tau_pairs", "adaptive")
 # Question; rows that are asked about; the row that they are compared with.

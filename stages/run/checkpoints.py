@@ -146,17 +146,11 @@ class FolderCheckpoints:
 
 @dataclass(frozen=True)
 class _Record:
-    """What a checkpoint consists of.
-
-    Attributes:
-        number: of the checkpoint.
-        best: number of the one whose weights are the best; None before any are.
-        files: SHA-256 of each file by its name below the key, that of the best weights among them.
-    """
+    """What a checkpoint consists of."""
 
     number: int
-    best: int | None
-    files: dict[str, str]
+    best: int | None  # number of the one whose weights are the best; None before any are
+    files: dict[str, str]  # SHA-256 of each file by its name below the key, that of the best weights among them
 
     @property
     def best_file(self) -> str:
@@ -186,10 +180,7 @@ def _write(path: Path, content: bytes) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write a safetensors file, one tensor after another, so that no more than one of them is in memory twice.
-
-    Returns:
-        The SHA-256 of the file, once the disk has it.
+    """Write a safetensors file and return its SHA-256, once the disk has it; no two tensors are in memory twice.
 
     The format: size of the header in eight bytes, header (JSON: kind, shape and place of each tensor), then the bytes
     of the tensors; the widest kinds come first, so that each lies at a multiple of its width.

@@ -148,8 +148,6 @@ def _scratch(stage: str, key: str) -> Iterator[Path]:
 
 
 def _record(process: StageProcess, seconds: float) -> None:
-    used = usage()
-    record = {"seconds": round(seconds, 3), "cpu_seconds": round(used.cpu_seconds, 3),
-              "peak_memory_mib": used.peak_memory_mib, **process.measured}
+    record = {"seconds": round(seconds, 3), **usage(), **process.measured}
     RECORDS.mkdir(parents=True, exist_ok=True)
     (RECORDS / f"{process.stage}@{process.instance or 'all'}.json").write_text(json.dumps(record) + "\n")

@@ -15,7 +15,6 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -32,28 +31,18 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER = -1     # not the largest number that it takes: a step that frees more than 2 GiB would hand them back after all
 
 
-@dataclass(frozen=True)
-class Usage:
-    """What a process and those of its children that have ended have used.
+def usage() -> dict[str, float]:
+    """Return what this process and those of its children that have ended have used, for a record.
 
-    Attributes:
-        cpu_seconds: of all cores.
-        peak_memory_mib: the most that one of them held.
+    ``cpu_seconds`` are of all cores, ``peak_memory_mib`` is the most that one of them held.
     """
-
-    cpu_seconds: float
-    peak_memory_mib: int
-
-
-def usage() -> Usage:
-    """Return what this process has used so far."""
     import resource  # Windows has none, where the library is used but no stage runs
 
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     # KiB, but bytes on macOS (getrusage(2) of each).
     unit = 2**10 if sys.platform != "darwin" else 2**20
-    return Usage(own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime,
-                 max(own.ru_maxrss, children.ru_maxrss) // unit)
+    seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+    return {"cpu_seconds": round(seconds, 3), "peak_memory_mib": max(own.ru_maxrss, children.ru_maxrss) // unit}
 
 
 def keep_freed_memory() -> bool:

@@ -12,16 +12,10 @@ from keycontrast.progress import progress_bar
 
 
 class TrainingBar:
-    """The progress of a training: a bar of its steps, and in a log a line of each epoch.
-
-    Args:
-        what: name of the training, such as ``train_hcl@hcl``.
-        total: steps in all.
-        done: steps that an earlier, interrupted run has done.
-        scratch: folder of its checkpoints.
-    """
+    """The progress of a training: a bar of its steps, and in a log a line of each epoch."""
 
     def __init__(self, what: str, total: int, done: int, scratch: Path) -> None:
+        """Show the training ``what``: steps in all, and those that an earlier, interrupted run has done."""
         self._what, self._total, self._first, self._done = what, total, done, done
         self._began = time.monotonic()
         self._bar = progress_bar(what, total, "step", done)

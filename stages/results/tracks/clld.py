@@ -14,7 +14,7 @@ from stages.metrics.resampling import Statistic
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.tracks.clld import track
-from stages.tracks.clld.rows import LABELS, TWO_VIEWS, row_name, row_of, source_of
+from stages.tracks.clld.track import LABELS, TWO_VIEWS, row_name, row_of, source_of
 
 _QUESTIONS = (
     Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
@@ -73,7 +73,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     """Return what a run is: its encoder, and its contrast as the one switch.
 
     Args:
-        settings: with ``kind``, the row (:func:`stages.tracks.clld.rows.row_of`), and ``encoder``.
+        settings: with ``kind``, the row (:func:`stages.tracks.clld.track.row_of`), and ``encoder``.
         decode: with ``split``; on another than the test split a run is no row of the paper.
     """
     other = {f"{decode['split']} split"} if decode.get("split", "test") != "test" else set()

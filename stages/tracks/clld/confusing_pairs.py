@@ -20,13 +20,9 @@ STAGE = "confusing_pairs"
 
 
 def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return table ``confusing_pairs``: every pair of classes that is confused at all, the worst first.
+    """Return table ``confusing_pairs`` of table ``validation_confusion``; the ``share`` that is chosen is rounded up.
 
-    Both directions are added up; equal counts stand in the order of the classes.
-
-    Args:
-        confusion: table ``validation_confusion`` of the model.
-        share: of these pairs that are chosen, rounded up; one at least.
+    Both directions are added up; equal counts stand in the order of the classes. One pair at least is chosen.
     """
     counts, classes = counts_of(confusion)
     both = counts + counts.T
@@ -39,18 +35,14 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
 
 
 def _work(process: StageProcess) -> None:
-    for seed in process.params.model_seeds(process.instance):
-        _list(process.under(seed), ModelPaths(process.instance, seed))
-
-
-def _list(process: StageProcess, paths: ModelPaths) -> None:
     params = process.params
-    pairs = run(read_frame(paths.table("validation_confusion"), VALIDATION_CONFUSION), params.confusing_pairs.share)
-    for row in pairs[pairs["chosen"]].to_dict("records"):
-        process.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
-    write_table(paths.confusing_pairs, CONFUSING_PAIRS, pairs,
-                Provenance(process.name, process.params_hash,
-                           counts={"chosen": int(pairs["chosen"].sum())}))
+    for seed in params.model_seeds(process.instance):
+        one, paths = process.under(seed), ModelPaths(process.instance, seed)
+        pairs = run(read_frame(paths.table("validation_confusion"), VALIDATION_CONFUSION), params.confusing_pairs.share)
+        for row in pairs[pairs["chosen"]].to_dict("records"):
+            one.log.info("%s and %s: %d texts confused", row["class"], row["other"], row["confused"])
+        write_table(paths.confusing_pairs, CONFUSING_PAIRS, pairs,
+                    Provenance(one.name, one.params_hash, counts={"chosen": int(pairs["chosen"].sum())}))
 
 
 def main(argv: list[str] | None = None) -> int:

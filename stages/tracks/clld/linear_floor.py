@@ -7,8 +7,6 @@ strongest; no text but those of the training split is learned from.
 
 import sys
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,25 +25,19 @@ from stages.tracks.clld.schemas import LINEAR_FLOOR
 from stages.tracks.clld.tables import class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_floor"
-# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.textcnn).
+# Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.clld).
 WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
+STRENGTHS = (1.0, 10.0, 100.0)  # inverse regularisation C; of equals the smallest is taken
+_ITERATIONS = 1000  # of the solver (L-BFGS)
 _DECIMALS = 6
 
 
-@dataclass(frozen=True)
-class Floor:
-    """What the stage makes: table ``linear_floor`` and the content of its metrics."""
-
-    predictions: pd.DataFrame
-    metrics: dict[str, Any]
-
-
-def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
-    """Return what a linear classifier makes of the validation and test texts.
+def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return table ``linear_floor`` of the validation and test texts, and metrics.
 
     Args:
         items: from :func:`stages.tracks.clld.tables.labelled_texts`, all splits.
-        values: plain values of the block ``linear_floor``.
+        min_count: training texts that hold a feature.
 
     Raises:
         InputError: no word of the training texts is frequent enough to be a feature.
@@ -53,55 +45,42 @@ def run(items: pd.DataFrame, values: Mapping[str, Any]) -> Floor:
     classes = classes_of(items)
     parts = {split: items[items["split"] == split] for split in ("train", "validation", "test")}
     numbers = {split: np.array(class_numbers(part["label"], classes)) for split, part in parts.items()}
-    words = TfidfVectorizer(lowercase=True, token_pattern=WORD, ngram_range=(1, values["ngrams"]),
-                            min_df=values["min_count"], sublinear_tf=values["sublinear"])
+    words = TfidfVectorizer(lowercase=True, token_pattern=WORD, min_df=min_count, sublinear_tf=True)
     try:
         features = words.fit_transform(parts["train"]["text"])
     except ValueError as error:
-        raise InputError(f"linear_floor.min_count: {values['min_count']}: no word is in so many training texts; lower "
-                         f"it.") from error
+        raise InputError(f"linear_floor.min_count: {min_count}: no word is in so many training texts; lower it."
+                         ) from error
     held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
-    with threadpool_limits(1):  # sums of several threads differ in their last digits
-        fitted = {strength: _fitted(features, numbers["train"], strength, values["max_iterations"])
-                  for strength in sorted(values["strengths"])}
+    with threadpool_limits(1), warnings.catch_warnings():  # sums of several threads differ in their last digits
+        warnings.simplefilter("ignore", ConvergenceWarning)  # `unfinished` says so
+        fitted = {strength: LogisticRegression(C=strength, max_iter=_ITERATIONS, solver="lbfgs").fit(
+            features, numbers["train"]) for strength in STRENGTHS}
         accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
                       for strength, model in fitted.items()}
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
-        found = {split: smoothed(_probabilities(fitted[best], rows, len(classes)), features.shape[0])
+        found = {split: _probabilities(fitted[best], rows, len(classes), features.shape[0])
                  for split, rows in held.items()}
-    rows = [_rows(parts[split], found[split], classes) for split in found]
-    return Floor(pd.concat(rows, ignore_index=True), {
-        **{split: _measured(numbers[split], found[split]) for split in found}, "strength": best,
+    tables = [parts[split][["example_id", "text_id", "split", "label"]].assign(
+        predicted=[classes[number] for number in rows.argmax(1)], probabilities=list(rows))
+        for split, rows in found.items()]
+    return pd.concat(tables, ignore_index=True), {
+        **{split: _measured(numbers[split], rows) for split, rows in found.items()}, "strength": best,
         "features": features.shape[1], "classes": len(classes),
         "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},
         "unfinished": [strength for strength, model in fitted.items()
-                       if model.n_iter_.max() >= values["max_iterations"]]})
+                       if model.n_iter_.max() >= _ITERATIONS]}
 
 
-def _fitted(features: Any, numbers: np.ndarray, strength: float, iterations: int) -> LogisticRegression:
-    model = LogisticRegression(C=strength, max_iter=iterations, solver="lbfgs")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # `unfinished` says so
-        return model.fit(features, numbers)
+def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: int) -> np.ndarray:
+    """Return (n p + 1) / (n + N), Laplace's rule of succession, for the model's probabilities p of N classes (rows, N).
 
-
-def _probabilities(model: LogisticRegression, rows: Any, n_classes: int) -> np.ndarray:
-    """Return the probabilities of all classes (n, N); a class without a training text has none."""
+    n are the training ``texts``. So a class without one, of which the model knows nothing, costs log(n + N) nats at
+    most; the order of the classes stays.
+    """
     found = np.zeros((rows.shape[0], n_classes))
     found[:, model.classes_] = model.predict_proba(rows)
-    return found
-
-
-def smoothed(probabilities: np.ndarray, texts: int) -> np.ndarray:
-    """Return (n p + 1) / (n + N), Laplace's rule of succession, for probabilities p of N classes (fp64).
-
-    So a class without a training text costs log(n + N) nats at most; the order of the classes stays.
-
-    Args:
-        probabilities: (rows, N); rows sum to 1, and so do those that are returned.
-        texts: n, the training texts.
-    """
-    return (texts * probabilities + 1) / (texts + probabilities.shape[1])
+    return (texts * found + 1) / (texts + n_classes)
 
 
 def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
@@ -109,23 +88,15 @@ def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float
     return {"texts": len(numbers), **{name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
 
 
-def _rows(part: pd.DataFrame, probabilities: np.ndarray, classes: list[str]) -> pd.DataFrame:
-    return part[["example_id", "text_id", "split", "label"]].assign(
-        predicted=[classes[number] for number in probabilities.argmax(1)], probabilities=list(probabilities))
-
-
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    values = params.linear_floor.plain()
-    floor = run(read_labelled_texts(paths), values)
-    if floor.metrics["unfinished"]:
-        process.log.warning("%s: not finished after %d iterations with C of %s. Raise linear_floor.max_iterations, or "
-                            "take these out of linear_floor.strengths.", process.name, values["max_iterations"],
-                            ", ".join(map(str, floor.metrics["unfinished"])))
-    write_table(paths.table(STAGE), LINEAR_FLOOR, floor.predictions,
-                Provenance(process.name, process.params_hash,
-                           counts={"features": floor.metrics["features"]}))
-    write_json(paths.metrics(STAGE), floor.metrics)
+    predictions, metrics = run(read_labelled_texts(paths), params.linear_floor.min_count)
+    if metrics["unfinished"]:
+        process.log.warning("%s: not finished after %d iterations with C of %s", process.name, _ITERATIONS,
+                            ", ".join(map(str, metrics["unfinished"])))
+    write_table(paths.table(STAGE), LINEAR_FLOOR, predictions,
+                Provenance(process.name, process.params_hash, counts={"features": metrics["features"]}))
+    write_json(paths.metrics(STAGE), metrics)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,20 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from models.clld.settings import ClldSettings
 from stages.common.params import SEEDS, Block, Datasets, Name, Seeds
 from stages.common.settings import NOTHING
+from stages.tracks.common.params import block_of
 
-# Rows of the results table; the published names are in stages.tracks.clld.rows.
+# Rows of the results table; the published names are in stages.tracks.clld.track.
 Contrast = Literal["none", "uniform", "static_tau_pairs", "adaptive", "supcl_seq", "simcse"]
-
-
-class Contrasting(Block):
-    """The contrast, for models that have one (CLLD section III-B)."""
-
-    temperature: float | None = Field(None, gt=0, description="null: that of its paper (CLLD has none, which is 1; "
-                                                              "supcl_seq and simcse 0.05)")
 
 
 class ConfusingPairs(Block):
@@ -23,14 +18,6 @@ class ConfusingPairs(Block):
 
     models: list[Name] = Field([], description="of models.clld, whose pairs others take (`pairs_of`)")
     share: float = Field(0.1, gt=0, le=1, description="of the pairs that are confused at all, rounded up; one at least")
-
-
-class TextCnnSizes(Block):
-    """TextCNN and its vocabulary (Kim 2014)."""
-
-    embedding: int = Field(300, ge=1)
-    filters: int = Field(100, ge=1, description="of each width: 3, 4 and 5 words")
-    min_count: int = Field(2, ge=1, description="words that are rarer in the training texts are unknown; 1 keeps all")
 
 
 class ClldTraining(Block):
@@ -49,15 +36,9 @@ class ClldTraining(Block):
                                             "negatives; less padding")
 
 
-class TrainClld(Block):
+class TrainClld(block_of(ClldSettings())):  # type: ignore[misc]
     """Everything that the classifiers of the CLLD track share."""
 
-    max_length: int = Field(128, ge=1, description="tokens of a text, special ones included; the rest is cut")
-    pool: Literal["cls", "mean"] = Field("cls", description="what stands for a text; textcnn has its own")
-    ce_views: Literal["first", "both"] = Field("first", description="views that the cross-entropy reads; both gives CT "
-                                                                    "two, too, so that it costs what a contrast costs")
-    contrast: Contrasting = Contrasting()
-    textcnn: TextCnnSizes = TextCnnSizes()
     training: ClldTraining = ClldTraining()
 
 
@@ -78,14 +59,6 @@ class ClldModel(Block):
     path: str = Field(NOTHING, description="folder that `encoder: path` means")
     overrides: dict[str, Any] = Field(default_factory=dict, description="nested like `train_clld`")
 
-    @field_validator("pairs")
-    @classmethod
-    def _pairs_are_several(cls, pairs: list[list[str]] | None) -> list[list[str]] | None:
-        for group in pairs or []:
-            if len(group) == 1 and not set("*?[") & set(group[0]):
-                raise ValueError(f"{group} names one class; a group needs two, or a pattern such as comp.*")
-        return pairs
-
     @model_validator(mode="after")
     def _pairs_are_for_static_rows(self) -> "ClldModel":
         given = [name for name in ("pairs", "pairs_of") if getattr(self, name) not in (None, NOTHING)]
@@ -103,17 +76,10 @@ class EvaluateClld(Block):
     """Prediction and metrics; intervals are as `evaluation` says."""
 
     split: Literal["validation", "test"] = "test"
-    bins: int = Field(15, ge=1, description="of equal width, for calibration")
 
 
 class LinearFloor(Block):
     """Logistic regression on TF-IDF, which knows nothing but words: the floor of the CLLD track."""
 
     datasets: Datasets = Field([], description="of labelled texts; those that models.clld names")
-    ngrams: int = Field(1, ge=1, description="longest run of words that is a feature")
     min_count: int = Field(2, ge=1, description="training texts that hold a feature")
-    sublinear: bool = Field(True, description="1 + log(tf) in the place of tf")
-    strengths: list[Annotated[float, Field(gt=0)]] = Field(
-        [1.0, 10.0, 100.0], min_length=1, description="inverse regularisation C; that of the best validation accuracy "
-                                                      "is taken, the smallest of equals")
-    max_iterations: int = Field(1000, ge=1, description="of the solver (L-BFGS)")

@@ -14,13 +14,13 @@ LABELLED_ITEMS = TableSchema(
         ("label", pa.string(), "class"),
     ))
 
+_CONFUSIONS = (("label", pa.string(), "class of the texts"), ("predicted", pa.string(), "class that they were given"),
+               ("texts", pa.int64(), "how many there are"))
 VALIDATION_CONFUSION = TableSchema(
-    "validation_confusion", "Confusions of a classifier on the validation split, at its best epoch; every pair "
-                            "of classes.", ("label", "predicted"), (
-        ("label", pa.string(), "class of the texts"),
-        ("predicted", pa.string(), "class that they were given"),
-        ("texts", pa.int64(), "how many there are"),
-    ))
+    "validation_confusion", "Confusions of a classifier on the validation split, at its best epoch; every pair of "
+                            "classes.", ("label", "predicted"), _CONFUSIONS)
+CONFUSION = TableSchema("confusion", "Confusions of a run on the evaluated texts; every pair of classes.",
+                        ("label", "predicted"), _CONFUSIONS)
 
 LABEL_DISTANCE = TableSchema(
     "label_distance", "The label distance matrix of a classifier over its training; every ordered pair of classes.",
@@ -93,13 +93,6 @@ CLASSES = TableSchema(
         ("recall", pa.float64(), "share of its texts that were given the class; 0 for none"),
         ("f1", pa.float64(), "their harmonic mean; 0 where both are 0, null for a class neither there nor "
                              "predicted"),
-    ))
-
-CONFUSION = TableSchema(
-    "confusion", "Confusions of a run on the evaluated texts; every pair of classes.", ("label", "predicted"), (
-        ("label", pa.string(), "class of the texts"),
-        ("predicted", pa.string(), "class that they were given"),
-        ("texts", pa.int64(), "how many there are"),
     ))
 
 CALIBRATION = TableSchema(

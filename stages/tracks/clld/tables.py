@@ -15,15 +15,9 @@ from stages.common.tables import read_frame
 COLUMNS = ["example_id", "text_id", "split", "text", "label"]
 _DISTANCES = ["evaluation", "epoch", "step", "strength", "class", "other", "distance"]
 
-# Labelled texts
-
 
 def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
-    """Return the labelled texts of a data set; see :func:`labelled_texts`.
-
-    Raises:
-        InputError: it has none, or its tables do not belong together.
-    """
+    """Return the labelled texts of a data set; see :func:`labelled_texts`. It is an InputError if it has pairs."""
     examples = read_examples(paths.table("examples"))
     if "label" not in examples.column_names:
         raise InputError(f"{paths.table('examples')}: holds pairs, and not texts with a class. Choose a data set of "
@@ -32,11 +26,7 @@ def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
 
 
 def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
-    """Return the examples with their texts, sorted by id: ``example_id``, ``text_id``, ``split``, ``text``, ``label``.
-
-    Args:
-        examples: table ``labelled_examples``.
-        texts: table ``texts``.
+    """Return table ``labelled_examples`` with the texts of table ``texts``, sorted by id, in the order of ``COLUMNS``.
 
     Raises:
         InputError: a text is missing, the training or validation split is empty, or there is one class only.
@@ -61,67 +51,45 @@ def classes_of(labelled: pd.DataFrame) -> list[str]:
     """Return the classes of a data set in the order of their names, which is that of their indices.
 
     A class counts that only an evaluated split has: its texts cannot be got right, and they are not left out.
-
-    Args:
-        labelled: with column ``label``.
     """
     return sorted(labelled["label"].unique())
 
 
 def class_numbers(labels: pd.Series, classes: list[str]) -> list[int]:
-    """Return the index in ``classes`` of each label.
-
-    Raises:
-        InputError: a label is none of these.
-    """
+    """Return the index in ``classes`` of each label."""
     places = {name: number for number, name in enumerate(classes)}
-    unknown = sorted(set(labels) - places.keys())
-    if unknown:
-        raise InputError(f"label {unknown[0]!r} is no class of the model; it knows {', '.join(classes)}. Train the "
-                         f"model again.")
     return [places[label] for label in labels]
 
 
-# Confusions: how many texts of each class are given each class
-
-
 def counted(true: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return the confusion matrix (N, N) int64, rows true, columns predicted.
-
-    Args:
-        true: index of the class of each text (n,).
-        predicted: index of the class that it was given (n,).
-        n_classes: N.
-    """
-    cells = n_classes * true + predicted
-    return np.bincount(cells, minlength=n_classes**2).reshape(n_classes, n_classes)
+    """Return the confusion matrix (N, N) int64, rows true, columns predicted, of indices of classes (n,)."""
+    return np.bincount(n_classes * true + predicted, minlength=n_classes**2).reshape(n_classes, n_classes)
 
 
 def confusion_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
     """Return ``counts`` (N, N) with one row per cell: ``label``, ``predicted``, ``texts``."""
+    return _cells(classes, ("label", "predicted")).assign(texts=counts.reshape(-1))
+
+
+def _cells(classes: Sequence[str], columns: tuple[str, str]) -> pd.DataFrame:
+    """Return the ordered pairs of classes, in the order of a matrix read row by row."""
     names = np.array(classes, dtype=object)
-    return pd.DataFrame({"label": np.repeat(names, len(names)), "predicted": np.tile(names, len(names)),
-                         "texts": counts.reshape(-1)})
+    return pd.DataFrame({columns[0]: np.repeat(names, len(names)), columns[1]: np.tile(names, len(names))})
+
+
+def _matrix(table: pd.DataFrame, rows: str, columns: str, values: str) -> tuple[np.ndarray, list[str]]:
+    """Return the matrix (N, N) of a table of cells, whose rows may be in any order, and the classes in its order."""
+    classes = sorted(table[rows].unique())
+    return table.pivot(index=rows, columns=columns, values=values).loc[classes, classes].to_numpy(copy=True), classes
 
 
 def counts_of(table: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
-    """Return the matrix (N, N) of a table of :func:`confusion_table`, and the classes in its order.
-
-    Args:
-        table: rows in any order.
-    """
-    classes = sorted(table["label"].unique())
-    square = table.pivot(index="label", columns="predicted", values="texts").loc[classes, classes]
-    return square.to_numpy(dtype=np.int64, copy=True), classes
+    """Return the matrix (N, N) of a table of :func:`confusion_table`, and the classes in its order."""
+    return _matrix(table, "label", "predicted", "texts")
 
 
 def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
-    """Return table ``classes``: texts, precision, recall and F1 of each class.
-
-    Args:
-        counts: confusion matrix (N, N).
-        classes: name of each class, by index.
-    """
+    """Return table ``classes``: texts, precision, recall and F1 of each class, from the confusion matrix (N, N)."""
     right, texts, predicted = counts.diagonal(), counts.sum(1), counts.sum(0)
     return pd.DataFrame({
         "number": np.arange(len(classes), dtype=np.int32), "class": list(classes), "texts": texts,
@@ -129,52 +97,30 @@ def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
         "f1": np.where(texts + predicted > 0, 2 * right / np.maximum(texts + predicted, 1), np.nan)})
 
 
-# The label distance matrix over a training
+def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Sequence[str]) -> pd.DataFrame:
+    """Return table ``label_distance`` of the ``updates`` of a :class:`models.clld.clld.ClldTask`.
 
-
-def distance_table(first: np.ndarray | None, updates: Iterable[Mapping[str, Any]],
-                   classes: Sequence[str]) -> pd.DataFrame:
-    """Return table ``label_distance``, empty for a model without such a matrix.
-
-    Args:
-        first: the matrix that training began with (N, N), which is evaluation 0; None without one.
-        updates: from :attr:`models.clld.ClldTask.updates`.
-        classes: name of each class, by index.
+    ``first`` is the matrix that training began with (N, N), evaluation 0; without one, None, the table is empty.
     """
     if first is None:
         return pd.DataFrame({name: [] for name in _DISTANCES})
     beginning = {"evaluation": 0, "epoch": 0, "step": 0, "strength": np.nan, "ldm": first}
-    names = np.array(classes, dtype=object)
-    parts = [pd.DataFrame({**{name: one[name] for name in _DISTANCES[:4]}, "class": np.repeat(names, len(names)),
-                           "other": np.tile(names, len(names)), "distance": np.asarray(one["ldm"]).reshape(-1)})
-             for one in (beginning, *updates)]
-    return pd.concat(parts, ignore_index=True)
+    cells = _cells(classes, ("class", "other"))
+    return pd.concat([cells.assign(**{name: one[name] for name in _DISTANCES[:4]}, distance=np.ravel(one["ldm"]))
+                      for one in (beginning, *updates)], ignore_index=True)[_DISTANCES]
 
 
 def matrix_at(table: pd.DataFrame, evaluation: int | None = None) -> tuple[np.ndarray, list[str]]:
-    """Return the matrix (N, N) of one evaluation, and the classes in its order.
-
-    Args:
-        table: ``label_distance``, not empty.
-        evaluation: None for the last one.
-    """
+    """Return the matrix (N, N) of one evaluation of table ``label_distance``, the last by default, and its classes."""
     wanted = table["evaluation"].max() if evaluation is None else evaluation
-    rows = table[table["evaluation"] == wanted]
-    classes = sorted(rows["class"].unique())
-    square = rows.pivot(index="class", columns="other", values="distance").loc[classes, classes]
-    return square.to_numpy(dtype=np.float64, copy=True), classes
+    return _matrix(table[table["evaluation"] == wanted], "class", "other", "distance")
 
 
 def moved_pairs(table: pd.DataFrame, count: int = 10) -> pd.DataFrame:
-    """Return the ordered pairs of classes whose distance changed most from the first matrix to the last.
+    """Return ``count`` ordered pairs of classes whose distance in table ``label_distance`` changed most, at most.
 
-    Args:
-        table: ``label_distance``; an empty one gives no pairs.
-        count: pairs at most.
-
-    Returns:
-        ``class``, ``other``, ``first``, ``last`` and ``change``, the largest change of either sign first, of equals
-        the one first in the order of classes. A symmetric matrix gives a pair once, in the order of classes.
+    The largest change of either sign, from the first matrix to the last, comes first, of equals that of the first
+    classes. A symmetric matrix gives a pair once.
     """
     columns = ["class", "other", "first", "last", "change"]
     if table.empty:

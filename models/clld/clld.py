@@ -1,0 +1,662 @@
+"""CLLD, Contrastive Learning with Label Distance for Text Classification, in the order of the paper.
+
+Equations have their numbers beside the lines that compute them; docs/clld.md says how open points are read. Symbols:
+M texts in N classes, h the vector of a view (d), LDM (N, N) the label distance matrix, d_ab >= 1 its entries.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+import torch
+from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import WordLevel
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+from transformers import initialization as init
+
+from models.clld.settings import ModelSettings
+from models.common.batches import batches_in_order
+from models.common.encoders import embed, load_encoder
+from models.common.losses import at_least_float32, masked_mean, pair_contrast
+from models.common.rows import RealTokens
+from models.common.settings import filled
+from models.common.task import Step, Task
+
+DROPOUT = 0.5  # before the classifier
+TAU = 5.0  # distance of pairs that a static matrix names, and the largest of an adaptive one
+_LAMBDA = 0.5  # weight of the cross-entropy (eq. 9); the contrast has the rest
+_PROJECTION = 128  # width of what leaves the head
+# Of the contrast, in its paper; CLLD has none, which is 1.
+_TEMPERATURES = {"label_distance": 1.0, "supervised": 0.05, "twin": 0.05}
+# Of the encoder in the further views of SupCL-Seq (Sedghamiz et al. 2021); other contrasts have one, under its own.
+_SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
+# Encoders whose classes take add_pooling_layer; others are built as they come.
+_WITH_POOLER = ("bert", "albert", "roberta")
+PAD, UNKNOWN = 0, 1  # ids of TextCNN's vocabulary
+
+
+class ClldConfig(PretrainedConfig):
+    """Configuration of :class:`ClldModel`.
+
+    Args:
+        architecture: ``encoder``, any encoder of the Hugging Face library, or ``textcnn``.
+        classes: name of each class, by index.
+        encoder: configuration of the encoder as a plain dict, ``model_type`` among its keys; for ``encoder`` alone.
+        settings: of :class:`models.clld.settings.ModelSettings`, groups nested, and those of any configuration.
+
+    Raises:
+        ValueError: an unknown name or choice.
+    """
+
+    model_type = "keycontrast-clld"
+
+    def __init__(self, architecture: str = "encoder", classes: Sequence[str] | None = None,
+                 encoder: Mapping[str, Any] | None = None, **settings: Any) -> None:
+        names = asdict(ModelSettings())
+        given = {"architecture": architecture, **{name: settings.pop(name) for name in names if name in settings}}
+        found: ModelSettings = filled(ModelSettings(), {name: one for name, one in given.items() if one is not None})
+        self.architecture, self.pool, self.ce_views = found.architecture, found.pool, found.ce_views
+        self.contrast, self.distance, self.textcnn = found.contrast, found.distance, found.textcnn
+        machine = ("_name_or_path", "transformers_version")  # a model must not depend on where it was made
+        self.encoder = {name: value for name, value in (encoder or {}).items() if name not in machine}
+        if classes is not None:
+            settings["id2label"] = dict(enumerate(classes))
+            settings["label2id"] = {name: number for number, name in enumerate(classes)}
+        super().__init__(**settings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, the groups nested."""
+        return {**super().to_dict(), **{name: asdict(getattr(self, name)) for name in ("contrast", "distance",
+                                                                                       "textcnn")}}
+
+    @property
+    def classes(self) -> list[str]:
+        """Name of each class, by index."""
+        names: dict = dict(self.id2label or {})
+        return [str(names[number]) for number in range(len(names))]
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether there is a contrast in the loss (CT has none)."""
+        return self.contrast.kind != "none"
+
+    @property
+    def views(self) -> int:
+        """Times that a training step encodes a text."""
+        if self.contrast.kind == "supervised":
+            return 1 + len(_SUPCL_SEQ_DROPOUTS)
+        return 2 if self.contrasts or self.ce_views == "both" else 1
+
+
+# Section III-A: encoder, classifier and head (eq. 1-3)
+
+
+class ClldModel(PreTrainedModel):
+    """Classifier of texts, trained with a contrast between classes.
+
+    The classifier is dropout and a linear layer on h. The head, h' = MLP(h), two layers with ReLU in between, and the
+    label distance matrix ``ldm`` (a buffer) serve the contrast alone; SupCL-Seq contrasts h, and has no head.
+
+    >>> model = ClldModel.from_pretrained(folder)  # doctest: +SKIP
+    >>> model(input_ids, attention_mask).softmax(-1)  # doctest: +SKIP
+    """
+
+    config: ClldConfig
+    config_class = ClldConfig
+    base_model_prefix = "clld"
+    main_input_name = "input_ids"
+    _supports_sdpa = True
+
+    def __init__(self, config: ClldConfig) -> None:
+        super().__init__(config)
+        if config.architecture == "textcnn":
+            self.encoder: nn.Module = TextCnn(**asdict(config.textcnn))
+            width = self.encoder.features
+        else:
+            self.encoder = _encoder_of(config.encoder)
+            width = self.encoder.config.hidden_size
+        classes = len(config.classes)
+        self.dropout = nn.Dropout(DROPOUT)
+        self.classifier = nn.Linear(width, classes)
+        self.head: nn.Module | None = None
+        if config.contrast.kind not in ("none", "supervised"):
+            # Behind the classifier, and without moving the generator that draws it: all rows of a table begin alike.
+            with torch.random.fork_rng(devices=[]):
+                self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, _PROJECTION))
+        if config.contrast.kind == "label_distance":
+            self.register_buffer("ldm", static_tau_pairs(classes, config.distance.pairs))  # of ones without pairs
+        self.post_init()
+
+    @classmethod
+    def over(cls, encoder: PreTrainedModel, classes: Sequence[str], **settings: Any) -> Self:
+        """Return a model to train: the weights of ``encoder``, whose pooler is left out, and the rest random.
+
+        Args:
+            encoder: any encoder of the library.
+            classes: name of each class, by index.
+            settings: of :class:`ClldConfig`.
+        """
+        model = cls(ClldConfig("encoder", classes, encoder.config.to_dict(), **settings))
+        model.encoder.load_state_dict({name: value for name, value in encoder.state_dict().items()
+                                       if not name.startswith("pooler.")})
+        return model
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw what the encoder does not draw itself: word embeddings as TextCNN's paper has it, the rest as torch."""
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -0.25, 0.25)
+            init.zeros_(module.weight[PAD])
+        elif isinstance(module, (nn.Linear, nn.Conv1d)):
+            bound = module.weight[0].numel() ** -0.5
+            for parameter in module.parameters():
+                init.uniform_(parameter, -bound, bound)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the logits (B, N) of tokens (B, L), padded at the right; the mask is True or 1 for real ones."""
+        return self.classify(self.encode(input_ids, attention_mask))
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the vectors h of texts (B, d) (eq. 1, 2)."""
+        if isinstance(self.encoder, TextCnn):
+            return self.encoder(input_ids, attention_mask)
+        return embed(self.encoder, input_ids, attention_mask, self.config.pool)
+
+    def classify(self, h: Tensor) -> Tensor:
+        """Return the logits (B, N) of vectors h (B, d)."""
+        return self.classifier(self.dropout(h))
+
+    def train_views(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return logits, and the vectors that are contrasted (V M, d'), views one behind the other; None for CT.
+
+        Logits are of the first views (M, N); with ``ce_views: both`` of all (V M, N). CT has one view, and with
+        ``both`` two: what a contrast costs, spent on the cross-entropy.
+        """
+        if self.config.views == 1:
+            return self(input_ids, attention_mask), None
+        if self.config.contrast.kind == "supervised":
+            views = [self.encode(input_ids, attention_mask)]
+            for rate in _SUPCL_SEQ_DROPOUTS:
+                with dropout_rate(self.encoder, rate):
+                    views.append(self.encode(input_ids, attention_mask))
+            h = torch.cat(views)  # (V M, d)
+        else:  # both in one pass, each with a dropout mask of its own
+            h = self.encode(input_ids.repeat(2, 1), attention_mask.repeat(2, 1))  # (2M, d)
+        vectors = None if not self.config.contrasts else h if self.head is None else self.head(h)  # eq. 3
+        return self.classify(h if self.config.ce_views == "both" else h[:len(input_ids)]), vectors
+
+
+def load_text_encoder(source: str | Path, pretrained: bool = True) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load an encoder of the BERT family and its tokenizer; see :func:`models.common.encoders.load_encoder`."""
+    config = AutoConfig.from_pretrained(source)
+    # Two views of a text differ by dropout alone, and the published ALBERT has none. The papers' encoders have 0.1.
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.1
+    encoder, tokenizer = load_encoder(source, config, pretrained)
+    return encoder, cast(PreTrainedTokenizerBase, tokenizer)
+
+
+def _encoder_of(values: Mapping[str, Any]) -> PreTrainedModel:
+    """Return an encoder of random weights, without pooler, from its plain configuration."""
+    if "model_type" not in values:
+        raise ValueError("ClldConfig: encoder lacks model_type; give the to_dict() of the encoder's configuration")
+    config = AutoConfig.for_model(**values)
+    extra = {"add_pooling_layer": False} if config.model_type in _WITH_POOLER else {}
+    return AutoModel.from_config(config, attn_implementation="sdpa", **extra)
+
+
+@contextmanager
+def dropout_rate(module: nn.Module, rate: float) -> Iterator[None]:
+    """Give every dropout of ``module`` this rate within the block, and its own again afterwards."""
+    own = [(part, part.p) for part in module.modules() if isinstance(part, nn.Dropout)]
+    try:
+        for part, _ in own:
+            part.p = rate
+        yield
+    finally:
+        for part, before in own:
+            part.p = before
+
+
+# Section III-B: the contrast (eq. 4-8, 11-13)
+
+
+def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
+    """Return L_s, a scalar >= 0: the divergence of the shares of a vector's positives from equal ones, on average.
+
+    A distance above 1 makes a negative weigh more in the softmax, so it is pushed apart harder; with cosines below 0,
+    which eq. 4 rules out, it would be the reverse. A vector without a positive is left out of the mean; without any,
+    and for fewer than two vectors, the loss is 0 and so is its gradient. In float32 for half precision.
+
+    Args:
+        h: vectors of the head (2M, d'), first views before second ones.
+        labels: class of each vector (2M,).
+        ldm: (N, N); never has a gradient.
+        temperature: 1 is literal; smaller ones sharpen the softmax.
+
+    Example:
+        >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> label_distance_contrast(h, torch.tensor([0, 1, 0, 1]), torch.ones(2, 2))
+        tensor(0.7944)
+    """
+    (h,) = at_least_float32(h)
+    if len(h) < 2:
+        return 0.0 * h.sum()
+    with torch.autocast(h.device.type, enabled=False):
+        products = h @ h.t()
+    norms = torch.linalg.vector_norm(h, dim=-1)  # (2M,)
+    cosines = products / (norms.unsqueeze(1) * norms).clamp(min=1e-8)  # (2M, 2M); 0 for a vector of zeros
+    distance = ldm.detach().to(h.dtype)[labels][:, labels] / temperature  # LDMM = Y LDM Y^T (eq. 7)
+    scores = torch.addcmul(distance / 2, distance / 2, cosines)  # eq. 4, sim = (cosine + 1) / 2; eq. 8, sim LDMM
+    mean_log_q, counts = log_share_of_positives(scores, positive_pairs(labels))  # eq. 12
+    # z (eq. 13) is 1 / |P| on |P| places, so the sum of z log z is -log |P|; z = 0 adds nothing
+    divergence = counts.clamp(min=1).to(h.dtype).log() + mean_log_q  # -KL(z_i || q_i) (2M,)
+    return -masked_mean(divergence, counts > 0)  # eq. 11
+
+
+def positive_pairs(labels: Tensor) -> Tensor:
+    """Return t (K, K), True where i and j are two vectors of one class (eq. 6), given the class of each (K,)."""
+    return (labels.unsqueeze(1) == labels).fill_diagonal_(False)
+
+
+def log_share_of_positives(scores: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of log q over the positives of each vector (K,), and their number |P(i)| (K,).
+
+    q is the softmax of the scores (K, K) of a vector with all others, never with itself. A vector without a positive
+    has mean 0, without gradient.
+    """
+    own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
+    # Eq. 5 comes after every product with the scores: a factor of 0 or below would bring self-pairs back.
+    log_q = scores.masked_fill(own, -torch.inf).log_softmax(-1)  # (K, K), -inf on the diagonal
+    counts = positives.sum(-1)
+    # not a product: 0 * -inf is NaN, and so is its gradient
+    sums = log_q.masked_fill(~positives, 0.0).sum(-1)
+    return sums / counts.clamp(min=1), counts
+
+
+def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) -> Tensor:
+    """Return minus the mean log share of a vector's positives in the softmax over all others, the mean over vectors.
+
+    SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out). Trained there alone, before a linear
+    classifier on the frozen encoder; in the weights of CLLD's eq. 9 it is ours, so that rows differ in the contrast
+    alone. With LDM = 1 and temperature t, :func:`label_distance_contrast` is this at 2 t, less the mean of log |P(i)|.
+    A vector without a positive is left out of the mean; without any, and for fewer than two vectors, the loss is 0.
+
+    Args:
+        h: vectors of all views (V M, d), views one behind the other.
+        labels: class of each (V M,).
+        temperature: 0.05 in SupCL-Seq.
+    """
+    (h,) = at_least_float32(h)
+    if len(h) < 2:
+        return 0.0 * h.sum()
+    unit = F.normalize(h, dim=-1)
+    with torch.autocast(h.device.type, enabled=False):
+        scores = unit @ unit.t() / temperature  # (V M, V M)
+    mean_log_q, counts = log_share_of_positives(scores, positive_pairs(labels))
+    return masked_mean(-mean_log_q, counts > 0)
+
+
+def twin_contrast(h: Tensor, temperature: float = 0.05) -> Tensor:
+    """Return InfoNCE of the first views against the second views of a batch (2M, d), the mean over texts.
+
+    SimCSE (Gao et al. 2021), eq. 4, unsupervised; beside a classifier it is ours. Labels are not read, so texts of one
+    class are negatives of each other. A single text has no negative: loss 0, without gradient.
+    """
+    first, second = h.chunk(2)
+    return pair_contrast(first, second, temperature, "cosine").mean()
+
+
+# Static label distances, and those that follow a model's confusions (Algorithm 1)
+
+
+def static_tau_pairs(n_classes: int, pairs: Iterable[tuple[int, int]]) -> Tensor:
+    """Return tau at the places of ``pairs``, both ways, and 1 elsewhere, the diagonal among them (N, N)."""
+    ldm = torch.ones(n_classes, n_classes)
+    for a, b in pairs:
+        ldm[a, b] = ldm[b, a] = TAU
+    return ldm
+
+
+def counted_distance(confusion: Tensor) -> Tensor:
+    """Return NEW = COUNT(CM), the matrix that a confusion matrix asks for (N, N) float64, symmetric and in [1, tau].
+
+    NEW_ij = 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2, P_ij the share of class i that is taken for class j, and
+    P_ii = 0 (Algorithm 1, lines 6-8). All of it is 1 where nothing is confused.
+
+    Args:
+        confusion: counts on the validation set (N, N), rows true, columns predicted.
+    """
+    counts = confusion.double()
+    # P; a class without a text has none
+    shares = counts.clone().fill_diagonal_(0.0) / counts.sum(1, keepdim=True).clamp(min=1.0)
+    symmetric = (shares + shares.t()) / 2
+    largest = symmetric.max()
+    return 1.0 + (TAU - 1.0) * symmetric / torch.where(largest > 0, largest, torch.ones_like(largest))
+
+
+def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float) -> Tensor:
+    """Return LDM + e (NEW - LDM), without a gradient (Algorithm 1, line 10, which changes nothing as printed).
+
+    >>> update_label_distance(torch.ones(2, 2), torch.tensor([[8, 2], [0, 10]]), strength=0.5)
+    tensor([[1., 3.],
+            [3., 1.]])
+    """
+    new = counted_distance(confusion).to(ldm.device)
+    return torch.lerp(ldm.detach().double(), new, strength).to(ldm.dtype)  # exact at both ends
+
+
+@dataclass(frozen=True)
+class AdaptiveSchedule:
+    """When an adaptive matrix is updated, and how far (Algorithm 1).
+
+    An update is at every tenth evaluation, and an epoch has ten evaluations, as near as whole steps allow (ours).
+    """
+
+    epochs: int  # n, as planned: early stopping does not change it
+    steps_per_epoch: int  # optimiser steps
+
+    @property
+    def interval(self) -> int:
+        """Optimiser steps between evaluations, k."""
+        return max(1, self.steps_per_epoch // 10)
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of all epochs."""
+        return self.epochs * self.steps_per_epoch
+
+    def updates(self, steps: int) -> bool:
+        """Return whether the matrix is updated after so many optimiser steps: from the 11th of 50 epochs on."""
+        return steps % (10 * self.interval) == 0 and 5 * steps > self.total_steps
+
+    def strength(self, steps: int) -> float:
+        """Return e = 1 - steps / total steps."""
+        return 1.0 - steps / self.total_steps
+
+
+# Section III-C: training (eq. 9, 10)
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """The texts of a split with their classes: tokenised once, padded in batches."""
+
+    ids: Sequence[np.ndarray]  # tokens of each text, special ones included, cut to a length
+    labels: np.ndarray  # class of each (n,) int64
+    pad: int = 0
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], labels: Sequence[int],
+           max_length: int) -> "LabelledTexts":
+        """Tokenise ``texts``, which may be empty, and cut them to ``max_length`` tokens, special ones included."""
+        encoded = tokenizer(list(texts), truncation=True, max_length=max_length, return_attention_mask=False,
+                            return_token_type_ids=False)["input_ids"] if len(texts) else []
+        ids = [np.asarray(row, dtype=np.int64) for row in encoded]
+        return cls(ids, np.asarray(labels, dtype=np.int64), cast(int, tokenizer.pad_token_id))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text (n,)."""
+        return np.array([len(row) for row in self.ids], dtype=np.int64)
+
+    def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return ``input_ids`` and ``attention_mask`` (B, L), padded to the longest, and ``labels`` (B,)."""
+        rows = [torch.from_numpy(self.ids[item]) for item in items]
+        lengths = torch.tensor([len(row) for row in rows])
+        ids = pad_sequence(rows, batch_first=True, padding_value=self.pad)
+        mask = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
+        return {"input_ids": ids, "attention_mask": mask, "labels": torch.from_numpy(self.labels[list(items)])}
+
+
+class ClldTask(Task):
+    """Trains a CLLD classifier; see :class:`models.common.task.Task`.
+
+    The cross-entropy L_c is a mean over the step's whole batch, so its shares add up over micro-batches. The contrast
+    L_s is one of the whole batch, however many micro-batches and processes it is cut for.
+
+    Args:
+        model: on its device.
+        train: texts of the training split.
+        validation: of the validation split; never of the test split.
+        learning_rate: of every parameter.
+        batch_size: texts per forward pass in validation.
+        schedule: of an adaptive label distance, which says when validation confusions are counted and the matrix, a
+            buffer of the model, moves. Nothing reads the other evaluations of Algorithm 1, so they are not computed.
+
+    Attributes:
+        updates: of the label distance matrix: ``evaluation`` (1-based count), ``step``, ``epoch``, ``strength``, the
+            validation's ``loss``, ``accuracy``, ``macro_f1`` and ``confusion``, and ``ldm``, the matrix after the
+            update (both nested lists).
+    """
+
+    module: ClldModel
+    train: LabelledTexts
+    validation: LabelledTexts
+
+    def __init__(self, model: ClldModel, train: LabelledTexts, validation: LabelledTexts, learning_rate: float,
+                 batch_size: int, schedule: AdaptiveSchedule | None = None) -> None:
+        self.module, self.train, self.validation = model, train, validation
+        self.learning_rate, self.batch_size, self.schedule = learning_rate, batch_size, schedule
+        self._by_length = np.argsort(validation.lengths, kind="stable")  # little padding in validation
+        self.updates: list[dict[str, Any]] = []
+
+    def lengths(self) -> list[int]:
+        """Return the tokens of each training text."""
+        return self.train.lengths.tolist()
+
+    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the padded tensors of ``items``; see :meth:`LabelledTexts.batch`."""
+        return self.train.batch(items)
+
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation texts, ``items`` being places in the order of their lengths."""
+        return self.validation.batch(self._by_length[list(items)].tolist())
+
+    def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the share of a micro-batch in the loss of the step's batch, and its parts.
+
+        Of a row with a contrast it is called for whole batches alone.
+        """
+        entropy, parts, vectors = self._entropy(batch, step)
+        if vectors is None:
+            return entropy, parts
+        parts["contrast"] = self._contrast(vectors, batch["labels"])
+        return _LAMBDA * entropy + (1 - _LAMBDA) * parts["contrast"], parts  # eq. 9
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the row has a contrast."""
+        return self.module.config.contrasts
+
+    def without_contrast(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """Return the share in the cross-entropy, its parts, and the vectors of each text's views, joined (M, V d')."""
+        entropy, parts, vectors = self._entropy(batch, step)
+        assert vectors is not None  # the row has a contrast
+        by_view = vectors.unflatten(0, (self.module.config.views, -1))  # (V, M, d')
+        return _LAMBDA * entropy, parts, by_view.transpose(0, 1).flatten(1)
+
+    def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted contrast of the texts of a batch, of which ``vectors`` (B, V d') are the views."""
+        labels = torch.from_numpy(self.train.labels[list(step.batch)])
+        views = vectors.unflatten(1, (self.module.config.views, -1)).transpose(0, 1).flatten(0, 1)  # (V B, d')
+        found = self._contrast(views, labels.to(vectors.device))
+        return (1 - _LAMBDA) * found, {"contrast": found}
+
+    def validate(self) -> dict[str, float]:
+        """Return mean cross-entropy, accuracy and macro F1 over the validation texts."""
+        return self.judge()[0]
+
+    def judge(self) -> tuple[dict[str, float], Tensor]:
+        """Return ``loss``, ``accuracy`` and ``macro_f1`` over the validation texts, and their confusions.
+
+        For a caller in evaluation mode and without gradients. Confusions are counts (N, N), rows true, columns
+        predicted; a class that is neither there nor predicted is left out of macro F1.
+        """
+        classes = len(self.module.config.classes)
+        loss, cells = 0.0, torch.zeros(classes**2, dtype=torch.int64)
+        for batch in batches_in_order(self.load_validation, len(self.validation), self.batch_size,
+                                      self.module.device):
+            logits, labels = self.module(batch["input_ids"], batch["attention_mask"]), batch["labels"]
+            loss += float(F.cross_entropy(logits.float(), labels, reduction="sum").double())
+            cells += torch.bincount((classes * labels + logits.argmax(-1)).cpu(), minlength=classes**2)
+        confusion = cells.view(classes, classes)
+        right, counted = confusion.diagonal().double(), (confusion.sum(0) + confusion.sum(1)).double()
+        return {"loss": loss / len(self.validation), "accuracy": int(right.sum()) / int(confusion.sum()),
+                "macro_f1": float((2 * right / counted)[counted > 0].mean())}, confusion
+
+    @property
+    def evaluate_every(self) -> int | None:
+        """Optimiser steps between evaluations: k of an adaptive label distance, and None for other models."""
+        return None if self.schedule is None else self.schedule.interval
+
+    def evaluate(self, steps: int) -> dict[str, Any] | None:
+        """Return the values and confusions after so many steps, if an update reads them."""
+        if self.schedule is None or not self.schedule.updates(steps):
+            return None
+        values, confusion = self.judge()
+        return {**values, "confusion": confusion.tolist()}
+
+    def on_evaluation(self, steps: int, found: dict[str, Any] | None) -> None:
+        """Move the label distance matrix if it is due (Algorithm 1)."""
+        if found is None or self.schedule is None:
+            return
+        schedule, ldm = self.schedule, cast(Tensor, self.module.ldm)
+        strength = schedule.strength(steps)
+        ldm.copy_(update_label_distance(ldm, torch.tensor(found["confusion"]), strength))
+        self.updates.append({"evaluation": steps // schedule.interval, "step": steps,
+                             "epoch": ceil(steps / schedule.steps_per_epoch), "strength": strength, **found,
+                             "ldm": ldm.tolist()})
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return the updates so far, for the checkpoint."""
+        return {"updates": self.updates}
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:
+        """Go back to :meth:`extra_state`; an empty one is that of a training without evaluations so far."""
+        self.updates = list(state.get("updates", []))
+
+    def _entropy(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
+        """Return the share of a micro-batch in L_c of the batch (eq. 10), parts of the loss, and contrasted vectors."""
+        labels, count = batch["labels"], len(step.batch)
+        logits, vectors = self.module.train_views(batch["input_ids"], batch["attention_mask"])
+        views = len(logits) // len(labels)  # that it reads; the mean over them
+        entropy = F.cross_entropy(logits.float(), labels.repeat(views), reduction="sum") / views / count
+        right = (logits[:len(labels)].detach().argmax(-1) == labels).sum()
+        return entropy, {"ce": entropy, "accuracy": right / count}, vectors
+
+    def _contrast(self, vectors: Tensor, labels: Tensor) -> Tensor:
+        """Return the contrast, a scalar, of the views' ``vectors`` (V M, d') of M texts, one view behind the other."""
+        contrast = self.module.config.contrast
+        temperature = _TEMPERATURES[contrast.kind] if contrast.temperature is None else contrast.temperature
+        if contrast.kind == "twin":
+            return twin_contrast(vectors, temperature)
+        classes = labels.repeat(len(vectors) // len(labels))  # in the order of the views (V M,)
+        if contrast.kind == "supervised":
+            return supervised_contrast(vectors, classes, temperature)
+        return label_distance_contrast(vectors, classes, cast(Tensor, self.module.ldm), temperature)
+
+
+# TextCNN (Kim 2014): convolutions over word embeddings, and the words that it reads
+
+_WIDTHS = (3, 4, 5)  # words that filters span
+_LARGEST = 30000  # ids of a vocabulary, the two special ones among them (ours)
+_SPECIAL = ("[PAD]", "[UNK]")
+# Words with their inner apostrophes and hyphens, or single signs.
+_WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
+
+
+class TextCnn(nn.Module):
+    """Encoder of texts as (B, filters of all widths) features.
+
+    A filter of width w reads every run of w words of a text, ReLU and the maximum over runs give its feature; a text
+    of fewer than w words is continued by zero vectors to one run. Padding has no part in any feature.
+
+    Args:
+        vocabulary: ids, padding (0) and the unknown word (1) among them.
+        embedding: width of a word's embedding.
+        filters: of each width.
+    """
+
+    def __init__(self, vocabulary: int, embedding: int, filters: int) -> None:
+        super().__init__()
+        self.features = filters * len(_WIDTHS)  # width of the result
+        self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PAD)
+        # So that two views of a text differ (docs/clld.md). The dropout of the original, on the features, belongs
+        # to the classifier.
+        self.dropout = nn.Dropout(0.1)
+        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in _WIDTHS)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the features (B, features) of word ids (B, L), padded at the right; the mask is 1 for words."""
+        widest, length = max(_WIDTHS), max(input_ids.shape[1], max(_WIDTHS))
+        there = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
+        ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~there[:, :length], PAD)
+        # the run of a filter begins at every word behind which there are enough, and at the first in any case
+        within = torch.stack([there[:, width - 1:][:, :length] for width in _WIDTHS], dim=-1)  # (B, L, widths)
+        within[:, 0] = True
+        # texts of fewer words than a filter spans go on as zero vectors; all other padding is left out, but on an
+        # accelerator, which would have to be waited for
+        needed = there[:, :length].clone()
+        needed[:, :widest] = True
+        words = RealTokens(needed) if ids.is_cpu else None
+        taken, counts = (part.flatten(0, 1) if words is None else words.rows(part) for part in (ids, within))
+        embedded = self.dropout(self.embedding(taken))  # (n, embedding)
+        scores = F.relu(self._scores(embedded, widest))  # (n, features), of the runs that begin at each word
+        # ReLU is never below 0, so a run that does not count may stand as 0, and so may padding
+        counted = (scores.unflatten(-1, (len(_WIDTHS), -1)) * counts.unsqueeze(-1)).flatten(-2)
+        return (counted.unflatten(0, ids.shape) if words is None else words.padded(counted)).amax(1)
+
+    def _scores(self, embedded: Tensor, widest: int) -> Tensor:
+        """Return the scores of all filters (n, features) at the runs that begin at each of n words.
+
+        One product for all widths, whose filters are continued by zeros to the widest, over words without padding: on a
+        CPU, with texts of 5 to 50 words, a training step takes half the time that it takes with padded convolutions.
+        """
+        count = len(embedded)
+        beyond = F.pad(embedded, (0, 0, 0, widest - 1))
+        runs = torch.cat([beyond[shift:shift + count] for shift in range(widest)], dim=-1)  # (n, widest embedding)
+        weights = [convolution.get_parameter("weight").transpose(1, 2).flatten(1) for convolution in self.convolutions]
+        filters = torch.cat([F.pad(weight, (0, runs.shape[1] - weight.shape[1])) for weight in weights])
+        biases = torch.cat([convolution.get_parameter("bias") for convolution in self.convolutions])
+        return F.linear(runs, filters, biases)
+
+
+def word_tokenizer(texts: Iterable[str], min_count: int) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of lower-case words and signs, its vocabulary counted on the training ``texts``.
+
+    Ids are in the order of frequency, equal ones in that of the alphabet; padding is 0, the unknown word 1. So is a
+    word that is rarer than ``min_count`` (ours; the original keeps all).
+    """
+    splitting, counts = _rules(), Counter[str]()
+    for text in texts:
+        lower = splitting.normalizer.normalize_str(text)
+        counts.update(word for word, _ in splitting.pre_tokenizer.pre_tokenize_str(lower))
+    kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
+    words = [*_SPECIAL, *(word for _, word in kept)][:_LARGEST]
+    tokenizer = _rules({word: number for number, word in enumerate(words)})
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=_SPECIAL[PAD], unk_token=_SPECIAL[UNKNOWN],
+                                   model_input_names=["input_ids", "attention_mask"])
+
+
+def _rules(numbers: dict[str, int] | None = None) -> Tokenizer:
+    tokenizer = Tokenizer(WordLevel(numbers or {_SPECIAL[UNKNOWN]: UNKNOWN}, unk_token=_SPECIAL[UNKNOWN]))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_WORD), behavior="removed", invert=True)
+    return tokenizer
