@@ -14,10 +14,10 @@ from stages.common.paths import DatasetPaths
 from stages.common.source_pairs import source_pairs
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import psi
-from stages.psi.importance.psi import centred_ranks, importance
-from stages.psi.importance.texts import Texts, read_texts, split_texts
-from stages.psi.importance.vectors import VectorTable
 from stages.psi.params import Psi
+from stages.psi.psi import centred_ranks, importance
+from stages.psi.texts import Texts, VectorTable, read_texts
+from stages.psi.word_vectors import split_texts
 
 # The equations, one number at a time; a text is a list of vectors.
 
@@ -85,8 +85,8 @@ def test_scores_are_those_of_the_equations(ties, levels):
 
 
 def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
-    monkeypatch.setattr("stages.psi.importance.psi._BLOCK", 700)
-    monkeypatch.setattr("stages.psi.importance.psi._REQUESTS", 7)
+    monkeypatch.setattr("stages.psi.psi._BLOCK", 700)
+    monkeypatch.setattr("stages.psi.psi._REQUESTS", 7)
     vectors, rows, firsts, seconds = random_case(9, width=300)
     small = importance(vectors, as_texts(rows), firsts, seconds)
     monkeypatch.undo()

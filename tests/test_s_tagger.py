@@ -20,9 +20,8 @@ from stages.common.paths import DatasetPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import s_tagger
-from stages.psi.importance.texts import read_words
-from stages.psi.tagging.sources import labelled_sources, vocabulary
-from stages.psi.tagging.tagger import load_tagger, majority, tag, word_tokenizer
+from stages.psi.s_tagger import labelled_sources, load_tagger, majority, tag, vocabulary, word_tokenizer
+from stages.psi.texts import read_words
 
 VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
           "epochs": 2, "clip": 1.0}

@@ -116,26 +116,26 @@ def tokens(texts=TEXTS):
 
 def test_training_sees_the_training_texts_alone():
     params = WordVectors(size=6, epochs=3)
-    made = word_vectors.run(tokens(), examples(), params, 13)
+    columns, description, metrics = word_vectors.run(tokens(), examples(), params, 13)
     lower = sorted({word.lower() for row in TRAIN for word in row} - {"  "})
-    assert made.columns["word"] == lower
+    assert columns["word"] == lower
     counts = {word: sum(row_word.lower() == word for row in TRAIN for row_word in row) for word in lower}
-    assert made.columns["count"].tolist() == [counts[word] for word in lower]
+    assert columns["count"].tolist() == [counts[word] for word in lower]
     other = [*TRAIN, ["other"] * 9, ["texts"], ["altogether", "?"]]
-    again = word_vectors.run(tokens(other), examples(), params, 13)
-    assert np.array_equal(again.columns["vector"], made.columns["vector"])
-    changed = word_vectors.run(tokens(), examples(), params, 14)
-    assert not np.array_equal(changed.columns["vector"], made.columns["vector"])
+    again, *_ = word_vectors.run(tokens(other), examples(), params, 13)
+    assert np.array_equal(again["vector"], columns["vector"])
+    changed, *_ = word_vectors.run(tokens(), examples(), params, 14)
+    assert not np.array_equal(changed["vector"], columns["vector"])
 
 
 def test_trained_vectors_say_so_and_how_much_they_cover():
-    made = word_vectors.run(tokens(), examples(), WordVectors(size=6, epochs=1), 13)
-    assert made.description == {"origin": "trained on the training split", "algorithm": "word2vec, skip-gram with 5 "
+    columns, description, metrics = word_vectors.run(tokens(), examples(), WordVectors(size=6, epochs=1), 13)
+    assert description == {"origin": "trained on the training split", "algorithm": "word2vec, skip-gram with 5 "
                                 "negative samples", "gensim": version("gensim"), "size": 6, "window": 5,
                                 "min_count": 1, "epochs": 1, "isotropic": True}
-    assert made.metrics["origin"] == "trained on the training split"
+    assert metrics["origin"] == "trained on the training split"
     # white space is no word, "Louvre", "unseen" and "words" were not seen
-    assert made.metrics["coverage"] == {
+    assert metrics["coverage"] == {
         "train": {"tokens": pytest.approx(21 / 22, abs=1e-6), "distinct_tokens": pytest.approx(15 / 16, abs=1e-6)},
         "validation": {"tokens": 0.5, "distinct_tokens": 0.5}, "test": {"tokens": 1.0, "distinct_tokens": 1.0}}
     with pytest.raises(InputError, match=r"no word occurs 50 times. Lower word_vectors.min_count \(now 50\)"):
@@ -144,16 +144,16 @@ def test_trained_vectors_say_so_and_how_much_they_cover():
 
 def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
     path = save(tmp_path, "8 2\nfrench 1 2\nFrench 3 4\nHow 5 6\nthe 7 8\nlouvre 1 1\nzebra 0 0\n? 2 2\nthe 9 9\n")
-    made = word_vectors.run(tokens(), examples(), read_from(path), 13)
-    vectors = dict(zip(made.columns["word"], made.columns["vector"], strict=True))
+    columns, description, metrics = word_vectors.run(tokens(), examples(), read_from(path), 13)
+    vectors = dict(zip(columns["word"], columns["vector"], strict=True))
     # "French" is found as "french"; "How", which the file has not in lower case, as written
     assert {word: vector.tolist() for word, vector in vectors.items()} == {
         "french": [1, 2], "How": [5, 6], "the": [7, 8], "louvre": [1, 1], "?": [2, 2]}
-    assert dict(zip(made.columns["word"], made.columns["count"].tolist(), strict=True)) == {
+    assert dict(zip(columns["word"], columns["count"].tolist(), strict=True)) == {
         "french": 2, "How": 1, "the": 1, "louvre": 0, "?": 3}
-    assert made.description == {"origin": "file vectors.txt", "sha256": sha256_of(path), "layout": "header",
+    assert description == {"origin": "file vectors.txt", "sha256": sha256_of(path), "layout": "header",
                                 "words_in_file": 8, "size": 2}
-    assert made.metrics["duplicates"] == 1 and made.metrics["coverage"]["test"]["tokens"] == 1.0
+    assert metrics["duplicates"] == 1 and metrics["coverage"]["test"]["tokens"] == 1.0
     with pytest.raises(InputError, match="vectors.txt has a vector for none of the data set's"):
         word_vectors.run(tokens([["xx"]] * 6), examples(), read_from(path), 13)
 
