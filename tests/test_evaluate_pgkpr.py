@@ -19,14 +19,14 @@ from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_stat
 from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation.systems import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
-from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
+from stages.tracks.pgkpr.items import Vocabulary, as_text, as_words, released_form
 from stages.tracks.pgkpr.train import plain_items
 
 PAIRS = tiny_rewriters.items()
 TEST = PAIRS[PAIRS["split"] == "test"]
 VOCABULARY = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
 LIMIT = 5
-FORM = ReleasedForm(VOCABULARY.word_numbers, LIMIT)
+FORM = {"known": VOCABULARY.word_numbers, "limit": LIMIT}
 QUICK = Resampling(resamples=50, seed=3)
 KEYWORDS = {9: ["school", "good"], 10: ["eat", "zebra"]}
 OUTPUTS = {9: "what is the good school school", 10: "who can eat [unk] the cat ?"}
@@ -51,7 +51,7 @@ def predictions(outputs=OUTPUTS, keyword=None):
 
 def evaluate(rows=None, pairs=PAIRS, **changes):
     return run(predictions() if rows is None else rows, plain_items(pairs),
-               **{"keywords": KEYWORDS, "form": FORM, "vectors": Vectors(), "resampling": QUICK, **changes})
+               **{"keywords": KEYWORDS, **FORM, "vectors": Vectors(), "resampling": QUICK, **changes})
 
 
 def words_of_test():
@@ -125,7 +125,7 @@ def test_released_texts_are_cut_and_mapped_and_stored():
         ["what is the best school"], ["[unk] can play with the", "can i eat with a"]]
     copies = table[table["system"] == "copy"].set_index("example_id")
     assert copies.loc[10, "output"] == "who can eat with the zebra ?"
-    assert FORM.words(as_words("the zebra  [unk] ?")) == ["the", "[unk]", "[unk]", "?"]
+    assert released_form(as_words("the zebra  [unk] ?"), **FORM) == ["the", "[unk]", "[unk]", "?"]
 
 
 def test_rouge_is_the_packages_under_both_conventions_and_norms():
@@ -134,8 +134,9 @@ def test_rouge_is_the_packages_under_both_conventions_and_norms():
     for convention, prefix in (("rouge_score", ""), ("py_rouge", "py_")):
         for name, value in zip(MEASURES, rouge(texts, targets, convention).f1.mean(0), strict=True):
             assert found[f"{prefix}{name}"] == pytest.approx(value, abs=1e-12)
-    cut = [as_text(FORM.words(text)) for text in outputs]
-    expected = rouge(cut, [[as_text(FORM.words(text)) for text in item] for item in references], "py_rouge").f1.mean(0)
+    cut = [as_text(released_form(text, **FORM)) for text in outputs]
+    short = [[as_text(released_form(text, **FORM)) for text in item] for item in references]
+    expected = rouge(cut, short, "py_rouge").f1.mean(0)
     assert [found[f"released_py_{name}"] for name in MEASURES] == pytest.approx(expected, abs=1e-12)
     # pooled over two references, where the best one alone would give more
     assert found["py_rouge_1"] < found["rouge_1"]
@@ -157,7 +158,7 @@ def test_keywords_are_kept_by_stems_and_the_same_for_every_system():
 
 
 def test_keywords_of_a_source_are_those_of_the_fixed_coins():
-    from stages.tracks.pgkpr.items import fixed_mask
+    from tiny_rewriters import fixed_mask
 
     found = source_keywords(TEST, seed=13, max_length=4)
     assert sorted(found) == [9, 10]

@@ -11,8 +11,8 @@ from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.pgkpr import generate
-from stages.tracks.pgkpr.generate import Paraphraser, evaluated_items, main, marked_words, run
-from stages.tracks.pgkpr.items import fixed_mask
+from stages.tracks.pgkpr.generate import Paraphraser, evaluated_items, main, run
+from stages.tracks.pgkpr.items import marked_words
 from stages.tracks.pgkpr.params import GeneratePgkpr
 
 ARCHITECTURES = ("pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet")
@@ -59,7 +59,7 @@ def test_keywords_are_those_of_the_setting_and_the_seed(paraphrasers, which):
     rows = run(PAIRS, paraphrasers["pgkpr"], decode(keywords=which), seed=13)
     for number, keyword in zip(rows["example_id"], rows["keyword"], strict=True):
         pair = TEST[(TEST["example_id"] == number) & (TEST["reference"] == 0)].to_dict("records")[0]
-        mask = fixed_mask(pair, which, 13)
+        mask = tiny_rewriters.fixed_mask(pair, which, 13)
         assert keyword == " ".join(dict.fromkeys(np.array(pair["source_words"])[mask]))
 
 

@@ -8,6 +8,7 @@ import pytest
 import tiny_rewriters
 import torch
 
+from models.pgkpr.settings import Architecture
 from stages.params.tracks import READING
 from stages.tracks.pgkpr.batches import training_mask, training_passes
 from stages.tracks.pgkpr.items import (
@@ -15,10 +16,9 @@ from stages.tracks.pgkpr.items import (
     FLIPPED_RULES,
     USED,
     first_places,
-    fixed_mask,
     fixed_masks,
 )
-from stages.tracks.pgkpr.params import Architecture, KeywordInput
+from stages.tracks.pgkpr.params import KeywordInput
 from stages.tracks.pgkpr.train import keyword_rule
 
 KEYWORDS = {"by": "attribution", "train_scores": "both", "flip": "epoch", "mark_all": False}
@@ -90,7 +90,7 @@ def test_fixed_coins_depend_on_seed_scores_and_example_alone():
     frame = pairs()
     masks = fixed_masks(frame, "xx", seed=13)
     for (_, row), mask in zip(frame.iterrows(), masks, strict=True):
-        assert np.array_equal(fixed_mask(row, "xx", 13), mask) and mask.dtype == bool
+        assert np.array_equal(tiny_rewriters.fixed_mask(row, "xx", 13), mask) and mask.dtype == bool
         assert len(mask) == len(row["source_words"])
     shuffled = frame.sample(frac=1, random_state=1)
     assert all(np.array_equal(mask, masks[place]) for place, mask in
@@ -112,12 +112,12 @@ def test_fixed_masks_are_cut_with_the_words():
 def test_fixed_masks_mark_all_occurrences_when_asked():
     row = {"example_id": 5, "source_words": np.array(["a", "b", "a", "b"], dtype=object),
            "score_xx": np.array([1.0, 0.0, 0.0, 0.0])}
-    assert fixed_mask(row, "xx", 1).tolist() == [True, False, False, False]
-    assert fixed_mask(row, "xx", 1, mark_all=True).tolist() == [True, False, True, False]
+    assert tiny_rewriters.fixed_mask(row, "xx", 1).tolist() == [True, False, False, False]
+    assert tiny_rewriters.fixed_mask(row, "xx", 1, mark_all=True).tolist() == [True, False, True, False]
     # What was cut off marks nothing.
     late = {**row, "score_xx": np.array([0.0, 0.0, 1.0, 0.0])}
-    assert fixed_mask(late, "xx", 1, mark_all=True).tolist() == [True, False, True, False]
-    assert fixed_mask(late, "xx", 1, mark_all=True, max_length=2).tolist() == [False, False]
+    assert tiny_rewriters.fixed_mask(late, "xx", 1, mark_all=True).tolist() == [True, False, True, False]
+    assert tiny_rewriters.fixed_mask(late, "xx", 1, mark_all=True, max_length=2).tolist() == [False, False]
 
 
 @pytest.mark.parametrize("which", ["psi_xx", "psi_xy", "s_tagger", "textrank"])
@@ -177,12 +177,12 @@ def test_random_words_are_as_many_as_by_attribution_and_of_no_place():
 def test_random_words_depend_on_seed_and_example_alone():
     frame = pairs()
     masks = fixed_masks(frame, "random", 13)
-    assert all(np.array_equal(fixed_mask(row, "random", 13), mask)
+    assert all(np.array_equal(tiny_rewriters.fixed_mask(row, "random", 13), mask)
                for (_, row), mask in zip(frame.iterrows(), masks, strict=True))
     for other in (fixed_masks(frame, "random", 14), fixed_masks(frame, "xx", 13)):
         assert any(not np.array_equal(one, two) for one, two in zip(masks, other, strict=True))
     same = {"example_id": 5, "source_words": ["a", "b", "a", "b"], "score_xx": [0.0, 0.5, 0.5, 1.0]}
-    marked = [fixed_mask(same, "random", seed, mark_all=True) for seed in range(9)]
+    marked = [tiny_rewriters.fixed_mask(same, "random", seed, mark_all=True) for seed in range(9)]
     assert all(mask[0] == mask[2] and mask[1] == mask[3] for mask in marked) and len({*map(bytes, marked)}) > 1
 
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
-from models.pgkpr.pgkpr import RewriterConfig, init_from
-from models.pgkpr.rewriters import rewriter_of
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import init_from, rewriter_of
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths

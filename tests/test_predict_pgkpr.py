@@ -24,10 +24,10 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
-from stages.psi.tagging.tagger import word_tokenizer
+from stages.psi.s_tagger import word_tokenizer
 from stages.tracks.pgkpr import new_texts
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.items import Vocabulary, fixed_mask
+from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.track import PGKPR
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
@@ -118,20 +118,19 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
-    from stages.attribution.attribution import run
-    from stages.attribution.saliency.scorers import ClassifierScorer
+    from stages.attribution.attribution import ClassifierScorer, run
     from stages.common.lookup import Lookup
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)
     scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
                               load_params().attribution.model_dump())
-    expected = [block.table["score"].to_pylist() for block in run(
+    expected = [block["score"].to_pylist() for block in run(
         finding._alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
         ["xx"])]
     seen = []
     monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
-        fixed_mask(row, *rest) for row in rows.to_dict("records")])
+        tiny_rewriters.fixed_mask(row, *rest) for row in rows.to_dict("records")])
     lines("xx")
     scores = [list(row) for row in seen[0]["score_xx"]]
     assert [len(row) for row in scores] == [len(row) for row in expected[0]]

@@ -140,14 +140,6 @@ def test_guards():
     assert importance(vectors, texts, np.zeros(0, np.int64), np.zeros(0, np.int64)).scores.tolist() == []
 
 
-def test_what_cannot_be_scored_is_named():
-    texts = as_texts([[0]])
-    with pytest.raises(ValueError, match="ties: no 'min'; valid names: ordinal, average"):
-        importance(np.zeros((1, 3), np.float32), texts, np.array([0]), np.array([0]), "min")
-    with pytest.raises(ValueError, match=r"two or more columns, found the shape \(1, 1\)"):
-        importance(np.zeros((1, 1), np.float32), texts, np.array([0]), np.array([0]))
-
-
 def test_tokens_find_their_vectors_in_lower_case_and_else_as_written():
     table = VectorTable(["cat", "NASA", "dog", "DOG"], np.arange(8, dtype=np.float32).reshape(4, 2))
     assert table.numbers(["Cat", "cat", "NASA", "nasa", "DOG", "", "xyz"]).tolist() == [0, 0, 1, 4, 2, 4, 4]

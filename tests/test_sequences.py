@@ -77,8 +77,3 @@ def test_counterparts_are_unperturbed_in_either_order():
     assert ids[1, :5].tolist() == [BOS, int(WORDS[1, 0]), SEP, int(TAGS[1, 0]), EOS] and attention[1].sum() == 5
     everything = torch.ones_like(WORDS, dtype=torch.bool)
     assert torch.equal(ids, perturbed(WORDS, TAGS, everything, LENGTHS)[0])
-
-
-def test_an_unknown_order_is_an_error():
-    with pytest.raises(ValueError, match="order is 'words', expected 'pos_sent' or 'sent_pos'"):
-        counterpart(WORDS, TAGS, LENGTHS, "words")

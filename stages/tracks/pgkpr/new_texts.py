@@ -10,8 +10,8 @@ from keycontrast.errors import InputError
 from stages.run.log import logger
 from stages.tracks.common.readable import forms_of, readable
 from stages.tracks.common.track import Asked, Finding
-from stages.tracks.pgkpr.generate import ROWS, Paraphraser, marked_words
-from stages.tracks.pgkpr.items import COLUMNS, Which, as_words, fixed_masks
+from stages.tracks.pgkpr.generate import ROWS, Paraphraser
+from stages.tracks.pgkpr.items import COLUMNS, Which, as_words, fixed_masks, marked_words
 from stages.tracks.pgkpr.track import PGKPR
 from stages.tracks.pgkpr.words import list_lengths, read_words
 
