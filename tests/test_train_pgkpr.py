@@ -316,6 +316,15 @@ def test_every_row_of_the_ablation_table_trains_without_its_terms(tmp_path, name
     assert parts >= {"generation", "reconstruction", "contrast"} - gone
 
 
+@pytest.mark.parametrize("overrides", [{}, {"contrast": {"weight": 0.0}, "reconstruction": {"weight": 0.0}}])
+def test_rows_are_selected_by_generation_alone(tmp_path, monkeypatch, overrides):
+    values = iter([{"loss": 1.0, "generation": 3.0}, {"loss": 9.0, "generation": 1.0},
+                   {"loss": 0.5, "generation": 2.0}])
+    monkeypatch.setattr(RewriteTask, "validate", lambda task: next(values))
+    trained = train(FolderCheckpoints(tmp_path, "a"), **{**overrides, "training": {"epochs": 3}})
+    assert trained.history.best_epoch == 2
+
+
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_an_empty_split_is_named(tmp_path, split):
     frame = pairs()
@@ -373,7 +382,7 @@ def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
                                                                "digests.json", "trained_on.json", "README.md"}
     history, metrics = pd.read_csv(paths.history), json.loads(paths.metrics.read_text())
     assert metrics["epochs"] == len(history) == 2 and not metrics["stopped_early"]
-    best = history.loc[history["validation_loss"].idxmin()]
+    best = history.loc[history["validation_generation"].idxmin()]
     assert metrics["best_epoch"] == best["epoch"]
     for part, value in metrics["validation"].items():
         assert value == pytest.approx(best[f"validation_{part}"], rel=1e-6), part

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.batches import PartSums, moved
-from models.common.task import CheckpointStore, History, Step, Task
+from models.common.task import CheckpointStore, Criterion, History, Step, Task
 from models.common.training import fit
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import init_from, load_rewriter, rewriter_of
@@ -232,7 +232,9 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
 def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int, seed: int,
                  store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None,
                  start: Start | None = None) -> TrainedRewriter:
-    """Train a model on the training pairs and keep the epoch of smallest validation loss.
+    """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
+
+    That is what the rows of a table have in common: their losses have other terms and other weights.
 
     Args:
         pairs: table ``paraphrase_items``, all splits.
@@ -257,7 +259,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
         _begin(model, vocabulary, start)
     nn.Module.to(model, device)
     task = RewriteTask(model, *batches, training["learning_rate"], training["micro_batch"], training["batch_size"])
-    settings = replace(loop_settings(training), betas=(0.9, 0.98), eps=1e-9)
+    settings = replace(loop_settings(training), betas=(0.9, 0.98), eps=1e-9, select=(Criterion("generation"),))
     return TrainedRewriter(model, fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar))
 
 
