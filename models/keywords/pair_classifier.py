@@ -72,10 +72,6 @@ def labelled_points(pairs: Sequence[tuple[int, int]], different: Sequence[tuple[
 
     They are (s_i, t_i), positive, and behind them every (a, b) of ``different``, negative: near misses rather than
     random sentences. No source stands beside itself: so the released code has it where pairs are labelled.
-
-    Args:
-        pairs: text ids of source and target.
-        different: text ids of pairs labelled as not meaning the same.
     """
     return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
 
@@ -128,33 +124,14 @@ def pair_logits(classifier: PreTrainedModel, batch: Mapping[str, Tensor]) -> Ten
 
 def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seconds: Sequence[str],
                  max_length: int, width: int | None = None) -> BatchEncoding:
-    """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors.
-
-    Args:
-        tokenizer: a fast one.
-        firsts: source segments.
-        seconds: second segments.
-        max_length: word pieces of a pair, special tokens included.
-        width: L, which no cut pair exceeds; by default the longest pair's length.
-    """
+    """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors."""
     return tokenizer(list(firsts), list(seconds), truncation="longest_first", max_length=width or max_length,
                      padding="max_length" if width else "longest", return_tensors="pt")
 
 
 @dataclass
 class PairTask(Task):
-    """Training of a pair classifier, for :func:`models.common.training.fit`.
-
-    Attributes:
-        module: the classifier, on its device.
-        tokenizer: of its encoder.
-        texts: text by id.
-        train: training points.
-        validation: validation points.
-        max_length: word pieces of a pair, special tokens included.
-        learning_rate: of every parameter.
-        batch_size: pairs per forward pass in validation.
-    """
+    """Training of a pair classifier, for :func:`models.common.training.fit`."""
 
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase

@@ -156,12 +156,6 @@ class SiameseScorer(Scorer):
 def load_scorer(values: Mapping[str, Any], folder: Path, source: str, device: str) -> Scorer:
     """Return what scores words under the params block ``attribution``.
 
-    Args:
-        values: plain values of the block.
-        folder: of the data set's pair classifier; method siamese reads none.
-        source: ``encoder.source``, for method siamese.
-        device: ``cpu`` or ``cuda``.
-
     Raises:
         InputError: there is no such classifier, or the encoder cannot be had.
     """
@@ -219,14 +213,7 @@ def run(examples: pa.Table, texts: Lookup, tokens: Lookup, scorer: Scorer, modes
 
 def _scored(requests: np.ndarray, text_of: Mapping[int, str], words: pa.Table,
             scorer: Scorer) -> tuple[pa.Table, int]:
-    """Return rows of table ``attribution`` and the number of words without pieces.
-
-    Args:
-        requests: text, mode and second text of each row (R, 3).
-        text_of: texts by id.
-        words: the tokens of the first texts.
-        scorer: what scores them.
-    """
+    """Return rows of table ``attribution`` and the number of words without pieces."""
     firsts, seconds = ([text_of[number] for number in requests[:, side].tolist()] for side in (0, 2))
     pairs = Pairs(firsts, seconds, _ragged(words["start"]), _ragged(words["end"]))
     pieces = piece_counts(scorer.tokenizer, sorted({*firsts, *seconds}))
@@ -265,16 +252,7 @@ def _gathered(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def part_scorer(dataset: str, values: Mapping[str, Any], runtime: Mapping[str, Any], source: str, every: bool,
                 provenance: Provenance) -> MakePart:
-    """Return what scores the words of a part of the tokens.
-
-    Args:
-        dataset: name of the data set.
-        values: plain values of the block ``attribution``.
-        runtime: plain values of the block of that name.
-        source: ``encoder.source``.
-        every: as of :func:`run`.
-        provenance: of the table.
-    """
+    """Return what scores the words of a part of the tokens."""
     paths, asked = DatasetPaths(dataset), Values(runtime)
     seed_everything(0, asked.threads, asked.deterministic, asked.tf32)  # draws nothing
     scorer = load_scorer(values, paths.pair_classifier, source, choose_device(asked.device))

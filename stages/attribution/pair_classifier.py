@@ -47,16 +47,6 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
         ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict[str, Any]]:
     """Train a pair classifier on the pairs of the training split; return it with its tokenizer and metrics.
 
-    Args:
-        examples: table ``examples``.
-        texts: by id.
-        values: plain values of the params block ``pair_classifier``.
-        encoder: pre-trained encoder to start from.
-        seed: fans out by name into negatives, order and dropout.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-
     Raises:
         InputError: too few pairs in a split, or more layers to freeze than there are.
     """

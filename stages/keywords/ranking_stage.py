@@ -41,15 +41,7 @@ _COLUMNS = TOKENS.arrow().names
 
 def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
                   language: str = "en") -> pa.Table:
-    """Return the ranked phrases of table ``tokens``.
-
-    Args:
-        make: of the method.
-        tokens: table ``tokens``.
-        settings: the method's block.
-        idf: IDF over training texts, which breaks ties; None leaves them to the position.
-        language: of the texts.
-    """
+    """Return the ranked phrases of table ``tokens``."""
     ordered = tokens.sort_by("text_id")
     batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
     found = map(make(settings, language, idf), pieces(batches))
@@ -77,12 +69,7 @@ def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency
 
 
 def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
-    """Write the table of the stage, which is named as its method and its block: the phrases of every text.
-
-    Args:
-        process: of the stage.
-        models: what else than the annotation decides the ranking, for the metadata.
-    """
+    """Write the table of the stage, which is named as its method and its block: the phrases of every text."""
     params = process.params
     paths, kind = DatasetPaths(process.instance), process.stage
     source = paths.table("tokens")
@@ -108,10 +95,6 @@ def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mappin
     """Write the table of the stage if something reads it, or else one without rows, whose metadata say why.
 
     So every data set has the stage, and `dvc exp run -S keywords.method=yake` needs no other change of the params.
-
-    Args:
-        process: of the stage.
-        models: returns those of :func:`rank_data_set`.
     """
     params, kind = process.params, process.stage
     method = params.keywords.method

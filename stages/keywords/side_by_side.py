@@ -60,14 +60,7 @@ class Compared:
 
 @dataclass
 class Agreement:
-    """How far two methods agree over the texts for which both name a keyword; the last three are sums over these.
-
-    Attributes:
-        texts: how many these are.
-        same_best: whether the best keyword is the same.
-        shared_word: whether the best keywords share a word.
-        jaccard: shared words of all keywords over the words of either.
-    """
+    """How far two methods agree over the texts for which both name a keyword; the last three are sums over these."""
 
     texts: int = 0
     same_best: float = 0.0

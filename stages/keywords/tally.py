@@ -14,12 +14,7 @@ _UNSEEN = ("validation", "test")
 
 
 class Tally:
-    """Counts over keywords that come piece by piece; holds four bytes per text and each distinct keyword once.
-
-    Args:
-        method: that ranks.
-        training: by text id, whether training examples use a text.
-    """
+    """Counts over keywords that come piece by piece; holds four bytes per text and each distinct keyword once."""
 
     def __init__(self, method: str, training: TextMarks) -> None:
         self._method, self._training = method, training
@@ -42,11 +37,7 @@ class Tally:
         self._unscored += unscored
 
     def counts(self, examples: Iterable[pa.Table]) -> dict[str, Any]:
-        """Return how keywords were found and, for triples, the shares that bound what a contrast can do.
-
-        Args:
-            examples: pieces of their table.
-        """
+        """Return how keywords were found and, for triples, the shares that bound what a contrast can do."""
         known = np.zeros(len(self._numbers), dtype=bool)
         known[self._keyword[:len(self._training)][self._training]] = True
         shares = _Shares(known)

@@ -44,11 +44,6 @@ def run(texts: dict[str, list[str]], values: dict[str, Any],
         seed: int) -> tuple[BertModel, BertTokenizer, dict[str, Any]]:
     """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics.
 
-    Args:
-        texts: distinct texts by split, in the order of their ids.
-        values: plain values of the block ``character_encoder``.
-        seed: of the project.
-
     Raises:
         InputError: no piece occurs often enough.
     """

@@ -64,16 +64,6 @@ def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping
         The tagger, its words by id, ids and P(primary) of the words of every source as columns of table ``s_tags``,
         and metrics.
 
-    Args:
-        examples: table ``examples``.
-        lower: the words of the texts.
-        psi: table ``psi`` (columns ``text_id``, ``mode``, ``pair`` and ``primary`` suffice).
-        values: plain values of the params block ``s_tagger``.
-        seed: fans out by name into the order of training.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-
     Raises:
         InputError: no labelled words in a split, or tables of different texts.
     """

@@ -107,10 +107,6 @@ class VectorTable:
     >>> table = VectorTable(["cat", "dog"], np.array([[1, 2], [3, 4]], dtype=np.float32))
     >>> table.numbers(["Dog", "xyz"])
     array([1, 2], dtype=int32)
-
-    Args:
-        words: distinct words (V,).
-        vectors: their vectors (V, D).
     """
 
     def __init__(self, words: Sequence[str], vectors: np.ndarray) -> None:

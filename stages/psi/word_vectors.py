@@ -37,12 +37,6 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
         seed: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return table ``word_vectors`` of the vocabulary of ``tokens``, where it comes from, and its metrics.
 
-    Args:
-        tokens: pieces of table ``tokens`` in its order (columns ``text_id`` and ``token`` suffice).
-        examples: table ``examples``, which says what the training split is.
-        params: block ``word_vectors``.
-        seed: the project's.
-
     Raises:
         InputError: nothing to train on, or a file that cannot be read or has none of the words.
     """

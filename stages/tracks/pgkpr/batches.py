@@ -162,12 +162,6 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
     The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
     ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,
     ``none`` and ``all`` repeat the pass.
-
-    Args:
-        items: rows of table ``paraphrase_items``.
-        rule: by what the model takes its keywords; None for one that reads none.
-        keywords: plain values of the block ``train_pgkpr.keywords``.
-        seed: of the coins that are flipped once.
     """
     if rule is None:
         return [[np.zeros(len(words), dtype=np.float32) for words in items["source_words"]]]

@@ -23,11 +23,6 @@ class NewTexts:
 
     Coins for scores are flipped with a seed of each text's own, so that a text has the same keywords at every place.
 
-    Args:
-        asked: what for; its ``keyword`` names words of the texts, parted by spaces.
-        finding: gives tokens and marks, as the stages of the model's data set do.
-        device: to compute on.
-
     Raises:
         InputError: the model or what finds its keywords is not there, or keywords cannot be found or used.
     """

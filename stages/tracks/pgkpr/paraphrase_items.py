@@ -92,9 +92,6 @@ class Inputs:
 def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
     """Return what is needed of the tables of a data set, in memory.
 
-    Args:
-        tables: ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be missing.
-
     Raises:
         InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
     """
@@ -257,20 +254,12 @@ def _counts(values: pa.Array, weight: np.ndarray) -> dict[str, int]:
 
 def counted(pairs: pd.DataFrame, words: TextWords, columns: Mapping[str, Any], known: pa.Array,
             max_length: int) -> pd.DataFrame:
-    """Return what is counted of some pairs, a row each: of the words that models read, but for words in all.
-
-    Args:
-        pairs: R pairs.
-        words: of their texts.
-        columns: scores and marks of the sources, R lists each.
-        known: words of the vocabulary.
-        max_length: words that models read.
-    """
+    """Return what is counted of some pairs, a row each: of the words that models read, but for words in all."""
     sums = {name: sums_of(lists, max_length) for name, lists in columns.items() if not lists.null_count}
     read = np.minimum(words.lengths, max_length)
     in_vocabulary = pc.is_in(words.words.values, known).cast(pa.int8())
     unknown = read - sums_of(pa.ListArray.from_arrays(words.words.offsets, in_vocabulary), max_length)
-    sides = {}
+    sides: dict[str, np.ndarray] = {}
     for side in ("source", "target"):
         place = words.positions(pairs[side].to_numpy())
         sides |= {f"{side}_words": words.lengths[place], f"{side}_read": read[place],

@@ -234,18 +234,8 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
                  start: Start | None = None) -> TrainedRewriter:
     """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
 
-    That is what the rows of a table have in common: their losses have other terms and other weights.
-
-    Args:
-        pairs: table ``paraphrase_items``, all splits.
-        vocabulary: of the data set.
-        values: plain values of the block ``train_pgkpr`` with the model's overrides, and its learning rate.
-        max_length: words of a text that are read and taught.
-        seed: fans out by name into weights, order, dropout and coins.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-        start: whose weights this model takes over where both have them.
+    That is what the rows of a table have in common: their losses have other terms and other weights. ``values`` are
+    plain ones of the block ``train_pgkpr`` with the model's overrides, and its learning rate.
 
     Raises:
         InputError: no training or no validation pair, rows that do not belong together, or a ``start`` that has
