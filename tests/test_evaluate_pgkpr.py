@@ -18,7 +18,7 @@ from stages.metrics import rouge
 from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
 from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation.systems import Resampling
-from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
+from stages.tracks.pgkpr.evaluate import WithoutUnk, main, run, source_keywords
 from stages.tracks.pgkpr.items import Vocabulary, as_text, as_words, released_form
 from stages.tracks.pgkpr.train import plain_items
 
@@ -201,7 +201,7 @@ def test_metrics_have_intervals_and_the_names_that_reports_read():
 
 
 def test_unk_has_no_vector():
-    vectors, known = KnownWords(Vectors()).lookup(["cat", "[unk]"])
+    vectors, known = WithoutUnk(Vectors()).lookup(["cat", "[unk]"])
     assert vectors.shape == (2, 6) and known.tolist() == [True, False]
 
 

@@ -111,20 +111,13 @@ class Rewriter(PreTrainedModel, ABC):
     ``y_out`` (B, T), the target with <s> before and </s> behind; ``group`` (B,), equal for texts that mean the same;
     for latent_bow ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L), True for words of the source
     that are keywords (or primary), goes beside it; None for models that do not use keywords.
-
-    >>> model = load_rewriter(folder)  # doctest: +SKIP
-    >>> model.rewrite(batch, mask, rules, num_beams=4)  # doctest: +SKIP
     """
 
     config: RewriterConfig
     config_class = RewriterConfig
     base_model_prefix = "rewriter"
     main_input_name = "x_ids"
-
-    @property
-    def uses_keywords(self) -> bool:
-        """Whether ``mask`` is read."""
-        return False
+    uses_keywords = False  # whether ``mask`` is read
 
     @property
     def contrasts(self) -> bool:
@@ -212,8 +205,7 @@ def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
     (tensor([[ 2, 21, 12,  4, 11, 22,  3]]), tensor([[ 2, 11, 12,  4, 21,  5,  3]]))
 
     Args:
-        x_ids: words (B, L).
-        x_tags: their tags (B, L).
+        x_ids, x_tags: words and their tags (B, L).
         mask: True for keywords (B, L).
         lengths: words of each text (B,), each at least 1.
         width: W, at least and by default 2 max(lengths) + 3.
@@ -407,15 +399,12 @@ class Pgkpr(TransformerRewriter):
     under one seed.
     """
 
+    uses_keywords = True
+
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         self.reconstruction = ReconstructionHead(config.sizes.width, config.vocab_size)
         self.post_init()
-
-    @property
-    def uses_keywords(self) -> bool:
-        """Whether ``mask`` is read: always."""
-        return True
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of the tokens of TS_s, and the rows of what it is contrasted with."""

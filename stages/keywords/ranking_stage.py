@@ -14,6 +14,7 @@ from keycontrast.ranking.ranker import Ranked
 from keycontrast.ranking.selection import InverseFrequency
 from stages.common.columns.phrases import PHRASES, ranked_by
 from stages.common.columns.tokens import TOKENS
+from stages.common.example_texts import training_texts
 from stages.common.fingerprint import hash_code, hash_files
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths
@@ -28,7 +29,6 @@ from stages.common.tables import (
     write_table,
 )
 from stages.common.writing import table_writer
-from stages.keywords.frequency import training_frequency
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess
 
@@ -37,6 +37,12 @@ RankerOf = Callable[[Any, str, InverseFrequency | None], Callable[[pa.Table], Ra
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
 _COLUMNS = TOKENS.arrow().names
+
+
+def training_frequency(tokens: Path, examples: Path) -> InverseFrequency:
+    """Return the IDF of words in table ``tokens`` over the texts of the training examples of table ``examples``."""
+    return InverseFrequency.over_tables(pieces(read_batches(tokens, TOKENS, ["text_id", "token"], _BATCH)),
+                                        training_texts(examples))
 
 
 def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
@@ -88,7 +94,10 @@ def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
             report.add(Report(**{**counts, "texts": Counter(counts["texts"])}))
         provenance.counts.update(report.as_counts())
     executor.clear()
-    process.log.info(_sentence(provenance.counts))
+    texts = ", ".join(f"{number} {name}" for name, number in provenance.counts["texts_by_status"].items()) or "none"
+    process.log.info(f"texts by status: {texts}" + (
+        f"; at most {provenance.counts['iterations']} iterations, the last of which changed no score by more than "
+        f"{provenance.counts['residual']}" if "iterations" in provenance.counts else ""))
 
 
 def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
@@ -107,11 +116,3 @@ def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mappin
     write_table(DatasetPaths(process.instance).table(kind), ranked_by(kind), PHRASES.arrow().empty_table(),
                 Provenance(process.name, process.params_hash, reason=reason))
     process.log.info("no text is ranked: %s", reason)
-
-
-def _sentence(counts: dict[str, Any]) -> str:
-    texts = ", ".join(f"{number} {name}" for name, number in counts["texts_by_status"].items()) or "none"
-    if "iterations" not in counts:
-        return f"texts by status: {texts}"
-    return (f"texts by status: {texts}; at most {counts['iterations']} iterations, the last of which changed no score "
-            f"by more than {counts['residual']}")
