@@ -207,15 +207,6 @@ def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
     assert found[0] == found[1] and len(found[0]) == 3
 
 
-def test_released_bugs_are_named_in_the_metadata_and_the_log(project, tmp_path, capsys):
-    write_params(tmp_path, preset="released")
-    assert attribution.main(["tiny"]) == 0
-    described = read_metadata(project.table("attribution"))["models"]["attribution"]
-    assert described["preset"] == "released" and described["attr_target"] == "argmax_logit"
-    assert described["released_bugs"]
-    assert "scores have the bugs of the released code" in capsys.readouterr().err
-
-
 def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
     folder = tiny_bert.save_encoder(tmp_path / "encoder")
     shutil.rmtree(project.pair_classifier)  # not needed
@@ -231,12 +222,6 @@ def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
         alone, = siamese_saliency(encoder, *(tokenizer([TEXTS[number]], return_tensors="pt")
                                              for number in (text, pair)), steps=8)
         np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
-
-
-def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):
-    shutil.rmtree(project.pair_classifier)
-    assert attribution.main(["tiny"]) == 1
-    assert "Make it with `keycontrast stage pair_classifier@tiny`" in capsys.readouterr().err
 
 
 def test_presets_are_the_papers_reading_and_the_released_codes():

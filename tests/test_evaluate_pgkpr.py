@@ -9,7 +9,6 @@ import tiny_rewriters
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
-from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.precision import computed_in
@@ -172,19 +171,6 @@ def test_keywords_of_a_source_are_those_of_the_fixed_coins():
     assert source_keywords(twice, 13, 4) == {9: ["a"], 10: ["a"]}
 
 
-def test_floors_need_no_model():
-    result = evaluate()
-    outputs = result.scores.pivot(index="example_id", columns="system", values="output")
-    training = plain_items(PAIRS).set_index("example_id")
-    assert outputs["nearest"].tolist() == [training.loc[1, "references"][0],
-                                           training.loc[4, "references"][0]]
-    assert outputs["shuffled"].tolist() == ["who can play with the cat ?", "what is the best school ?"]
-    assert result.metrics["floors"]["copy"]["source_bleu"] == pytest.approx(1)
-    assert result.metrics["counts"] == {
-        "examples": 2, "empty_outputs": 0, "unknown_words": 1, "without_keywords": 0, "skipped_extrema_average": 0,
-        "training_items": 7, "nearest_without_shared_word": 0}
-
-
 def test_metrics_have_intervals_and_the_names_that_reports_read():
     metrics = evaluate(resampling=Resampling(200, 0.9, 1)).metrics
     wanted = {*(f"{kind}_bleu_{order}" for kind in ("released", "corpus") for order in (1, 2, 3, 4)),
@@ -203,15 +189,6 @@ def test_metrics_have_intervals_and_the_names_that_reports_read():
 def test_unk_has_no_vector():
     vectors, known = WithoutUnk(Vectors()).lookup(["cat", "[unk]"])
     assert vectors.shape == (2, 6) and known.tolist() == [True, False]
-
-
-def test_predictions_of_another_model_are_refused():
-    with pytest.raises(InputError, match="example 10, which was predicted, and 0 more.*generate_pgkpr again"):
-        evaluate(keywords={9: []})
-    with pytest.raises(InputError, match="1 of that split are missing. Run generate_pgkpr again"):
-        evaluate(predictions()[:1])
-    with pytest.raises(InputError, match="no predictions to score.*generate_pgkpr.split"):
-        evaluate(predictions()[:0])
 
 
 def write_params(folder, **settings):
@@ -255,10 +232,3 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert read_metadata(paths.scores)["precision"] == computed_in("fp32", False)
     assert main(["run-a"]) == 0
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
-
-
-def test_stage_names_what_is_missing(project, capsys):
-    ModelPaths("model-a", 13).vocabulary.unlink()
-    assert main(["run-a"]) == 1
-    assert "model-a/13/vocabulary.parquet: no such artifact" in capsys.readouterr().err
-    assert not RunPaths("run-a", 13).metrics.exists()

@@ -47,14 +47,6 @@ def ended(output):
 # The two sequences
 
 
-def test_a_text_by_hand():
-    # how do i [lose] [belly] fat [fast] ?
-    ids, mask = torch.tensor([[11, 12, 13, 14, 15, 16, 17, 18]]), torch.tensor([[0, 0, 0, 1, 1, 0, 1, 0]])
-    primary, secondary = primary_secondary(ids, mask, torch.tensor([8]))
-    assert rows(primary) == [[MASK, 14, 15, MASK, 17, MASK]]
-    assert rows(secondary) == [[11, 12, 13, MASK, 16, MASK, 18]]
-
-
 def test_sequences_are_those_of_a_plain_loop_as_wide_as_the_longest():
     ids, mask, lengths = drawn()
     for sequence, kind in zip(primary_secondary(ids, mask, lengths), (True, False), strict=True):

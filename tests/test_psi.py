@@ -8,7 +8,6 @@ import pytest
 import yaml
 from scipy.stats import spearmanr
 
-from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
 from stages.common.source_pairs import source_pairs
@@ -16,7 +15,7 @@ from stages.common.tables import Provenance, read_frame, read_metadata, write_ta
 from stages.psi import psi
 from stages.psi.params import Psi
 from stages.psi.psi import centred_ranks, importance
-from stages.psi.texts import Texts, VectorTable, read_texts
+from stages.psi.texts import Texts, VectorTable
 from stages.psi.word_vectors import split_texts
 
 # The equations, one number at a time; a text is a list of vectors.
@@ -218,15 +217,6 @@ def test_scores_do_not_depend_on_how_the_table_is_cut():
     whole = stage_rows()
     for size in (1, 2, 4):
         pd.testing.assert_frame_equal(stage_rows(size), whole)
-
-
-def test_a_text_without_tokens_row_is_named():
-    tokens, examples, vectors = tables()
-    with pytest.raises(InputError, match=r"table tokens: text 20 has no row \(and 1 more\). .*stages ingest"):
-        list(psi.run(pieces(tokens[~tokens["text_id"].isin([20, 40])], 3), pairs_of(examples), vectors, Psi()))
-    empty = read_texts(pieces(tokens[:0], 1)(), vectors.numbers)
-    with pytest.raises(InputError, match="text 10 has no row"):
-        empty.positions(np.array([10]))
 
 
 def test_texts_of_a_split_are_all_that_its_examples_name():

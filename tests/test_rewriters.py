@@ -255,16 +255,6 @@ def test_gradients_are_those_without_packing(architecture):
 
 
 @pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_sums_of_micro_batches_add_up(architecture):
-    built, (batch, mask) = model(architecture), tagged_batch()
-    whole = built.sums(batch, mask)
-    for name in set(whole) - {"contrast"}:  # whose negatives are those of the micro-batch
-        halves = [built.sums({key: part[rows] for key, part in batch.items()}, mask[rows])[name]
-                  for rows in (slice(0, 2), slice(2, 5))]
-        torch.testing.assert_close(sum(halves), whole[name])
-
-
-@pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_a_decoder_does_not_see_what_it_predicts(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     given = built.memory(batch, mask)

@@ -21,7 +21,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.precision import computed_in
 from stages.common.settings import laid_over
-from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup
@@ -34,7 +34,6 @@ from stages.tracks.pgkpr.train import (
     main,
     part_weights,
     plain_items,
-    strongest_word,
     training_batches,
 )
 
@@ -111,13 +110,6 @@ def test_validation_reads_fixed_keywords():
         else:
             expected = [[float(word) for word in row[:8]] for row in pairs("validation")[which]]
             assert [found[row, :len(values)].tolist() for row, values in enumerate(expected)] == expected
-
-
-def test_repeated_words_know_their_first_place():
-    frame = pairs("train")
-    batch = batches(repeats=True).batch([4])
-    words = frame["source_words"].iloc[4]
-    assert batch["repeat"][0].tolist() == [words.index(word) for word in words]
 
 
 def test_bags_hold_the_content_words_of_all_references():
@@ -325,13 +317,6 @@ def test_rows_are_selected_by_generation_alone(tmp_path, monkeypatch, overrides)
     assert trained.history.best_epoch == 2
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_an_empty_split_is_named(tmp_path, split):
-    frame = pairs()
-    with pytest.raises(InputError, match=f"paraphrase_items.parquet: the {split} split is empty"):
-        train(FolderCheckpoints(tmp_path, "a"), frame=frame[frame["split"] != split])
-
-
 def test_items_are_plain_texts_with_their_strongest_word():
     items = plain_items(pairs().sample(frac=1, random_state=2))
     assert items["example_id"].tolist() == list(range(len(tiny_rewriters.EXAMPLES)))
@@ -339,12 +324,6 @@ def test_items_are_plain_texts_with_their_strongest_word():
         assert (row.split, row.source, row.target, row.references) == (split, source, targets[0], targets)
         assert row.negatives == [] and row.keyword in source.split() and row.keyword != "?"
     assert items["target_keyword"].isna().all() and items["negative_keyword"].isna().all()
-
-
-def test_the_strongest_word_is_no_sign():
-    assert strongest_word(["what", "?"], [0.5, 1.0]) == "what"
-    assert strongest_word(["b", "a", "c"], [1.0, 1.0, 0.5]) == "a"
-    assert strongest_word(["?", "!"], [1.0, 0.0]) is None
 
 
 MODELS = {"pgkpr": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "overrides": {"architecture": "transformer"}},
@@ -432,17 +411,3 @@ def test_two_processes_train_the_model_of_one(project, tmp_path):
     weights = ModelPaths("pgkpr", 13).weights / "model.safetensors"
     shared, alone = (load_file(home / weights) for home in (tmp_path, project))
     assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
-
-
-def test_bad_tables_are_said_without_a_traceback(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    tiny_rewriters.write_params(tmp_path)
-    assert main(["pgkpr"]) == 1
-    assert "data/tiny/paraphrase_items: no such artifact" in capsys.readouterr().err
-    tiny_rewriters.write_project(tmp_path)
-    frame = tiny_rewriters.vocabulary_frame()
-    write_table(DatasetPaths("tiny").table("vocabulary"), SCHEMAS["vocabulary"],
-                frame.assign(token=frame["token"].str.upper()), Provenance("test", "0"))
-    assert main(["pgkpr"]) == 1
-    error = capsys.readouterr().err
-    assert "vocabulary.parquet" in error and "Run the stage paraphrase_items again" in error

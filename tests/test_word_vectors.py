@@ -53,27 +53,15 @@ def test_layouts_are_told_apart_by_their_first_line(tmp_path, name, content, pac
 
 @pytest.mark.parametrize(("content", "message"), [
     ("", "vectors.txt: the file is empty"),
-    ("cat\n", "line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers"),
-    ("cat 1\ndog 2\n", "line 1: neither a header"),
-    ("3 1\ncat 1\ndog 2\n", "line 1: neither a header"),
+    ("cat 1\ndog 2\n", "line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers"),
     ("cat 1 2 3\ndog 1 2\n", "line 2: 2 numbers after the word, where line 1 makes it 3"),
-    ("2 3\ncat 1 2 3\nzebra 1 2 3 4\n", "line 3: 4 numbers after the word, where line 1 makes it 3"),
-    ("cat 1 2 3\n\ndog 1 2 3\n", "line 2: 0 numbers after the word"),
-    ("cat 1 2 3\ndog 1 b 3\n", "line 2: 'b' in the vector of 'dog' is not a finite number"),
     ("cat 1 2 3\ndog 1 nan 3\n", "line 2: 'nan' in the vector of 'dog' is not a finite number"),
-    ("cat 1 2 3\ndog 1 1e39 3\n", "line 2: '1e39' in the vector of 'dog' is not a finite number"),
-    ("cat 1 2 3\ndog 1  3\n", "line 2: '' in the vector of 'dog' is not a finite number"),
     ("3 3\ncat 1 2 3\ndog 1 2 3\n", "line 1: the header says 3 words, the file has 2"),
     (b"2 3\ncat \x00\x00\x80?\x00\x00\x00@\n", "line 2: binary data. Give word vectors as text"),
-    (b"PK\x03\x04\x14\x00vectors", "line 1: binary data.*unpack a .zip first"),
 ])
 def test_flaws_are_named_with_their_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
         read_vectors(save(tmp_path, content), ["cat", "dog"])
-
-
-def test_a_flaw_in_the_numbers_of_a_word_that_nobody_wants_is_passed_over(tmp_path):
-    assert read_vectors(save(tmp_path, "cat 1 2\ndog x y\n"), ["cat"]).words == ["cat"]
 
 
 def test_a_damaged_archive_and_a_missing_file_are_named(tmp_path):

@@ -67,15 +67,6 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
     return points
 
 
-def labelled_points(pairs: Sequence[tuple[int, int]], different: Sequence[tuple[int, int]]) -> list[PairPoint]:
-    """Return the points of N pairs (s_i, t_i) with negatives that people labelled so.
-
-    They are (s_i, t_i), positive, and behind them every (a, b) of ``different``, negative: near misses rather than
-    random sentences. No source stands beside itself: so the released code has it where pairs are labelled.
-    """
-    return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
-
-
 def known_partners(pairs: Sequence[tuple[int, int]],
                    partners: Mapping[int, Collection[int]] | None = None) -> dict[int, set[int]]:
     """Return, for each text of ``pairs``, itself and every text that is known to mean the same."""

@@ -10,7 +10,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,9 @@ _WRITTEN_ROWS = 4096
 
 # What scores words
 
+# A text, a second text, and of each word of the first its first character and the one behind it.
+Pair = tuple[str, str, np.ndarray, np.ndarray]
+
 
 class Scorer(ABC):
     """Scores the words of a text beside a second one, by a network.
@@ -82,34 +85,12 @@ class Scorer(ABC):
         """Return the length of an encoded pair before any cut, given the word pieces of its texts."""
 
     @abstractmethod
-    def scores(self, batch: "Pairs", width: int) -> tuple[list[Tensor], np.ndarray]:
+    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[Tensor], np.ndarray]:
         """Return the scores of the words of each pair, all padded to ``width``, and how many have no piece (B,)."""
 
     def on_device(self, batch: SaliencyBatch) -> SaliencyBatch:
         """Return ``batch`` with its inputs on the network's device."""
         return replace(batch, inputs={name: value.to(self.network.device) for name, value in batch.inputs.items()})
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Texts whose words are to be scored, each beside a second text.
-
-    Attributes:
-        firsts: their texts.
-        seconds: the second texts.
-        starts: for each first text, the first character of each word.
-        ends: for each first text, the character after each word.
-    """
-
-    firsts: Sequence[str]
-    seconds: Sequence[str]
-    starts: Sequence[np.ndarray]
-    ends: Sequence[np.ndarray]
-
-    def at(self, rows: Iterable[int]) -> "Pairs":
-        """Return the pairs at ``rows``."""
-        return Pairs(*zip(*((self.firsts[row], self.seconds[row], self.starts[row], self.ends[row])
-                            for row in rows), strict=True))
 
 
 class ClassifierScorer(Scorer):
@@ -123,10 +104,10 @@ class ClassifierScorer(Scorer):
         """Return the length of the pair, special tokens included."""
         return first + second + self.tokenizer.num_special_tokens_to_add(pair=True)
 
-    def scores(self, batch: Pairs, width: int) -> tuple[list[Tensor], np.ndarray]:
+    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[Tensor], np.ndarray]:
         """Score the words of the first texts by the network's answer for the pair."""
-        encoded = from_characters(encode_pairs(self.tokenizer, batch.firsts, batch.seconds, self.longest, width),
-                                  batch.starts, batch.ends)
+        firsts, seconds, starts, ends = zip(*pairs, strict=True)
+        encoded = from_characters(encode_pairs(self.tokenizer, firsts, seconds, self.longest, width), starts, ends)
         values = self.values
         return word_saliency(self.network, self.on_device(encoded), values["attr_target"], values["normalisation"],
                              method=values["method"], released_bugs=values["released_bugs"], steps=values["steps"],
@@ -144,10 +125,11 @@ class SiameseScorer(Scorer):
         """Return the length of the longer text, special tokens included."""
         return max(first, second) + self.tokenizer.num_special_tokens_to_add(pair=False)
 
-    def scores(self, batch: Pairs, width: int) -> tuple[list[Tensor], np.ndarray]:
+    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[Tensor], np.ndarray]:
         """Score the words of the first texts by their cosine to the second ones."""
-        encoded = from_characters(encode_texts(self.tokenizer, batch.firsts, width), batch.starts, batch.ends)
-        others = as_batch(encode_texts(self.tokenizer, batch.seconds, width))
+        firsts, seconds, starts, ends = zip(*pairs, strict=True)
+        encoded = from_characters(encode_texts(self.tokenizer, firsts, width), starts, ends)
+        others = as_batch(encode_texts(self.tokenizer, seconds, width))
         return siamese_saliency(self.network, self.on_device(encoded), self.on_device(others),
                                 self.values["normalisation"], steps=self.values["steps"],
                                 rows=self.values["batch_size"]), encoded.words.unaligned()
@@ -215,13 +197,13 @@ def _scored(requests: np.ndarray, text_of: Mapping[int, str], words: pa.Table,
             scorer: Scorer) -> tuple[pa.Table, int]:
     """Return rows of table ``attribution`` and the number of words without pieces."""
     firsts, seconds = ([text_of[number] for number in requests[:, side].tolist()] for side in (0, 2))
-    pairs = Pairs(firsts, seconds, _ragged(words["start"]), _ragged(words["end"]))
+    pairs = list(zip(firsts, seconds, _ragged(words["start"]), _ragged(words["end"]), strict=True))
     pieces = piece_counts(scorer.tokenizer, sorted({*firsts, *seconds}))
     lengths = [scorer.length(pieces[first], pieces[second]) for first, second in zip(firsts, seconds, strict=True)]
     scores: list[np.ndarray] = [np.zeros(0, dtype=np.float32)] * len(requests)
     unaligned = 0
     for chunk in fixed_chunks(lengths, scorer.size, scorer.longest, _WIDTHS):
-        of_chunk, lost = scorer.scores(pairs.at(chunk.rows), chunk.width)
+        of_chunk, lost = scorer.scores([pairs[row] for row in chunk.rows], chunk.width)
         for item, score in zip(chunk.items, of_chunk, strict=False):  # the rest are repeats that fill the chunk
             scores[item] = score.numpy()
         unaligned += int(lost[:len(chunk.items)].sum())

@@ -18,7 +18,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
 from models.common.task import Bar, CheckpointStore, Criterion, Settings
 from models.common.training import fit
-from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, labelled_points, pair_points
+from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
 from stages.common.columns.items import EXAMPLES
 from stages.common.columns.texts import TEXTS
 from stages.common.encoders import resolve_encoder
@@ -104,7 +104,7 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
         raise InputError(f"table examples: the {split} split has no pair. Give ingest.{split} a larger share, or "
                          f"more data.")
     if rule == "released" and (different := _labelled_different(mine, pairs)):
-        return labelled_points(pairs, different)
+        return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
     negatives = _RELEASED[split] if rule == "released" and _grouped(mine, split) else 2
     try:
         return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
