@@ -115,13 +115,7 @@ def as_batch(batch: SaliencyBatch | BatchEncoding) -> SaliencyBatch:
 
 def from_characters(encoding: BatchEncoding, starts: Sequence[np.ndarray],
                     ends: Sequence[np.ndarray]) -> SaliencyBatch:
-    """Return the batch of a fast tokenizer's output, whose words are given by their characters in the first segment.
-
-    Args:
-        encoding: B encoded texts or pairs.
-        starts: for each row, the first character of each word, ascending.
-        ends: for each row, the character after each word, ascending.
-    """
+    """Return the batch of a fast tokenizer's output, whose words are given by their characters in the first segment."""
     offsets = np.array([row.offsets for row in _rows(encoding)], dtype=np.int64)  # (B, L, 2)
     return _batch_of(encoding, overlaps(offsets, _source_pieces(encoding), starts, ends))
 
@@ -366,13 +360,8 @@ def _integrated(point: Lookup | BlockOutput, inputs: Inputs, reference_ids: Tens
     Gauss-Legendre sum. The B * ``steps`` points go through the network ``rows`` at a time, those of a text beside each
     other, so memory does not grow with ``steps``.
 
-    Args:
-        point: where the network is differentiated.
-        inputs: the texts, each (B, L).
-        reference_ids: where the paths begin (B, L); where it equals ``input_ids`` the attribution is 0.
-        pull: what is differentiated.
-        steps: points of a path.
-        rows: rows of one forward pass; by default those of the batch, and 64 if it has fewer.
+    Paths begin at ``reference_ids`` (B, L); where it equals ``input_ids`` the attribution is 0. By default ``rows`` are
+    those of the batch, and 64 if it has fewer.
     """
     end = point.value(inputs)  # (B, L, d)
     begin = point.value({**inputs, "input_ids": reference_ids})
@@ -489,15 +478,8 @@ def siamese_saliency(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEnc
     """Return the keyword probability of every word of ``sources``, by its share in their cosine to ``others``.
 
     A piece scores |sum_j A_ij| over the pieces j of the other text, see :func:`siamese_attributions`, a word the mean
-    of its pieces. The encoder is left as it was.
-
-    Args:
-        encoder: gives ``last_hidden_state`` (B, L, d), of which the mean over real tokens is the text's vector.
-        sources: B texts with their words.
-        others: the B texts to compare them with; their words are not needed.
-        normalisation: ``minmax``, ``max`` or ``sum``, over the words that have pieces.
-        steps: points of the path.
-        rows: points of one forward pass; it bounds the memory.
+    of its pieces. The mean of ``last_hidden_state`` (B, L, d) of the encoder over real tokens is a text's vector; the
+    encoder is left as it was. Further arguments as of :func:`word_saliency`.
 
     Returns:
         As :func:`word_scores`.

@@ -87,13 +87,7 @@ def _draw(targets: Sequence[int], excluded: set[int], generator: np.random.Gener
 
 
 def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_layers: int = 0) -> PreTrainedModel:
-    """Return a two-logit classifier over the encoder at ``location``; its head has random weights.
-
-    Args:
-        location: folder for ``from_pretrained``.
-        pretrained: False takes the configuration alone, with random weights.
-        freeze_layers: lowest encoder layers kept frozen, with the embeddings; 0 trains everything.
-    """
+    """Return a two-logit classifier over the encoder at ``location``; its head has random weights."""
     config = AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
                                         label2id={name: label for label, name in LABELS.items()})
     if pretrained:

@@ -43,8 +43,7 @@ from models.pgkpr.settings import (
 Batch = Mapping[str, Tensor]
 
 # The groups of :class:`RewriterSettings`, and what models of earlier versions hold of them besides.
-GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(RewriterSettings)
-                          if group.name != "architecture"}
+GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(RewriterSettings)[1:]}
 _FORMER: dict[str, dict[str, Any]] = {
     "contrast": {"temperature": 0.1},
     "residual_lstm": {"layers": 4, "residual_every": 2, "attention": True},
@@ -164,10 +163,9 @@ class Rewriter(PreTrainedModel, ABC):
     @torch.no_grad()
     def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1,
                 count: int | None = None) -> Tensor:
-        """Generate one output per source, or with ``count`` so many best ones, by a beam of that width; 1 is greedy.
+        """Generate one output per source (B, L), or the ``count`` best (B, count, L), by a beam; 1 is greedy.
 
-        Returns:
-            Tokens (B, L) or (B, count, L), L <= max_length + 1: the output, </s>, then padding.
+        L <= max_length + 1: the output, </s>, then padding.
 
         Raises:
             ValueError: the model is in training mode, a mask is missing, or an option is not valid.
@@ -414,8 +412,8 @@ class Pgkpr(TransformerRewriter):
         longest = [int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)]
         # what is encoded in one pass is of one width
         wide, width = (2 * max(longest) + 3 if self._together() else None), 2 * longest[0] + 3
-        lengths = batch["x_lengths"]
-        tokens = RealTokens(torch.arange(wide or width, device=lengths.device) < 2 * lengths.unsqueeze(1) + 3)
+        ends = 2 * batch["x_lengths"].unsqueeze(1) + 3
+        tokens = RealTokens(torch.arange(wide or width, device=ends.device) < ends)
         found = {**super().planned(batch), **tokens.named("mixed")}
         for side in sides:
             words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))

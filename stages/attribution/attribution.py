@@ -168,10 +168,8 @@ def run(examples: pa.Table, texts: Lookup, tokens: Lookup, scorer: Scorer, modes
     The bytes depend on ``scorer.size`` and on nothing else of how the work is done.
 
     Args:
-        examples: table ``examples``, all splits.
-        texts: table ``texts``.
-        tokens: table ``tokens``, whose tokens are the words.
-        scorer: what scores them.
+        examples, texts, tokens: the tables, of all splits.
+        scorer: of the words, which are the tokens.
         modes: ``xx``, ``xy`` or both.
         every: score each text of ``tokens`` beside itself, not only sources.
         counts: rows by mode, words, and those without pieces are added to it.

@@ -55,14 +55,6 @@ class Chosen:
 def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywords") -> Chosen:
     """Choose the keyword of every text.
 
-    Args:
-        tokens: table ``tokens``.
-        ranking: table of ``params.method``. Texts of which it says nothing, or has no word that it could score, fall
-            back to IDF, which is recorded.
-        examples: table ``examples`` or ``labelled_examples``; IDF counts the texts of training examples and no
-            others.
-        params: the method.
-
     Raises:
         InputError: the tables do not belong together.
     """
@@ -79,12 +71,8 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
                write: Callable[[pa.Table], Any]) -> "Tally":
     """Choose the keyword of every text, piece by piece, and hand each piece of table ``keywords`` to ``write``.
 
-    Args:
-        tokens: gives columns of table ``tokens``, by text id; called three times.
-        ranking: pieces of the ranking, by text id.
-        examples: gives pieces of the table of :func:`run`; called twice.
-        params: the method.
-        write: takes pieces of the table.
+    ``tokens`` and ``ranking`` come by text id. Texts of which the ranking says nothing, or has no word that it could
+    score, fall back to IDF, which is recorded; IDF counts the texts of training examples and no others.
 
     Raises:
         InputError: the tables do not belong together.

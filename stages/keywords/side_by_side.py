@@ -89,10 +89,9 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
     Args:
         tokens: gives columns of table ``tokens``, by text id; called twice.
         tables: columns COLUMNS of the table of each method, by text id.
-        examples: table ``examples``: IDF counts its training texts; parts of speech are counted over test sources,
-            once per example.
+        examples: IDF counts its training texts; parts of speech are counted over test sources, once per example.
         top: keywords per text and method.
-        language: of the texts, which says the kind of tags.
+        language: says the kind of tags.
         seed: of the coin flips.
         write: takes pieces of table ``side_by_side``.
 

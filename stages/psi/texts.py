@@ -72,12 +72,7 @@ def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -
 
 
 def read_texts(batches: Iterable[pa.Table], number: Callable[[list[str]], np.ndarray]) -> Texts:
-    """Return the texts of ``tokens`` batches, their words numbered by ``number``.
-
-    Args:
-        batches: pieces of table ``tokens`` in its order, with the columns ``text_id`` and ``token``.
-        number: given distinct tokens as written, returns a number for each.
-    """
+    """Return the texts of ``tokens`` batches, their words numbered by ``number``."""
     ids, lengths, words = [np.zeros(0, np.int64)], [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
     for batch in batches:
         column = batch["token"].combine_chunks()

@@ -78,8 +78,8 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
         keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
             keywords or not. Floor ``keyword`` consists of them.
         known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`released_form`.
-        vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.common.evaluation.floors.floor_outputs`.
+        vectors: of the embedding metrics.
+        floors: outputs that need no model.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
 

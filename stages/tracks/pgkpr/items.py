@@ -80,11 +80,6 @@ class Vocabulary:
         """Return the vocabulary of all ``tags`` and the ``size`` most frequent of ``words``, equals by spelling.
 
         A text may hold a word that is spelt like a special token or a tag. It is none, and has no id of its own.
-
-        Args:
-            words: occurrences of each word; words that do not occur are left out.
-            tags: occurrences of each tag, without brackets.
-            size: words at most.
         """
         named = {f"[{tag}]": tags[tag] for tag in sorted(tags)}
         ordered = sorted((-count, word) for word, count in words.items()

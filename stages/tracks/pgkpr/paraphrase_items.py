@@ -65,16 +65,11 @@ SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "s
 
 @dataclass(frozen=True)
 class Inputs:
-    """The texts of a data set and what is known of their words.
+    """The texts of a data set and what is known of their words; ``english``: a text is.
 
-    Attributes:
-        words: texts as words, rows as ``TextWords.as_rows`` makes them (T rows).
-        lengths: words of each text (T,).
-        texts: table ``texts``.
-        scores: by column of the items, the rows of its table and mode; those of mode ``xy`` by text and pair. Columns
-            whose table nobody reads are missing.
-        textrank: the ranking; None where nobody reads it.
-        english: a text is English.
+    ``words`` has rows as ``TextWords.as_rows`` makes them (T rows), ``lengths`` their words (T,). ``scores`` are by
+    column of the items the rows of its table and mode, those of mode ``xy`` by text and pair; columns whose table
+    nobody reads are missing, and ``textrank`` is None.
     """
 
     words: Lookup
@@ -324,11 +319,6 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Joined:
 
     An example whose source or target has no words is left out, and so is a further reference without words; both are
     counted. Every other example has a row for its target, with ``reference`` 0, and one for each further reference.
-
-    Args:
-        tables: ``examples``, ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be
-            missing, and their columns are null then.
-        params: how many words the vocabulary has, and how many of a text models read.
 
     Raises:
         InputError: as :func:`join_all`.
