@@ -100,6 +100,7 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
 
 @pytest.mark.parametrize("architecture", ATTENTIVE)
 def test_generation_is_the_sum_of_token_losses_of_each_item_alone(architecture):
+    """PGKPR eq. 4."""
     built, (batch, mask) = model(architecture), tagged_batch()
     expected = 0.0
     for row in range(5):
@@ -164,6 +165,7 @@ def test_pgkpr_decodes_from_all_states_of_the_perturbed_source():
 
 @pytest.mark.parametrize("reduction", ["token_mean", "sent_mean"])
 def test_reconstruction_is_that_of_each_item_alone(reduction):
+    """PGKPR eq. 2."""
     built, (batch, mask) = model("pgkpr", reconstruction={"reduction": reduction}), tagged_batch()
     expected = 0.0
     for row in range(5):

@@ -214,6 +214,7 @@ def test_a_loaded_batch_is_trained_on_without_waiting_or_sorting(architecture, t
 
 @torch.no_grad()
 def test_parts_are_means_over_tokens_and_items_and_the_loss_weighs_them():
+    """PGKPR eq. 5."""
     for reduction in ("token_mean", "sent_mean"):
         task = make_task(reconstruction={"reduction": reduction, "weight": 0.25}, contrast={"weight": 3.0})
         items = [0, 3, 4]

@@ -434,7 +434,7 @@ def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncod
 
 def piece_norms(classifier: PreTrainedModel, inputs: Inputs, target: str = "pos_logit",
                 released_bugs: bool = False) -> Tensor:
-    """Return ||df/de_j||_2 of every word piece (eq. 1), (B, L) float64 on the CPU; see :func:`word_saliency`."""
+    """Return ||df/de_j||_2 of every word piece, (B, L) float64 on the CPU; see :func:`word_saliency`."""
     checked(target, TARGETS, "target")
     point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
     with _at_rest(classifier):
