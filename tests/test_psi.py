@@ -9,8 +9,8 @@ import yaml
 from scipy.stats import spearmanr
 
 from pipeline.schemas import SCHEMAS
+from stages.common.examples import source_pairs
 from stages.common.paths import DatasetPaths
-from stages.common.source_pairs import source_pairs
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import psi
 from stages.psi.params import Psi

@@ -14,9 +14,9 @@ from keycontrast.errors import InputError
 from pipeline import dataset_export, inspection, sql
 from pipeline.schemas import SCHEMAS
 from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import TEXTS
 from stages.common.tables import (
     Provenance,
     column_names,
@@ -25,9 +25,9 @@ from stages.common.tables import (
     read_metadata,
     read_table,
     row_count,
+    table_writer,
     write_table,
 )
-from stages.common.writing import table_writer
 from stages.graph.joins import JoinLimits, joining
 
 STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]

@@ -29,11 +29,9 @@ from models.common.precision import products
 from models.common.task import Bar, CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
 from models.keywords.s_tagger import LABELS, STagger, STaggerConfig, TaggedText, TagTask, primary_scores
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.tokens import TOKENS
-from stages.common.columns.words import S_TAGS
-from stages.common.example_texts import reference_pairs
+from stages.common.examples import reference_pairs
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES, S_TAGS
 from stages.common.seeds import derived_seed
 from stages.common.tables import (
     Provenance,
@@ -44,6 +42,7 @@ from stages.common.tables import (
     write_json,
     write_table,
 )
+from stages.common.text_tables import TOKENS
 from stages.common.training import fit_of_data_set
 from stages.psi.texts import STALE, WordTexts, read_words
 from stages.run.process import StageProcess, run_stage

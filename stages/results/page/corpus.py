@@ -12,14 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from matplotlib.ticker import MaxNLocator
 
-from stages.common.columns.graph import NODES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.side_by_side import SIDE_BY_SIDE
-from stages.common.columns.texts import TEXTS
 from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
-from stages.common.methods import METHODS, NAMING
+from stages.common.methods import KEYWORDS, METHODS, NAMING, SIDE_BY_SIDE
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import NO_KEYWORD, TableSchema
+from stages.common.schemas import NO_KEYWORD, NODES, TEXTS, TableSchema
 from stages.common.tables import read_batches, read_frame, read_metadata, read_table
 from stages.keywords.pos_frequency import pos_plot
 from stages.results.gather import read_json
