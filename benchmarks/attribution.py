@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrain
 
 from benchmarks.harness import Context, Disagreement, Section, compare
 from keycontrast.text.batches import fixed_chunks
-from models.keywords.attribution import from_encoding, piece_attributions, word_saliency
+from models.keywords.attribution import as_batch, piece_attributions, word_saliency
 from models.keywords.pair_classifier import build_pair_classifier, encode_pairs
 from stages.common.device import choose_device
 from stages.common.encoders import resolve_encoder
@@ -143,7 +143,7 @@ def captum_integrated(network: Network, pairs: Pairs) -> Scores:
     found: Scores = [torch.zeros(0)] * len(pairs)
     table = network.model.get_input_embeddings()
     for items, encoded in batches(network, pairs):
-        blanks = from_encoding(encoded).reference_ids(network.model.config.pad_token_id)
+        blanks = as_batch(encoded).reference_ids(network.model.config.pad_token_id)
         attributions = IntegratedGradients(_answer(network.model)).attribute(
             table(encoded["input_ids"]).detach(), table(blanks).detach(), target=1, n_steps=STEPS,
             additional_forward_args=tuple(_masks(encoded).values()), internal_batch_size=BATCH)

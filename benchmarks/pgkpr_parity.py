@@ -32,7 +32,7 @@ from models.common.decoding import Rules
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
 from stages.tracks.pgkpr.batches import PairBatches, training_mask
-from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary
+from stages.tracks.pgkpr.items import Vocabulary, released_form
 from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.train import part_counts, part_weights
 
@@ -211,13 +211,13 @@ def sequences(given: Given) -> Iterator[Finding]:
     lost = [given.switch.word_to_index(text.capitalize(), text.split()[:1]) for text in given.texts].count("-1")
     yield Finding("keyword with a capital", "found by its place", "SwitchPOS.word_to_index, text as written",
                   float(lost), _DOCUMENT + "Without a switch")
-    form = ReleasedForm(given.vocabulary.word_numbers, 16)
     normalise = definitions(given.folder, "evaluation.py", ("normalize_txt",), {})["normalize_txt"]
     numbers = {token: number for number, token in tokens.items()}
     targets = given.frame["target_words"]
     cut = normalise([" ".join(row) for row in targets], numbers, tokens, "[unk]")
     yield Finding("references that are scored", "ref_norm released", "evaluation.normalize_txt", float(sum(
-        form.words(row) != other for row, other in zip(targets, cut, strict=True))))
+        released_form(row, given.vocabulary.word_numbers, 16) != other
+        for row, other in zip(targets, cut, strict=True))))
 
 
 @torch.no_grad()

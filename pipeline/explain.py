@@ -30,8 +30,8 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import read_params
 from stages.common.tables import check_columns, read_table, row_count
 from stages.keywords.choice import choose_keywords
-from stages.keywords.frequency import training_frequency
 from stages.keywords.params import TextRank
+from stages.keywords.ranking_stage import training_frequency
 from stages.params import Params, load_params, parse_params
 from stages.params.problems import problem_lines
 

@@ -137,8 +137,7 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
 
 
 def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
-    from stages.attribution.attribution import run
-    from stages.attribution.saliency.scorers import load_scorer
+    from stages.attribution.attribution import load_scorer, run
     from stages.common.lookup import Lookup
 
     values = params.attribution.plain()
@@ -146,9 +145,8 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
     def ranks(texts: pa.Table, tokens: pa.Table) -> pa.Table:
         # rows of a forward pass are filled with repeats: no more of them than there are texts
         scorer.size = min(size, texts.num_rows)
-        found = run(_alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
-                    ["xx"])
-        return pa.concat_tables([block.table for block in found])
+        return pa.concat_tables(list(run(_alone(texts), Lookup.of_table("texts", texts),
+                                         Lookup.of_table("tokens", tokens), scorer, ["xx"])))
 
     scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
     size = scorer.size
@@ -156,8 +154,8 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
 
 
 def _importance(params: Params, paths: DatasetPaths, device: str) -> Ranks:
-    from stages.psi.importance.vectors import VectorTable
     from stages.psi.psi import run
+    from stages.psi.texts import VectorTable
 
     vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), WORD_VECTORS))
     settings: Any = Values({**dict(params.psi), "modes": ["xx"]})
@@ -171,8 +169,7 @@ _SCORED_BY: dict[str, Callable[[Params, DatasetPaths, str], Ranks]] = {
 def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
     from torch import nn
 
-    from stages.psi.tagging.sources import word_ids
-    from stages.psi.tagging.tagger import load_tagger, tag
+    from stages.psi.s_tagger import load_tagger, tag, word_ids
 
     tagger, words = load_tagger(paths.s_tagger)
     nn.Module.to(tagger, device)

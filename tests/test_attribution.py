@@ -1,4 +1,4 @@
-"""Gradient saliency: its properties, on a linear classifier and on a tiny BERT."""
+"""Attribution (PGKPR eq. 1) and its readings: against definitions, slow loops and captum, on a tiny BERT."""
 
 from types import SimpleNamespace
 
@@ -6,9 +6,23 @@ import numpy as np
 import pytest
 import tiny_bert
 import torch
+from captum.attr import IntegratedGradients, Saliency
 from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
 
-from models.keywords.attribution import SaliencyBatch, WordPieces, overlaps, piece_norms, word_saliency, word_scores
+from models.keywords.attribution import (
+    SaliencyBatch,
+    WordPieces,
+    as_batch,
+    nodes,
+    overlaps,
+    piece_attributions,
+    piece_norms,
+    siamese_attributions,
+    siamese_saliency,
+    word_saliency,
+    word_scores,
+)
 
 SOURCES = ["what is the best way to learn a new language", "unknown's dog", "cat"]
 TARGETS = ["how do i learn language fast ?", "a cat", "what"]
@@ -34,14 +48,31 @@ class Linear(nn.Module):
         return SimpleNamespace(logits=torch.stack([-f, f], dim=1))
 
 
+def word_pieces(words):
+    """WordPieces of lists: per row, per word, the positions of its pieces."""
+    flat = [(number, row, position) for number, (row, pieces) in enumerate(
+        (row, pieces) for row, line in enumerate(words) for pieces in line) for position in pieces]
+    return WordPieces(np.array([len(line) for line in words]), *np.array(flat, dtype=np.int64).reshape(-1, 3).T)
+
+
 def linear_batch(length, words):
     return SaliencyBatch({"input_ids": torch.arange(length).unsqueeze(0) + 3,
-                          "attention_mask": torch.ones(1, length)}, [words])
+                          "attention_mask": torch.ones(1, length)}, word_pieces([words]))
 
 
 @pytest.fixture
 def tokenizer(tmp_path):
     return tiny_bert.tokenizer(tmp_path)
+
+
+@pytest.fixture
+def encoding(tokenizer):
+    return tokenizer(SOURCES, TARGETS, return_tensors="pt", padding=True)
+
+
+@pytest.fixture
+def classifier():
+    return tiny_bert.classifier()
 
 
 @pytest.fixture
@@ -60,12 +91,6 @@ def test_scores_are_probabilities_one_per_source_word(encode, target):
     assert scores[2].tolist() == [0.5]  # a single word
 
 
-def test_equal_norms_give_a_half():
-    batch = linear_batch(5, [[1], [2], [3]])
-    for normalisation in ("minmax", "max", "sum"):
-        assert word_saliency(Linear([1.0] * 5), batch, "pos_logit", normalisation)[0].tolist() == [0.5] * 3
-
-
 def test_linear_classifier_scores_are_its_coefficients():
     coefficients = [9.0, 3.0, -1.0, 2.0, -5.0, 7.0]
     words = [[1], [2], [3], [4]]  # positions 0 and 5 stand outside the source
@@ -75,30 +100,6 @@ def test_linear_classifier_scores_are_its_coefficients():
     assert scores.tolist() == pytest.approx([3 / 5, 1 / 5, 2 / 5, 1])
     scores, = word_saliency(Linear(coefficients), linear_batch(6, words), "pos_logit", "sum")
     assert scores.tolist() == pytest.approx([3 / 11, 1 / 11, 2 / 11, 5 / 11])
-
-
-def test_pieces_are_averaged_into_words_and_words_without_pieces_get_zero():
-    scores, = word_saliency(Linear([0.0, 1.0, 3.0, 6.0, 4.0]), linear_batch(5, [[1, 2], [], [3], [4]]), "pos_logit")
-    assert scores.tolist() == pytest.approx([0.0, 0.0, 1.0, 0.5])  # means 2, none, 6, 4
-    only_unaligned, = word_saliency(Linear([1.0, 2.0]), linear_batch(2, [[], []]), "pos_logit")
-    assert only_unaligned.tolist() == [0.0, 0.0]
-    assert word_saliency(Linear([1.0, 2.0]), linear_batch(2, []), "pos_logit")[0].shape == (0,)
-
-
-@pytest.mark.parametrize("target", ["pos_logit", "argmax_logit", "logit_diff"])
-def test_scaling_the_output_changes_nothing(encode, target):
-    classifier = tiny_bert.classifier()
-    before = word_saliency(classifier, encode(), target)
-    with torch.no_grad():
-        classifier.classifier.weight.mul_(3.0)
-        classifier.classifier.bias.mul_(3.0)
-    for one, other in zip(before, word_saliency(classifier, encode(), target), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-
-
-def test_target_words_never_score(encode):
-    scores = word_saliency(tiny_bert.classifier(), encode(["dog cat"], ["dog cat run eat play"]), "pos_logit")
-    assert [len(row) for row in scores] == [2]
 
 
 def test_padding_and_company_do_not_matter(encode):
@@ -113,7 +114,7 @@ def test_padding_and_company_do_not_matter(encode):
 
 @pytest.mark.parametrize("target", SWITCHES)
 def test_norms_are_the_gradient_by_the_word_embedding(encode, target):
-    """Against finite differences on the look-up, position by position, written from the definition."""
+    """PGKPR eq. 1 against finite differences on the look-up, position by position."""
     classifier = tiny_bert.classifier().double()
     encoding = encode(SOURCES[1:2], TARGETS[1:2])
     table = classifier.get_input_embeddings()
@@ -152,15 +153,6 @@ def test_the_classifier_is_left_as_it_was(encode):
     assert not classifier.get_input_embeddings()._forward_hooks
 
 
-def test_unknown_names_are_errors(encode, tokenizer):
-    with pytest.raises(ValueError, match="target: no 'logit'; valid names: pos_logit, argmax_logit"):
-        word_saliency(Linear([1.0]), linear_batch(1, [[0]]), "logit")
-    with pytest.raises(ValueError, match="normalisation: no 'softmax'; valid names: minmax, max, sum"):
-        word_saliency(Linear([1.0]), linear_batch(1, [[0]]), "pos_logit", "softmax")
-    with pytest.raises(ValueError, match="a fast tokenizer's output"):
-        word_saliency(Linear([1.0]), {"input_ids": torch.ones(1, 1)}, "pos_logit")
-
-
 def test_words_of_a_batch_are_those_of_a_slow_loop():
     generator = np.random.default_rng(3)
     pieces = torch.from_numpy(generator.random((6, 12)))
@@ -168,7 +160,7 @@ def test_words_of_a_batch_are_those_of_a_slow_loop():
               for _ in range(generator.integers(0, 7))] for _ in range(6)]
     words[2] = [[], []]
     for normalisation in ("minmax", "max", "sum"):
-        found = word_scores(pieces, WordPieces.of(words), normalisation)
+        found = word_scores(pieces, word_pieces(words), normalisation)
         for row, line, scores in zip(pieces.tolist(), words, found, strict=True):
             means = [sum(row[place] for place in word) / len(word) if word else None for word in line]
             given = [mean for mean in means if mean is not None]
@@ -178,7 +170,7 @@ def test_words_of_a_batch_are_those_of_a_slow_loop():
                     "minmax": lambda m, g: (m - min(g)) / (max(g) - min(g)), "max": lambda m, g: m / max(g),
                     "sum": lambda m, g: m / sum(g)}[normalisation](mean, given)
                 assert score == pytest.approx(expected, rel=1e-6)
-    assert WordPieces.of(words).unaligned().tolist() == [sum(not word for word in line) for line in words]
+    assert word_pieces(words).unaligned().tolist() == [sum(not word for word in line) for line in words]
 
 
 def test_overlaps_are_those_of_a_slow_loop():
@@ -214,3 +206,199 @@ def test_certain_answers_keep_their_gradient():
     norms = piece_norms(classifier, batch.inputs, "pos_prob")[0]
     each = 2 * abs(classifier.scale) * classifier.direction.norm().item() * np.exp(-100)
     assert norms.tolist() == pytest.approx([c * each for c in (3, 1, 2, 5)], rel=1e-4, abs=0)
+
+
+def largest_difference(one, other):
+    return max((a - b).abs().max().item() for a, b in zip(one, other, strict=True))
+
+
+def embedded(classifier, ids):
+    return classifier.get_input_embeddings()(ids).detach()
+
+
+def answer(classifier, encoding):
+    """What captum is given: the classifier as a function of the word embeddings."""
+    rest = {name: encoding[name] for name in ("attention_mask", "token_type_ids")}
+
+    def logits(embeddings):
+        count = len(embeddings) // len(encoding["input_ids"])  # captum puts the points of the path one after another
+        return classifier(inputs_embeds=embeddings, **{name: value.repeat(count, 1)
+                                                       for name, value in rest.items()}).logits
+    return logits
+
+
+# --- the gradient and its switches ---
+
+
+def test_gradient_norms_are_captums(classifier, encoding):
+    logits = answer(classifier, encoding)
+    words = embedded(classifier, encoding["input_ids"]).requires_grad_()
+    for target, wanted in (("pos_logit", 1), ("argmax_logit", logits(words).argmax(-1))):
+        peer = Saliency(logits).attribute(words, target=wanted, abs=False).norm(dim=-1)
+        torch.testing.assert_close(piece_norms(classifier, encoding, target).float(), peer, atol=1e-5, rtol=1e-5)
+
+
+def released_norms(classifier, encoding):
+    """The released code's steps, one at a time: the second pass alone drops the types."""
+    part, ids, types = classifier.bert.embeddings, encoding["input_ids"], encoding["token_type_ids"]
+    summed = (part.word_embeddings(ids) + part.token_type_embeddings(types)
+              + part.position_embeddings(torch.arange(ids.shape[1])))
+    block = part.LayerNorm(summed).detach().requires_grad_()
+    logits = classifier(inputs_embeds=block, attention_mask=encoding["attention_mask"]).logits
+    first = logits[0].argmax()
+    gradient, = torch.autograd.grad(logits[:, first].sum(), block)
+    return gradient.norm(dim=-1)
+
+
+def test_released_switches_do_what_the_released_code_does(classifier, encoding):
+    with torch.no_grad():
+        classifier.bert.embeddings.token_type_embeddings.weight.normal_(std=2.0)  # so that each type is seen
+        logits = classifier(**encoding).logits
+        classifier.classifier.bias[1] -= (logits[:, 1] - logits[:, 0])[:2].mean()  # so that classes differ
+    found = piece_norms(classifier, dict(encoding), "argmax_logit", released_bugs=True)
+    torch.testing.assert_close(found.float(), released_norms(classifier, encoding), atol=1e-6, rtol=1e-5)
+    one_type = {**encoding, "token_type_ids": torch.zeros_like(encoding["token_type_ids"])}
+    assert (found - released_norms(classifier, one_type)).abs().max() > 1e-3
+
+
+def other_build(model_type):
+    """RoBERTa counts positions from the ids, which the look-up keeps in sight; ALBERT's embeddings are narrower."""
+    torch.manual_seed(0)
+    narrow = {"embedding_size": 8} if model_type == "albert" else {}
+    config = AutoConfig.for_model(
+        model_type, vocab_size=len(tiny_bert.VOCABULARY), hidden_size=16, num_hidden_layers=1, pad_token_id=0,
+        num_attention_heads=2, intermediate_size=32, max_position_embeddings=64, num_labels=2, type_vocab_size=2,
+        initializer_range=0.3, **narrow)
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+@pytest.mark.parametrize("method", ["gradient", "integrated_gradients"])
+@pytest.mark.parametrize("model_type", ["roberta", "albert"])
+def test_networks_of_another_build_do_not_mind_company(tokenizer, encoding, model_type, method):
+    network = other_build(model_type)
+    together = word_saliency(network, encoding, method=method, steps=5)
+    alone = word_saliency(network, tokenizer(SOURCES[:1], TARGETS[:1], return_tensors="pt"), method=method, steps=5)
+    assert largest_difference(together[:1], alone) < 1e-5
+    assert together[0].max() == 1.0 and together[0].min() == 0.0
+
+
+# --- integrated gradients ---
+
+
+def blanks(encoding, batch):
+    return torch.where(batch.special, encoding["input_ids"], torch.zeros_like(encoding["input_ids"]))
+
+
+@pytest.mark.parametrize("rows", [None, 4])
+def test_integrated_gradients_are_captums(classifier, encoding, rows):
+    batch = as_batch(encoding)
+    reference = embedded(classifier, blanks(encoding, batch))
+    words = embedded(classifier, encoding["input_ids"])
+    peer = IntegratedGradients(answer(classifier, encoding)).attribute(words, reference, target=1, n_steps=12)
+    found = piece_attributions(classifier, batch, steps=12, rows=rows)
+    torch.testing.assert_close(found.float(), peer.sum(-1).float(), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("target", SWITCHES)
+def test_integrated_gradients_are_complete(classifier, encoding, target):
+    """They sum to f(text) - f(blanks), and special tokens and padding have no part in it."""
+    classifier = classifier.double()
+    batch = as_batch(encoding)
+    found = piece_attributions(classifier, batch, target, steps=128)
+
+    def f(ids, classes=None):
+        given = {**encoding, "input_ids": ids}
+        logits = classifier(**given).logits
+        classes = logits.argmax(-1) if classes is None else classes
+        return {"pos_logit": logits[:, 1], "argmax_logit": logits[torch.arange(3), classes],
+                "logit_diff": logits[:, 1] - logits[:, 0], "pos_prob": logits.softmax(-1)[:, 1]}[target], classes
+
+    with torch.no_grad():
+        at_text, classes = f(encoding["input_ids"])
+        at_blanks, _ = f(blanks(encoding, batch), classes)
+    torch.testing.assert_close(found.sum(1), at_text - at_blanks, atol=1e-5, rtol=1e-4)
+    assert not found[batch.special].any() and found[~batch.special].abs().min() > 0
+
+
+def test_the_points_of_a_path_are_those_of_gauss_and_legendre():
+    places, weights = nodes(1)
+    assert places.tolist() == [0.5] and weights.tolist() == [1.0]
+    places, weights = nodes(7)
+    for power in range(14):
+        assert sum(weights * places ** power) == pytest.approx(1 / (power + 1))
+    with pytest.raises(ValueError, match="steps: a path needs at least one point, not 0"):
+        nodes(0)
+
+
+def test_integrated_scores_are_means_of_absolute_attributions(classifier, encoding):
+    pieces = piece_attributions(classifier, encoding, steps=6)
+    scores = word_saliency(classifier, encoding, "pos_logit", "sum", method="integrated_gradients", steps=6)
+    absolute = pieces[1].abs()
+    words = torch.stack([absolute[1:3].mean(), *absolute[3:6]])  # un ##known ' s dog
+    torch.testing.assert_close(scores[1], (words / words.sum()).float())
+    assert (pieces < 0).any()
+
+
+def test_paths_do_not_depend_on_company_padding_or_rows(classifier, tokenizer):
+    def scores(sources, targets, **options):
+        rows = options.pop("rows", None)
+        encoded = tokenizer(sources, targets, return_tensors="pt", padding=True, **options)
+        return word_saliency(classifier, encoded, method="integrated_gradients", steps=9, rows=rows)
+
+    together = scores(SOURCES, TARGETS)
+    assert largest_difference(together, scores(SOURCES, TARGETS, pad_to_multiple_of=40)) < 1e-5
+    assert largest_difference(together, scores(SOURCES, TARGETS, rows=5)) < 1e-5
+    for row, pair in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        assert largest_difference([together[row]], scores(*([text] for text in pair))) < 1e-5
+
+
+# --- integrated Jacobians ---
+
+
+@pytest.fixture
+def encoder():
+    torch.manual_seed(0)
+    return AutoModel.from_config(tiny_bert.config(initializer_range=0.3), add_pooling_layer=False).eval().double()
+
+
+def one(tokenizer, text):
+    return tokenizer([text], return_tensors="pt")
+
+
+def full_jacobian(encoder, encoded, steps):
+    """(e - r)_i J_i for every piece i, (L, d): the integral of the whole Jacobian, output by output."""
+    batch = as_batch(encoded)
+    table = encoder.get_input_embeddings().weight
+    end, begin = (table[ids[0]].detach() for ids in (encoded["input_ids"], blanks(encoded, batch)))
+    total = 0
+    for place, weight in zip(*nodes(steps), strict=True):
+        def g(embeddings):
+            hidden = encoder(inputs_embeds=embeddings[None], attention_mask=encoded["attention_mask"])[0]
+            pooled = hidden.mean(1)[0]
+            return pooled / pooled.norm()
+        jacobian = torch.autograd.functional.jacobian(g, begin + place * (end - begin))  # (d, L, D)
+        total = total + weight * torch.einsum("olk,lk->lo", jacobian, end - begin)
+    return total
+
+
+def test_siamese_rows_sum_the_attribution_matrix(encoder, tokenizer):
+    a, b = (one(tokenizer, text) for text in ("what is the best way", "how do i learn"))
+    matrix = (full_jacobian(encoder, a, 100) @ full_jacobian(encoder, b, 100).T).float()
+    found = siamese_attributions(encoder, a, b, steps=100)[0]
+    assert matrix.shape == (7, 6) and not matrix[:, [0, -1]].any()  # the special pieces
+    torch.testing.assert_close(found.float(), matrix.sum(1), atol=1e-5, rtol=1e-4)
+
+
+def test_siamese_scores_are_probabilities_of_the_source_words(encoder, tokenizer):
+    encoder = encoder.float()
+    encoded = [tokenizer(texts, return_tensors="pt", padding=True) for texts in (SOURCES, TARGETS)]
+    scores = siamese_saliency(encoder, *encoded, steps=8)
+    assert [len(row) for row in scores] == [10, 4, 1] and scores[2].tolist() == [0.5]
+    for row in scores[:2]:
+        assert row.min() == 0.0 and row.max() == 1.0
+    padded = [tokenizer(texts, return_tensors="pt", padding="max_length", max_length=20) for texts in
+              (SOURCES, TARGETS)]
+    assert largest_difference(scores, siamese_saliency(encoder, *padded, steps=8, rows=5)) < 1e-5
+    alone = siamese_saliency(encoder, *(one(tokenizer, text) for text in (SOURCES[0], TARGETS[0])), steps=8)
+    assert largest_difference(scores[:1], alone) < 1e-5
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in encoder.parameters())

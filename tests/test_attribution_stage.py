@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import tiny_bert
 import yaml
+from pydantic import ValidationError
 from transformers import AutoModel, AutoTokenizer
 
 from keycontrast.errors import InputError
@@ -17,8 +18,6 @@ from models.keywords.attribution import from_characters, siamese_saliency, word_
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
 from stages.attribution.params import Attribution
-from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
-from stages.attribution.saliency.scorers import ClassifierScorer, texts_of_a_chunk
 from stages.common import tables as tables_module
 from stages.common.device import computed_in
 from stages.common.lookup import Lookup
@@ -60,9 +59,10 @@ def as_read(examples, texts, tokens):
 
 
 def attributed(tokenizer, texts=TEXTS, given=None, **changes):
-    scorer = ClassifierScorer(tiny_bert.classifier(), tokenizer, values(**changes))
-    blocks = list(attribution.run(*as_read(*(given or tables(texts))), scorer, values(**changes)["modes"]))
-    return blocks, pa.concat_tables([block.table for block in blocks]).to_pandas()
+    scorer = attribution.ClassifierScorer(tiny_bert.classifier(), tokenizer, values(**changes))
+    counts = Counter()
+    blocks = attribution.run(*as_read(*(given or tables(texts))), scorer, values(**changes)["modes"], counts=counts)
+    return counts, pa.concat_tables(list(blocks)).to_pandas()
 
 
 def test_every_source_is_scored_with_itself_and_with_its_targets(tokenizer):
@@ -92,9 +92,9 @@ def test_a_source_is_scored_with_each_of_its_references(tokenizer):
 
 
 def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before(tokenizer):
-    scorer = ClassifierScorer(tiny_bert.classifier(), tokenizer, values())
+    scorer = attribution.ClassifierScorer(tiny_bert.classifier(), tokenizer, values())
     blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"], every=True)
-    rows = pa.concat_tables([block.table for block in blocks]).to_pandas()
+    rows = pa.concat_tables(list(blocks)).to_pandas()
     assert rows[rows["mode"] == "xx"][["text_id", "pair"]].to_numpy().tolist() == [[text, text] for text in range(6)]
     _, before = attributed(tokenizer)
     both = before.merge(rows, on=["text_id", "mode", "pair"])
@@ -117,7 +117,7 @@ def test_pieces_meet_words_by_their_characters(tokenizer):
     # pieces: [CLS] un ##known ' s dog run [SEP] cat ...
     encoded = tokenizer(["unknown's dogrun"], ["cat dog"], return_tensors="pt")
     starts, ends = (np.array(side) for side in zip((0, 7), (7, 9), (10, 13), (13, 16), (16, 20), strict=True))
-    pieces = from_characters(encoded, [starts], [ends]).pieces
+    pieces = from_characters(encoded, [starts], [ends]).words
     found = [pieces.position[pieces.word == word].tolist() for word in range(5)]
     # "unknown" 1-2, "'s" 3-4, and the one [UNK] piece over "dogrun" counts for both of its words
     assert found == [[1, 2], [3, 4], [5], [5], []] and pieces.unaligned().tolist() == [1]
@@ -125,15 +125,13 @@ def test_pieces_meet_words_by_their_characters(tokenizer):
 
 def test_words_that_were_cut_off_score_zero_and_are_reported(tokenizer):
     tokenizer.model_max_length = 12
-    (made,), rows = attributed(tokenizer)
+    counts, rows = attributed(tokenizer)
     long = rows[(rows["text_id"] == 0) & (rows["mode"] == "xx")].iloc[0]
     assert len(long["score"]) == len(long["word"]) == 10
     assert list(long["score"][5:]) == [0.0] * 5 and max(long["score"]) == 1.0
-    assert made.counts["unaligned_words"] >= 5 and made.counts["rows_xx"] == 4
-    assert fallbacks(made.counts)[0].startswith(
-        f"{made.counts['unaligned_words']} of {made.counts['words']} words score 0")
+    assert counts["unaligned_words"] >= 5 and counts["rows_xx"] == 4
     tokenizer.model_max_length = 64
-    assert fallbacks(attributed(tokenizer)[0][0].counts) == []
+    assert attributed(tokenizer)[0]["unaligned_words"] == 0
 
 
 @pytest.mark.parametrize("changes", [{}, {"method": "integrated_gradients", "steps": 8}])
@@ -147,12 +145,6 @@ def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer, changes):
         for score, other in zip(attributed(tokenizer, batch_size=size, **changes)[1]["score"], rows["score"],
                                 strict=True):
             np.testing.assert_allclose(score, other, atol=1e-5)
-
-
-def test_paths_fill_the_batch_with_points():
-    assert texts_of_a_chunk(values(batch_size=64)) == 64
-    assert texts_of_a_chunk(values(batch_size=64, method="integrated_gradients", steps=32)) == 2
-    assert texts_of_a_chunk(values(batch_size=16, method="siamese", steps=32)) == 1
 
 
 def test_a_text_without_a_row_is_named(tokenizer):
@@ -200,7 +192,7 @@ def test_stage_writes_the_table_and_says_what_made_it(project, tokenizer):
     assert metadata["precision"] == computed_in("fp32", False)
     assert len(metadata["models"]["pair_classifier"]["sha256"]) == 64
     own = {name: value for name, value in values().items() if name != "datasets"}
-    assert metadata["models"]["attribution"] == {**own, "bugs_of_the_released_code": []}
+    assert metadata["models"]["attribution"] == own
 
 
 def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
@@ -213,16 +205,6 @@ def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
         assert attribution.main(["tiny"]) == 0
         found.append([part.read_bytes() for part in parts_of(project.table("attribution"))])
     assert found[0] == found[1] and len(found[0]) == 3
-
-
-def test_released_bugs_are_named_in_the_metadata_and_the_log(project, tmp_path, capsys):
-    write_params(tmp_path, preset="released")
-    assert attribution.main(["tiny"]) == 0
-    described = read_metadata(project.table("attribution"))["models"]["attribution"]
-    assert described["preset"] == "released" and described["attr_target"] == "argmax_logit"
-    assert described["bugs_of_the_released_code"] == ["argmax_of: first_row", "embedding: block_output",
-                                                      "token_types: False"]
-    assert "with a bug of the released code: embedding: block_output" in capsys.readouterr().err
 
 
 def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
@@ -242,17 +224,13 @@ def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
         np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
 
 
-def test_stage_without_a_classifier_says_how_to_make_it(project, capsys):
-    shutil.rmtree(project.pair_classifier)
-    assert attribution.main(["tiny"]) == 1
-    assert "Make it with `keycontrast stage pair_classifier@tiny`" in capsys.readouterr().err
-
-
-def test_the_table_is_written_in_pieces():
-    def block(start):
-        table = pa.table({"text_id": range(3000), "mode": ["xx"] * 3000, "score": [[0.5]] * 3000})
-        return Attributed(table, start)
-    counts = Counter()
-    pieces = list(gathered([block(0), block(3000), block(6000)], counts))
-    assert [piece.num_rows for piece in pieces] == [6000, 3000]
-    assert counts == {"rows_xx": 9000, "words": 9000, "unaligned_words": 9000}
+def test_presets_are_the_papers_reading_and_the_released_codes():
+    paper, default = Attribution(preset="paper").model_dump(), Attribution().model_dump()
+    assert {**paper, "preset": None} == default and not default["released_bugs"]
+    released = Attribution(preset="released", batch_size=8)
+    assert released.released_bugs and released.attr_target == "argmax_logit" and released.batch_size == 8
+    assert Attribution(**released.model_dump()) == released  # spelt out in full, as `keycontrast use` writes it
+    with pytest.raises(ValidationError, match="method is 'siamese' where the preset has 'gradient'"):
+        Attribution(preset="paper", method="siamese")
+    with pytest.raises(ValidationError, match="method siamese has no pair classifier"):
+        Attribution(method="siamese", attr_target="pos_prob")

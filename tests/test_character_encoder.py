@@ -32,16 +32,15 @@ def test_the_vocabulary_is_of_characters_frequent_words_and_what_spells_the_othe
 
 
 def test_unknown_pieces_are_counted_by_split_and_latin_words_are_spelt():
-    found = made()
-    assert found.metrics["share_unknown"] == {
+    _, tokenizer, metrics = made()
+    assert metrics["share_unknown"] == {
         "train": pytest.approx(3 / 32, abs=1e-6), "validation": pytest.approx(1 / 8, abs=1e-6), "test": None}
-    assert found.tokenizer.tokenize("今天 [SEP] iPad贵") == ["今", "天", "[SEP]", "i", "##p", "##a", "##d", "[UNK]"]
+    assert tokenizer.tokenize("今天 [SEP] iPad贵") == ["今", "天", "[SEP]", "i", "##p", "##a", "##d", "[UNK]"]
 
 
 def test_untrained_layers_leave_each_text_the_mean_of_its_pieces(tmp_path):
-    found = made()
-    found.model.save_pretrained(tmp_path)
-    found.tokenizer.save_pretrained(tmp_path)
+    for part in made()[:2]:
+        part.save_pretrained(tmp_path)
     encoder, tokenizer = load_encoder(tmp_path)
     assert sorted(special_ids(tokenizer).values()) == [0, 1, 2, 3, 4]
     read = tokenizer(["天气很好", "不好"], padding=True, return_tensors="pt")
@@ -56,9 +55,8 @@ def test_untrained_layers_leave_each_text_the_mean_of_its_pieces(tmp_path):
 
 def test_the_same_texts_and_seed_give_the_same_bytes(tmp_path):
     for name, seed in (("one", 13), ("again", 13), ("other", 14)):
-        found = made(seed)
-        found.model.save_pretrained(tmp_path / name)
-        found.tokenizer.save_pretrained(tmp_path / name)
+        for part in made(seed)[:2]:
+            part.save_pretrained(tmp_path / name)
     files = {name: {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
              for name in ("one", "again", "other")}
     assert files["one"] == files["again"]
@@ -70,9 +68,9 @@ def test_characters_of_one_company_are_alike():
     rng = np.random.default_rng(0)
     company = [[chr(first + number) for number in range(30)] for first in (0x4E00, 0x5E00)]
     texts = ["".join(rng.choice(company[number % 2], 10)) for number in range(400)]
-    found = run({"train": texts, "validation": [], "test": []}, VALUES | {"epochs": 10}, 13)
-    table = found.model.embeddings.word_embeddings.weight.detach()
-    table = torch.nn.functional.normalize(table[found.tokenizer.convert_tokens_to_ids(sum(company, []))], dim=1)
+    model, tokenizer, _ = run({"train": texts, "validation": [], "test": []}, VALUES | {"epochs": 10}, 13)
+    table = model.embeddings.word_embeddings.weight.detach()
+    table = torch.nn.functional.normalize(table[tokenizer.convert_tokens_to_ids(sum(company, []))], dim=1)
     alike = table @ table.T
     assert alike[:30, :30].mean() > 0.5 > 0 > alike[:30, 30:].mean()
 
@@ -108,7 +106,6 @@ def test_the_encoder_is_found_by_its_data_set_and_marked_as_from_scratch(tmp_pat
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=r"characters:mine: .*holds no config.json"):
         resolve_encoder("characters:mine")
-    found, folder = made(), DatasetPaths("mine").character_encoder
-    found.model.save_pretrained(folder)
-    found.tokenizer.save_pretrained(folder)
+    for part in made()[:2]:
+        part.save_pretrained(DatasetPaths("mine").character_encoder)
     assert resolve_encoder("characters:mine").description["name"] == "characters of mine (from scratch)"

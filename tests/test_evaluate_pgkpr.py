@@ -9,7 +9,6 @@ import tiny_rewriters
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 
-from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
@@ -20,13 +19,15 @@ from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
 from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
+from stages.tracks.pgkpr.evaluate import WithoutUnk, main, run, source_keywords
+from stages.tracks.pgkpr.items import Vocabulary, as_text, as_words, released_form
 from stages.tracks.pgkpr.train import plain_items
 
 PAIRS = tiny_rewriters.items()
 TEST = PAIRS[PAIRS["split"] == "test"]
 VOCABULARY = Vocabulary.from_frame(tiny_rewriters.vocabulary_frame())
 LIMIT = 5
-FORM = ReleasedForm(VOCABULARY.word_numbers, LIMIT)
+FORM = {"known": VOCABULARY.word_numbers, "limit": LIMIT}
 QUICK = Resampling(resamples=50, seed=3)
 KEYWORDS = {9: ["school", "good"], 10: ["eat", "zebra"]}
 OUTPUTS = {9: "what is the good school school", 10: "who can eat [unk] the cat ?"}
@@ -51,7 +52,7 @@ def predictions(outputs=OUTPUTS, keyword=None):
 
 def evaluate(rows=None, pairs=PAIRS, **changes):
     return run(predictions() if rows is None else rows, plain_items(pairs),
-               **{"keywords": KEYWORDS, "form": FORM, "vectors": Vectors(), "resampling": QUICK, **changes})
+               **{"keywords": KEYWORDS, **FORM, "vectors": Vectors(), "resampling": QUICK, **changes})
 
 
 def words_of_test():
@@ -125,7 +126,7 @@ def test_released_texts_are_cut_and_mapped_and_stored():
         ["what is the best school"], ["[unk] can play with the", "can i eat with a"]]
     copies = table[table["system"] == "copy"].set_index("example_id")
     assert copies.loc[10, "output"] == "who can eat with the zebra ?"
-    assert FORM.words(as_words("the zebra  [unk] ?")) == ["the", "[unk]", "[unk]", "?"]
+    assert released_form(as_words("the zebra  [unk] ?"), **FORM) == ["the", "[unk]", "[unk]", "?"]
 
 
 def test_rouge_is_the_packages_under_both_conventions_and_norms():
@@ -134,8 +135,9 @@ def test_rouge_is_the_packages_under_both_conventions_and_norms():
     for convention, prefix in (("rouge_score", ""), ("py_rouge", "py_")):
         for name, value in zip(MEASURES, rouge(texts, targets, convention).f1.mean(0), strict=True):
             assert found[f"{prefix}{name}"] == pytest.approx(value, abs=1e-12)
-    cut = [as_text(FORM.words(text)) for text in outputs]
-    expected = rouge(cut, [[as_text(FORM.words(text)) for text in item] for item in references], "py_rouge").f1.mean(0)
+    cut = [as_text(released_form(text, **FORM)) for text in outputs]
+    short = [[as_text(released_form(text, **FORM)) for text in item] for item in references]
+    expected = rouge(cut, short, "py_rouge").f1.mean(0)
     assert [found[f"released_py_{name}"] for name in MEASURES] == pytest.approx(expected, abs=1e-12)
     # pooled over two references, where the best one alone would give more
     assert found["py_rouge_1"] < found["rouge_1"]
@@ -157,7 +159,7 @@ def test_keywords_are_kept_by_stems_and_the_same_for_every_system():
 
 
 def test_keywords_of_a_source_are_those_of_the_fixed_coins():
-    from stages.tracks.pgkpr.items import fixed_mask
+    from tiny_rewriters import fixed_mask
 
     found = source_keywords(TEST, seed=13, max_length=4)
     assert sorted(found) == [9, 10]
@@ -169,19 +171,6 @@ def test_keywords_of_a_source_are_those_of_the_fixed_coins():
     twice = TEST.assign(source_words=[["a"] * len(words) for words in TEST["source_words"]],
                         score_xx=[[1.0] * len(words) for words in TEST["source_words"]])
     assert source_keywords(twice, 13, 4) == {9: ["a"], 10: ["a"]}
-
-
-def test_floors_need_no_model():
-    result = evaluate()
-    outputs = result.scores.pivot(index="example_id", columns="system", values="output")
-    training = plain_items(PAIRS).set_index("example_id")
-    assert outputs["nearest"].tolist() == [training.loc[1, "references"][0],
-                                           training.loc[4, "references"][0]]
-    assert outputs["shuffled"].tolist() == ["who can play with the cat ?", "what is the best school ?"]
-    assert result.metrics["floors"]["copy"]["source_bleu"] == pytest.approx(1)
-    assert result.metrics["counts"] == {
-        "examples": 2, "empty_outputs": 0, "unknown_words": 1, "without_keywords": 0, "skipped_extrema_average": 0,
-        "training_items": 7, "nearest_without_shared_word": 0}
 
 
 def test_metrics_have_intervals_and_the_names_that_reports_read():
@@ -200,17 +189,8 @@ def test_metrics_have_intervals_and_the_names_that_reports_read():
 
 
 def test_unk_has_no_vector():
-    vectors, known = KnownWords(Vectors()).lookup(["cat", "[unk]"])
+    vectors, known = WithoutUnk(Vectors()).lookup(["cat", "[unk]"])
     assert vectors.shape == (2, 6) and known.tolist() == [True, False]
-
-
-def test_predictions_of_another_model_are_refused():
-    with pytest.raises(InputError, match="example 10, which was predicted, and 0 more.*generate_pgkpr again"):
-        evaluate(keywords={9: []})
-    with pytest.raises(InputError, match="1 of that split are missing. Run generate_pgkpr again"):
-        evaluate(predictions()[:1])
-    with pytest.raises(InputError, match="no predictions to score.*generate_pgkpr.split"):
-        evaluate(predictions()[:0])
 
 
 def write_params(folder, **settings):
@@ -254,10 +234,3 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     assert read_metadata(paths.scores)["precision"] == computed_in("fp32", False)
     assert main(["run-a"]) == 0
     assert (paths.metrics.read_bytes(), paths.scores.read_bytes()) == first
-
-
-def test_stage_names_what_is_missing(project, capsys):
-    ModelPaths("model-a", 13).vocabulary.unlink()
-    assert main(["run-a"]) == 1
-    assert "model-a/13/vocabulary.parquet: no such artifact" in capsys.readouterr().err
-    assert not RunPaths("run-a", 13).metrics.exists()

@@ -6,7 +6,6 @@ from itertools import groupby
 
 import pytest
 import torch
-from torch.nn import functional as F
 from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, peaked, tagged_batch
 
 from models.common import EOS, MASK, PAD
@@ -46,14 +45,6 @@ def ended(output):
 
 
 # The two sequences
-
-
-def test_a_text_by_hand():
-    # how do i [lose] [belly] fat [fast] ?
-    ids, mask = torch.tensor([[11, 12, 13, 14, 15, 16, 17, 18]]), torch.tensor([[0, 0, 0, 1, 1, 0, 1, 0]])
-    primary, secondary = primary_secondary(ids, mask, torch.tensor([8]))
-    assert rows(primary) == [[MASK, 14, 15, MASK, 17, MASK]]
-    assert rows(secondary) == [[11, 12, 13, MASK, 16, MASK, 18]]
 
 
 def test_sequences_are_those_of_a_plain_loop_as_wide_as_the_longest():
@@ -99,13 +90,15 @@ def attended(attention, queries, states, allowed):
     return attention.output(torch.cat(contexts, dim=-1))
 
 
+@pytest.mark.parametrize("kind", [AggregationLayer, SeparateNormsLayer])
 @torch.no_grad()
-def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum():
+def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(kind):
     torch.manual_seed(0)
-    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5}, AggregationLayer, 1).eval()
+    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5}, kind, 1).eval()
     (layer,) = decoder.layers
-    for norm in (layer.self_norm, layer.cross_norm, layer.joint_norm):
+    for norm in (part for part in layer.modules() if isinstance(part, torch.nn.LayerNorm)):
         torch.nn.init.normal_(norm.weight)
+    norms = (layer.cross_norm, layer.secondary_norm if layer.separate_norms else layer.cross_norm)
     hidden, causal = torch.randn(3, 4, 8), torch.ones(4, 4, dtype=torch.bool).tril()
     memories = [(torch.randn(3, size, 8), torch.arange(size) < torch.tensor([[size], [1], [2]])) for size in (5, 3)]
     places, hide = Heads(2), torch.zeros(4, 4).masked_fill(~causal, -math.inf)
@@ -116,26 +109,14 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
     for item in range(3):
         normed = layer.self_norm(hidden[item])
         x = hidden[item] + attended(layer.self_attention, normed, normed, causal)
-        x1, x2 = (x + attended(attention, layer.cross_norm(x), states[item], real[item].expand(4, -1))
-                  for attention, (states, real) in zip((layer.to_primary, layer.to_secondary), memories, strict=True))
+        x1, x2 = (x + attended(attention, norm(x), states[item], real[item].expand(4, -1)) for attention, norm,
+                  (states, real) in zip((layer.to_primary, layer.to_secondary), norms, memories, strict=True))
         total = x1 + x2
         spread = (total.var(-1, correction=0, keepdim=True) + layer.joint_norm.eps).sqrt()
         x = (total - total.mean(-1, keepdim=True)) / spread * layer.joint_norm.weight
-        expected = x + layer.narrow(layer.widen(x).clamp(min=0))
+        read = layer.forward_norm(x) if layer.separate_norms else x
+        expected = x + layer.narrow(layer.widen(read).clamp(min=0))
         torch.testing.assert_close(found[item], expected, atol=BOUND, rtol=BOUND)
-
-
-@torch.no_grad()
-def test_separate_norms_stand_before_each_part():
-    torch.manual_seed(0)
-    shared, separate = AggregationLayer(8, 2, 12, 0.0), SeparateNormsLayer(8, 2, 12, 0.0)
-    separate.load_state_dict({**separate.state_dict(), **shared.state_dict()})
-    hidden = torch.randn(3, 4, 8)
-    assert all(torch.equal(*parts) for parts in zip(shared.asking(hidden), separate.asking(hidden), strict=True))
-    separate.secondary_norm.weight.mul_(2)
-    assert torch.equal(separate.asking(hidden)[1], 2 * separate.asking(hidden)[0])
-    torch.testing.assert_close(separate.fed(hidden), F.layer_norm(hidden, (8,)))
-    assert shared.fed(hidden) is hidden
 
 
 # The model

@@ -17,7 +17,6 @@ from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
-from keycontrast.ranking.keyword import content_words
 from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
 from stages.common.examples import marked_texts
@@ -67,13 +66,6 @@ def attribution(rows):
                                 schema=SCHEMAS["attribution"].arrow())
 
 
-def test_idf_counts_texts_not_occurrences():
-    idf = InverseFrequency.over_tables([tokens(["a A b", "b", "b c"])])
-    assert idf.of("A") == idf.of("a") == pytest.approx(math.log(4 / 2) + 1)
-    assert idf.of("b") == pytest.approx(1.0)
-    assert idf.of("unseen") == pytest.approx(math.log(4) + 1)
-
-
 @pytest.mark.parametrize(("candidates", "expected"), [
     ([("common", 0.5, 0), ("rare", 0.4, 1)], "common"),       # the score decides
     ([("common", 0.5, 0), ("rare", 0.5, 1)], "rare"),         # then the IDF over training texts
@@ -100,11 +92,6 @@ def test_fall_backs(words, stops, keyword, method):
         chosen = choose_keywords(table, ranking(phrases), "textrank", TRAIN).table.to_pylist()
         assert chosen == [{"text_id": 0, "keyword": keyword, "method": method,
                            "score": TRAIN.of(keyword) if method == "idf" else None}]
-
-
-def test_content_words_are_alphabetic_and_no_stop_words():
-    found = content_words(TokenBlock(tokens(["the x1 Ok été -", "", "who cares"])))
-    assert (found.text.tolist(), found.start.tolist(), found.end.tolist()) == ([0, 0, 2], [2, 3, 6], [3, 4, 7])
 
 
 TABLE = tokens(["the red fox", "a red dog", "blue dog", "who ?", "green frog", "the toad"])
@@ -321,9 +308,3 @@ def test_tables_in_any_pieces_give_the_same_counts():
     whole = keywords.run(TABLE, ranking(PHRASES), EXAMPLES, Keywords())
     assert found[0] == found[1] == (whole.counts, whole.fallbacks)
     assert found[0][0]["share_source_is_target"] is not None
-
-
-def test_marks_of_texts_grow_with_their_ids():
-    marked = marked_texts([np.array([3, 1]), np.zeros(0, dtype=np.int64), np.array([7]), np.array([0])])
-    assert np.flatnonzero(marked).tolist() == [0, 1, 3, 7] and len(marked) == 8
-    assert marked_texts([]).tolist() == []

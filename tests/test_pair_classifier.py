@@ -1,7 +1,6 @@
 """The pair classifier: its points, its loss, its stage from tables to a folder, and a resumed stage."""
 
 import json
-import shutil
 from functools import partial
 
 import numpy as np
@@ -13,7 +12,6 @@ import yaml
 from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from keycontrast.errors import InputError
 from models.common.task import Settings, Step
 from models.common.training import fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
@@ -22,6 +20,7 @@ from stages.attribution import pair_classifier
 from stages.attribution.pair_points import split_points
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
+from stages.attribution.pair_classifier import split_points
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, write_table
@@ -109,14 +108,6 @@ def test_released_rule_for_labelled_pairs_takes_the_splits_own_non_duplicates():
     assert len({point.first for point in few}) == 1
 
 
-def test_released_rule_without_labels_or_groups_is_an_error():
-    examples, _ = tables()
-    examples["negative_origin"] = "given"
-    with pytest.raises(InputError, match=r"pair_classifier.stage1_neg: released needs labelled non-duplicates .* and "
-                                         r"the train split in table examples has neither. Use random2"):
-        split_points(examples, "train", 0, rule="released")
-
-
 def make_task(folder, **changes):
     torch.manual_seed(0)
     points = [PairPoint(0, 1, 1), PairPoint(0, 0, 1), PairPoint(0, 3, 0), PairPoint(0, 7, 0), PairPoint(2, 3, 1),
@@ -171,25 +162,6 @@ def test_sample_of_pairs_is_seeded_and_bounded():
     assert len({tuple(split_points(examples, "train", s, 3)) for s in range(6)}) > 1
 
 
-def test_points_come_from_their_own_split():
-    examples, _ = tables()
-    for split, ids in (("train", set(range(8))), ("validation", set(range(8, 12)))):
-        points = split_points(examples, split, 0)
-        assert {text for point in points for text in point[:2]} == ids
-
-
-def test_problems_are_named(encoder_folder):
-    examples, _ = tables(train=4, validation=1)
-    with pytest.raises(InputError, match=r"the validation split has too few pairs \(1\) to draw negatives"):
-        split_points(examples, "validation", 0)
-    with pytest.raises(InputError, match="the test split has no pair"):
-        split_points(examples, "test", 0)
-    examples, _ = tables()
-    with pytest.raises(InputError, match="pair_classifier.freeze_layers .* 3 layers to freeze, the encoder has 2"):
-        pair_classifier.run(examples, dict(enumerate(TEXTS)), {**VALUES, "freeze_layers": 3},
-                            resolve_encoder(f"path:{encoder_folder}"), 1, Memory())
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch, encoder_folder):
     monkeypatch.chdir(tmp_path)
@@ -226,33 +198,3 @@ def test_stage_writes_a_classifier_that_loads_and_metrics(project, encoder_folde
     # What is saved says nothing of the machine, and the metrics nothing of time.
     assert str(encoder_folder.parent).encode() not in b"".join(content(project).values())
     assert not any("second" in name for row in metrics["history"] for name in row)
-
-
-def test_a_stage_killed_in_training_and_run_again_writes_the_same_bytes(project, monkeypatch):
-    assert pair_classifier.main(["tiny"]) == 0
-    whole = content(project)
-    shutil.rmtree(project.pair_classifier)
-    project.metrics("pair_classifier").unlink()
-    inner, steps = PairTask.train_batch, []
-
-    class Killed(BaseException):
-        pass
-
-    def deadly(self, items, step):
-        steps.append(step.number)
-        if step.number == 3 and steps.count(3) == 1:
-            raise Killed
-        return inner(self, items, step)
-
-    monkeypatch.setattr(PairTask, "train_batch", deadly)
-    with pytest.raises(Killed):
-        pair_classifier.main(["tiny"])
-    assert not project.pair_classifier.exists() and not project.metrics("pair_classifier").exists()
-    steps.clear()
-    steps.append(3)
-    assert pair_classifier.main(["tiny"]) == 0
-    assert steps[1:] == [2, 3]  # the first epoch was not repeated
-    assert content(project) == whole
-    steps[:] = [3]
-    assert pair_classifier.main(["tiny"]) == 0  # the outs stand, so the checkpoint has gone
-    assert sorted(set(steps)) == [0, 1, 2, 3]

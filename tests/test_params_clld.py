@@ -8,8 +8,6 @@ from test_params import refused, with_clld
 
 from stages.common.settings import stage_hash, stage_values
 from stages.params import parse_params
-from stages.tracks.clld.rows import source_of
-from stages.params import parse_params, stage_hash, stage_values
 from stages.tracks.clld.track import source_of
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -247,13 +247,6 @@ def test_special_tokens_have_the_ids_that_models_know():
                                                      special.NOK, special.MASK)] == list(SPECIALS)
 
 
-def test_text_of_ids_ends_at_its_end_and_passes_over_padding():
-    vocabulary = made().vocabulary
-    man, the, unknown = vocabulary.words_ids(["man", "the", "zyzzyva"])
-    assert vocabulary.text([the, man, special.EOS, the, 0]) == "the man" and vocabulary.text([]) == ""
-    assert vocabulary.text(np.array([the, special.PAD, unknown])) == "the [unk]"
-
-
 def test_no_output_may_hold_tags_or_special_tokens():
     vocabulary = made().vocabulary
     strict, free = vocabulary.banned(unknown=False), vocabulary.banned(unknown=True)
@@ -267,7 +260,6 @@ def test_no_output_may_hold_tags_or_special_tokens():
     (lambda frame: frame.assign(token_id=frame["token_id"] + 1), "column token_id does not count from 0"),
     (lambda frame: frame.assign(token=frame["token"].replace("[NOK]", "[unkey]")), r"<sep>, \[unkey\], \[MASK\], not "
                                                                                   r"with \[pad\]"),
-    (lambda frame: frame.assign(kind=frame["kind"][::-1].tolist()), "column kind is not 7 times special, then tag"),
     (lambda frame: frame.assign(kind=frame["kind"].replace("tag", "pos")), "column kind is not 7 times special"),
 ])
 def test_tables_that_are_no_vocabulary_are_refused(change, message):
@@ -296,8 +288,7 @@ def test_metrics_are_means_and_shares_of_the_words_that_models_read():
 
 # Bad inputs
 
-@pytest.mark.parametrize(("table", "mode"), [("attribution", "xx"), ("attribution", "xy"), ("psi", "xx"),
-                                             ("psi", "xy")])
+@pytest.mark.parametrize(("table", "mode"), [("attribution", "xx"), ("psi", "xy")])
 def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
     tables = make_tables()
     tables[table] = only(tables[table], lambda row: row["mode"] != mode)
@@ -307,7 +298,6 @@ def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
 
 @pytest.mark.parametrize(("table", "lost", "message"), [
     ("attribution", lambda row: row["pair"] == 60, "table attribution: no row of mode xy for text 30 with 60, and 0"),
-    ("psi", lambda row: row["text_id"] == 80 and row["mode"] == "xx", "table psi: no row of mode xx for text 80 wit"),
     ("s_tags", lambda row: row["text_id"] == 30, "table s_tags: no row for text 30, and 3 more are missing"),
     ("tokens", lambda row: row["text_id"] == 50, "table tokens: text 50 has no row. The tables were made from diff"),
     ("texts", lambda row: row["text_id"] == 40, "table texts: text 40 has no row. The tables were made from differ"),
@@ -321,25 +311,16 @@ def test_rows_that_are_missing_are_named(table, lost, message, rows, monkeypatch
         made(tables)
 
 
-def _with(row, value):
-    return [*row[:-1], value]
-
-
 @pytest.mark.parametrize(("table", "column", "change", "message"), [
     ("attribution", "score", lambda row: row[:-1], "table attribution: text 10 has values for 3 words, and 4 tokens"),
-    ("psi", "primary", lambda row: [*row, True], "table psi: text 10 has values for 5 words, and 4 tokens"),
-    ("s_tags", "primary", lambda row: row[1:], "table s_tags: text 10 has values for 3 words"),
     ("textrank", "token_end", lambda end: 5 if end == 4 else end, "a phrase of text 30 ends after its last token"),
     ("textrank", "text_id", lambda text: 80 if text == 90 else text, "table textrank: text 90 has no row"),
-    ("attribution", "score", lambda row: _with(row, 1.5), "table attribution: column score of text 10 holds 1.5, wh"),
-    ("attribution", "score", lambda row: _with(row, float("nan")), "column score of text 10 holds nan, which is no pr"),
-    ("attribution", "score", lambda row: _with(row, -0.1), "holds -0.1.*Run the stage attribution again"),
+    ("attribution", "score", lambda row: [*row[:-1], float("nan")], "score of text 10 holds nan, which is no probabil"),
     ("tokens", "tag", lambda row: row[:-1], "table tokens: text 10 has other numbers of tokens and of tags"),
     ("tokens", "tag", lambda row: ["" if tag == "RB" else tag for tag in row],
      "word 'fast' of text 60 has no tag, and 0 more have none. .*annotate.pipeline"),
     ("examples", "target_id", lambda text: 50 if text == 40 else text, "first of reference_ids is not the target of ex"
                                                                        r"ample 101 \(and of 1 more\)"),
-    ("examples", "reference_ids", lambda row: row if len(row) == 1 else [], "is not the target of example 101"),
     ("examples", "split", lambda _: "test", "the train split has no pair with words on both sides"),
 ])
 @pytest.mark.parametrize("rows", [1, 1000])
@@ -405,14 +386,3 @@ def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(projec
     found.at[0, "primary_xx"] = [True]  # some rows null, others not
     with pytest.raises(InputError, match="column primary_xx of example"):
         PairBatches(found, known, 3, scores)
-
-
-def test_stage_says_what_is_missing(project, capsys):
-    rows = only(make_tables()["attribution"], lambda row: row["mode"] == "xx")
-    write_table(project.table("attribution"), SCHEMAS["attribution"], rows, Provenance("test", "0"))
-    assert paraphrase_items.main(["tiny"]) == 1
-    assert "Add xy to attribution.modes in params.yaml" in capsys.readouterr().err
-    shutil.rmtree(project.table("s_tags"))
-    assert paraphrase_items.main(["tiny"]) == 1
-    assert "tiny/s_tags: no such artifact" in capsys.readouterr().err
-    assert not project.table("paraphrase_items").exists()

@@ -13,14 +13,13 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
-from keycontrast.errors import InputError
-from models.pgkpr.pgkpr import RewriterConfig, init_from
-from models.pgkpr.rewriters import rewriter_of
+from models.pgkpr.pgkpr import RewriterConfig
+from models.pgkpr.rewriters import init_from, rewriter_of
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, write_table
-from stages.params import load_params, parse_params
+from stages.params import load_params
 from stages.tracks.pgkpr import generate, train
 
 FIRST = {"first": {"dataset": "tiny"}, "lstm": {"dataset": "tiny", "overrides": {"architecture": "residual_lstm"}}}
@@ -143,25 +142,3 @@ def test_a_damaged_start_is_refused(inside, capsys):
     finally:
         file.write_bytes(whole)
         Path("given/kept").rename("given/digests.json")
-
-
-@pytest.mark.parametrize(("models", "message"), [
-    ({"a": {"init": "artifacts/models/b"}, "b": {"init": "artifacts/models/a"}},
-     "models.pgkpr.a.init: the model would start from itself"),
-    ({"a": {"init": "artifacts/models/a"}}, "models.pgkpr.a.init: the model would start from itself, by way of a"),
-    ({"a": {"init": "artifacts/models/frist"}}, "models.pgkpr.a.init: no model 'frist'; did you mean 'first'?")])
-def test_beginnings_are_checked(project, models, message):
-    params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["pgkpr"] |= {name: {"dataset": "tiny", **model} for name, model in models.items()}
-    with pytest.raises(InputError, match=re.escape(message)):
-        parse_params(params, "params")
-
-
-def test_dvc_watches_what_a_model_starts_from(project):
-    params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["pgkpr"] |= {"a": {"dataset": "tiny", "init": "given"},
-                                  "b": {"dataset": "tiny", "init": "artifacts/models/first", "seeds": [13, 14]}}
-    found = parse_params(params, "params").plain()["models"]["pgkpr"]
-    assert [found[name]["init"] for name in ("first", "a", "b")] == [
-        "data/start/none", "given", "artifacts/models/first"]
-    assert found["b"]["earlier_seeds"] == [13, 13] and "earlier_seeds" not in found["a"]

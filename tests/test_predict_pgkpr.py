@@ -1,6 +1,5 @@
 """Rewriting new texts with a run of the PGKPR track: words, tags, keywords of every kind, and outputs for people."""
 
-import json
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 import tiny_bert
 import tiny_rewriters
 import torch
-from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from keycontrast.text.annotate import annotator
@@ -17,17 +15,15 @@ from models.common import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
 from models.pgkpr.rewriters import load_rewriter
 from pipeline import finding
-from pipeline.cli import app
 from pipeline.predict import predict
 from pipeline.remarks import standing
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
-from stages.psi.tagging.tagger import word_tokenizer
+from stages.psi.s_tagger import word_tokenizer
 from stages.tracks.pgkpr import new_texts
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.items import Vocabulary, fixed_mask
 from stages.tracks.pgkpr.track import PGKPR
 
 TEXTS = ["What is the best way to learn a language?", "Don't eat the dog!", "who can play with the zebra ?"]
@@ -105,11 +101,6 @@ def test_keywords_are_words_of_the_text_by_the_runs_setting(run, origin):
     assert any(line["keyword"] for line in found)
 
 
-def test_controls_give_a_model_no_keyword_or_every_word():
-    assert [line["keyword"] for line in lines("none")] == [None] * 3
-    assert [line["keyword"] for line in lines("all")[1:]] == ["do n't eat the dog !", "who can play with the zebra ?"]
-
-
 @pytest.mark.parametrize("run", ["xx", "psi", "tagged", "random"])
 def test_a_text_has_the_same_keywords_alone_and_among_others(run):
     together = lines(run, batch_size=3)
@@ -118,20 +109,19 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
-    from stages.attribution.attribution import run
-    from stages.attribution.saliency.scorers import ClassifierScorer
+    from stages.attribution.attribution import ClassifierScorer, run
     from stages.common.lookup import Lookup
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)
     scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
                               load_params().attribution.model_dump())
-    expected = [block.table["score"].to_pylist() for block in run(
+    expected = [block["score"].to_pylist() for block in run(
         finding._alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
         ["xx"])]
     seen = []
     monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
-        fixed_mask(row, *rest) for row in rows.to_dict("records")])
+        tiny_rewriters.fixed_mask(row, *rest) for row in rows.to_dict("records")])
     lines("xx")
     scores = [list(row) for row in seen[0]["score_xx"]]
     assert [len(row) for row in scores] == [len(row) for row in expected[0]]
@@ -149,12 +139,6 @@ def test_given_keywords_are_looked_for_in_the_text():
     assert lines("xx", TEXTS[:1], keyword="language")[0]["keyword_missing"] == ["language"]
 
 
-def test_a_model_without_keywords_names_none():
-    assert lines("plain", ["Why do you run?"])[0].keys() == {"source", "prediction", "words"}
-    with pytest.raises(InputError, match="--keyword: this model reads no keywords"):
-        lines("plain", keyword="dog")
-
-
 def test_what_a_run_cannot_do_is_said():
     with pytest.raises(InputError, match="'xy': these keywords are found beside a reference.*--keyword"):
         lines("xy")
@@ -166,26 +150,6 @@ def test_what_a_run_cannot_do_is_said():
     with pytest.raises(InputError, match="no run is called 'xz'; valid names: all, "
                                          "none, plain, psi, random, tagged, textrank, xx, xy"):
         lines("xz")
-
-
-def test_what_finds_keywords_is_missing(tmp_path):
-    paths = DatasetPaths(tiny_rewriters.DATASET)
-    (paths.s_tagger / "model.safetensors").rename(tmp_path / "kept")
-    try:
-        with pytest.raises(InputError, match="s_tagger: no such artifact. Make it with `keycontrast stage s_tagger`"):
-            lines("tagged")
-    finally:
-        (tmp_path / "kept").rename(paths.s_tagger / "model.safetensors")
-
-
-def test_the_command_reads_texts_and_files(project):
-    done = CliRunner().invoke(app, ["predict", "xx", "Don't eat the dog!", "--keyword", "dog"])
-    assert done.exit_code == 0 and '"keyword": "dog"' in done.output
-    (project / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
-    done = CliRunner().invoke(app, ["predict", "plain", "--file", "texts.txt"])
-    assert done.exit_code == 0 and len(done.stdout.splitlines()) == 3
-    done = CliRunner().invoke(app, ["predict", "plain", "Why do you run?", "--n", "2"])
-    assert done.exit_code == 0 and len(json.loads(done.stdout)["n_best"]) == 2
 
 
 def test_the_best_outputs_come_with_the_first_of_them(caplog):
@@ -226,14 +190,6 @@ def test_words_that_the_model_cannot_read_are_named(caplog):
     assert f"{TEXTS[0]!r}: the model reads a part; cut off: language ?" in said
     assert f"{TEXTS[1]!r}: not in the model's vocabulary: n't !" in said and not any("Zebra" in line for line in said)
     assert said[-1].startswith("5 texts are cut or hold unknown words")
-
-
-def test_outputs_are_written_as_people_write(monkeypatch):
-    """Capitals are those of the text, of training texts, and of beginnings."""
-    written = "is nasa the paris of i ca n't say ? who is tom"
-    monkeypatch.setattr(Vocabulary, "text", lambda self, ids: written)
-    (line,) = lines("plain", ["How can Tom play?"])
-    assert line["words"] == written and line["prediction"] == "Is NASA the Paris of I can't say? Who is Tom"
 
 
 def test_a_run_below_its_floor_is_not_praised(tmp_path, monkeypatch, caplog):

@@ -8,16 +8,15 @@ import pytest
 import yaml
 from scipy.stats import spearmanr
 
-from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.examples import source_pairs
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import psi
-from stages.psi.importance.psi import centred_ranks, importance
-from stages.psi.importance.texts import Texts, read_texts, split_texts
-from stages.psi.importance.vectors import VectorTable
 from stages.psi.params import Psi
+from stages.psi.psi import centred_ranks, importance
+from stages.psi.texts import Texts, VectorTable
+from stages.psi.word_vectors import split_texts
 
 # The equations, one number at a time; a text is a list of vectors.
 
@@ -85,8 +84,8 @@ def test_scores_are_those_of_the_equations(ties, levels):
 
 
 def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
-    monkeypatch.setattr("stages.psi.importance.psi._BLOCK", 700)
-    monkeypatch.setattr("stages.psi.importance.psi._REQUESTS", 7)
+    monkeypatch.setattr("stages.psi.psi._BLOCK", 700)
+    monkeypatch.setattr("stages.psi.psi._REQUESTS", 7)
     vectors, rows, firsts, seconds = random_case(9, width=300)
     small = importance(vectors, as_texts(rows), firsts, seconds)
     monkeypatch.undo()
@@ -138,14 +137,6 @@ def test_guards():
     assert [found.likeness.tolist() for found in unknown] == [[1.0], [0.0]]
     assert unknown[0].of(0).tolist() == unknown[1].of(0).tolist() == [0.0, 0.0]
     assert importance(vectors, texts, np.zeros(0, np.int64), np.zeros(0, np.int64)).scores.tolist() == []
-
-
-def test_what_cannot_be_scored_is_named():
-    texts = as_texts([[0]])
-    with pytest.raises(ValueError, match="ties: no 'min'; valid names: ordinal, average"):
-        importance(np.zeros((1, 3), np.float32), texts, np.array([0]), np.array([0]), "min")
-    with pytest.raises(ValueError, match=r"two or more columns, found the shape \(1, 1\)"):
-        importance(np.zeros((1, 1), np.float32), texts, np.array([0]), np.array([0]))
 
 
 def test_tokens_find_their_vectors_in_lower_case_and_else_as_written():
@@ -226,15 +217,6 @@ def test_scores_do_not_depend_on_how_the_table_is_cut():
     whole = stage_rows()
     for size in (1, 2, 4):
         pd.testing.assert_frame_equal(stage_rows(size), whole)
-
-
-def test_a_text_without_tokens_row_is_named():
-    tokens, examples, vectors = tables()
-    with pytest.raises(InputError, match=r"table tokens: text 20 has no row \(and 1 more\). .*stages ingest"):
-        list(psi.run(pieces(tokens[~tokens["text_id"].isin([20, 40])], 3), pairs_of(examples), vectors, Psi()))
-    empty = read_texts(pieces(tokens[:0], 1)(), vectors.numbers)
-    with pytest.raises(InputError, match="text 10 has no row"):
-        empty.positions(np.array([10]))
 
 
 def test_texts_of_a_split_are_all_that_its_examples_name():

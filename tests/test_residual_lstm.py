@@ -21,20 +21,6 @@ def read_by(some, inputs, lengths):
     return pad_packed_sequence(PackedSequence(outputs, *packed[1:]), batch_first=True)[0], state
 
 
-@pytest.mark.parametrize(("layers", "residual_every"), [(4, 2), (2, 2), (3, 1), (6, 3), (1, 1)])
-def test_without_weights_a_stack_returns_its_input(layers, residual_every):
-    silent = stack(layers, residual_every)
-    for parameter in silent.parameters():
-        parameter.data.zero_()
-    inputs, lengths = torch.randn(3, 5, 6), torch.tensor([5, 2, 3])
-    outputs, state = silent(inputs)
-    assert torch.equal(outputs, inputs)
-    assert all(not part.any() for pair in state for part in pair)
-    read, _ = read_by(silent, inputs, lengths)
-    for row, length in enumerate(lengths):
-        assert torch.equal(read[row, :length], inputs[row, :length])
-
-
 @pytest.mark.parametrize(("layers", "residual_every"), [(4, 2), (5, 2), (3, 1), (4, 3), (2, 5)])
 def test_the_input_of_every_nth_layer_is_added_behind_it(layers, residual_every):
     """x^(l+1) = h^(l) + x^(l+1-n) behind every n-th layer, h^(l) else; l counts from 1."""

@@ -12,7 +12,6 @@ import yaml
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
-from keycontrast.errors import InputError
 from models.common.task import Step
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
@@ -20,9 +19,8 @@ from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import s_tagger
-from stages.psi.importance.texts import read_words
-from stages.psi.tagging.sources import labelled_sources, vocabulary
-from stages.psi.tagging.tagger import load_tagger, majority, tag, word_tokenizer
+from stages.psi.s_tagger import labelled_sources, load_tagger, majority, tag, vocabulary, word_tokenizer
+from stages.psi.texts import read_words
 
 VALUES = {"min_count": 1, "embedding": 12, "hidden": 16, "layers": 2, "learning_rate": 1e-2, "batch_size": 4,
           "epochs": 2, "clip": 1.0}
@@ -91,19 +89,6 @@ def test_padding_and_what_comes_later_change_nothing():
     together, _ = task.train_batch(task.load(range(8)), Step(0, 1, 0, range(8)))
     apart = sum(task.train_batch(task.load([item]), Step(0, 1, 0, range(8)))[0] for item in range(8))
     torch.testing.assert_close(apart, together)
-
-
-def test_saved_and_loaded_taggers_agree_and_a_seed_makes_the_same_weights(tmp_path):
-    tagger, ids = tiny(), torch.tensor([[5, 9, 3, 0]])
-    tagger.save_pretrained(tmp_path)
-    loaded = STagger.from_pretrained(tmp_path)
-    with torch.no_grad():
-        assert torch.equal(loaded(ids), tagger(ids))
-    assert loaded.config.id2label == {0: "secondary", 1: "primary"} and not loaded.training
-    again, other = tiny().state_dict(), tiny(1).state_dict()
-    assert all(torch.equal(tensor, again[name]) for name, tensor in tagger.state_dict().items())
-    assert not torch.equal(other["lstm.weight_hh_l1"], again["lstm.weight_hh_l1"])
-    assert torch.equal(tagger.embedding.weight[0], torch.zeros(12))
 
 
 def test_tags_do_not_depend_on_the_texts_beside_a_text():
@@ -175,20 +160,6 @@ def test_vocabulary_is_of_the_training_sources_the_most_frequent_first():
     tokenizer = word_tokenizer(words)
     assert tokenizer(["How", "xyz", "DOGS"], is_split_into_words=True)["input_ids"] == [
         words.index("how"), 1, words.index("dogs")]
-
-
-def test_problems_are_named():
-    examples, psi = tables()
-    with pytest.raises(InputError, match="table psi: no row is of mode xy, .* Add xy to psi.modes"):
-        labelled_sources(examples, lower(), psi_table(psi[psi["mode"] == "xx"]), "train")
-    with pytest.raises(InputError, match="table psi: no row for text 0 with 1. The tables were made from different"):
-        labelled_sources(examples, lower(), psi_table(psi[psi["pair"] != 1]), "train")
-    psi["primary"] = [row[:-1] for row in psi["primary"]]
-    with pytest.raises(InputError, match="table psi: text 0 has 5 words, and 6 in table tokens"):
-        labelled_sources(examples, lower(), psi_table(psi), "train")
-    examples, psi = tables()
-    with pytest.raises(InputError, match="the validation split has no source with words. Give ingest.validation"):
-        labelled_sources(examples[examples["split"] != "validation"], lower(), psi_table(psi), "validation")
 
 
 def test_the_majority_is_that_of_the_training_words():

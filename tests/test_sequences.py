@@ -59,16 +59,6 @@ def test_sequences_are_those_of_a_loop_with_padding_behind(seed):
         assert attention[row].tolist() == [True] * real + [False] * (21 - real)
 
 
-def test_all_words_as_keywords_and_none():
-    everything, nothing = torch.ones_like(WORDS, dtype=torch.bool), torch.zeros_like(WORDS, dtype=torch.bool)
-    ids, targets, _ = perturbed(WORDS, TAGS, everything, LENGTHS)
-    assert torch.equal(ids[0, 1:10], WORDS[0]) and torch.equal(ids[0, 11:20], TAGS[0])
-    assert torch.equal(targets[0, 11:20], WORDS[0])
-    ids, targets, _ = perturbed(WORDS, TAGS, nothing, LENGTHS)
-    assert torch.equal(ids[0, 1:10], TAGS[0]) and torch.equal(ids[0, 11:20], WORDS[0])
-    assert (targets[0, 11:20] == NOK).all()
-
-
 def test_counterparts_are_unperturbed_in_either_order():
     ids, attention = counterpart(WORDS, TAGS, LENGTHS, "pos_sent")
     assert ids[2, :11].tolist() == [BOS, *cut(TAGS[2], 4), SEP, *cut(WORDS[2], 4), EOS]
@@ -77,8 +67,3 @@ def test_counterparts_are_unperturbed_in_either_order():
     assert ids[1, :5].tolist() == [BOS, int(WORDS[1, 0]), SEP, int(TAGS[1, 0]), EOS] and attention[1].sum() == 5
     everything = torch.ones_like(WORDS, dtype=torch.bool)
     assert torch.equal(ids, perturbed(WORDS, TAGS, everything, LENGTHS)[0])
-
-
-def test_an_unknown_order_is_an_error():
-    with pytest.raises(ValueError, match="order is 'words', expected 'pos_sent' or 'sent_pos'"):
-        counterpart(WORDS, TAGS, LENGTHS, "words")

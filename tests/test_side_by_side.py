@@ -1,6 +1,5 @@
 """Keywords of five methods beside each other: lists, agreement, parts of speech, picture."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -172,14 +171,6 @@ def test_frequencies_by_family_and_exact_tag():
     assert table["share"].sum() == pytest.approx(1, abs=1e-5)
 
 
-def test_the_counted_split_is_test_or_else_train():
-    found = Counted.of(examples())
-    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("test", [1], [2])
-    found = Counted.of(examples().slice(0, 1))
-    assert (found.split, found.examples.tolist(), found.sources.tolist()) == ("train", [0], [0])
-    assert Counted.of(examples().slice(0, 0)).examples.tolist() == []
-
-
 @pytest.mark.parametrize("texts", [1, 2])
 def test_pieces_make_the_table_and_the_counts_of_the_whole(texts, monkeypatch):
     whole, counted = run(tables())
@@ -214,10 +205,3 @@ def test_the_stage_reads_the_compared_methods_alone(project):
     made = read_table(project.table("side_by_side"), SCHEMAS["side_by_side"])
     assert made.column_names == ["text_id", "textrank", "attribution", "psi", "yake", "idf"]
     assert set(read_metadata(project.table("side_by_side"))["models"]) == {"textrank", "attribution", "psi", "yake"}
-
-
-def test_the_stage_says_what_is_missing(project, capsys):
-    shutil.rmtree(project.table("yake"))
-    assert side_by_side.main(["d"]) == 1
-    assert "/yake: no such artifact" in capsys.readouterr().err
-    assert not project.table("side_by_side").exists()

@@ -21,7 +21,7 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import laid_over
-from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup
@@ -34,7 +34,6 @@ from stages.tracks.pgkpr.train import (
     main,
     part_weights,
     plain_items,
-    strongest_word,
     training_batches,
 )
 
@@ -111,13 +110,6 @@ def test_validation_reads_fixed_keywords():
         else:
             expected = [[float(word) for word in row[:8]] for row in pairs("validation")[which]]
             assert [found[row, :len(values)].tolist() for row, values in enumerate(expected)] == expected
-
-
-def test_repeated_words_know_their_first_place():
-    frame = pairs("train")
-    batch = batches(repeats=True).batch([4])
-    words = frame["source_words"].iloc[4]
-    assert batch["repeat"][0].tolist() == [words.index(word) for word in words]
 
 
 def test_bags_hold_the_content_words_of_all_references():
@@ -222,6 +214,7 @@ def test_a_loaded_batch_is_trained_on_without_waiting_or_sorting(architecture, t
 
 @torch.no_grad()
 def test_parts_are_means_over_tokens_and_items_and_the_loss_weighs_them():
+    """PGKPR eq. 5."""
     for reduction in ("token_mean", "sent_mean"):
         task = make_task(reconstruction={"reduction": reduction, "weight": 0.25}, contrast={"weight": 3.0})
         items = [0, 3, 4]
@@ -316,11 +309,13 @@ def test_every_row_of_the_ablation_table_trains_without_its_terms(tmp_path, name
     assert parts >= {"generation", "reconstruction", "contrast"} - gone
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_an_empty_split_is_named(tmp_path, split):
-    frame = pairs()
-    with pytest.raises(InputError, match=f"paraphrase_items.parquet: the {split} split is empty"):
-        train(FolderCheckpoints(tmp_path, "a"), frame=frame[frame["split"] != split])
+@pytest.mark.parametrize("overrides", [{}, {"contrast": {"weight": 0.0}, "reconstruction": {"weight": 0.0}}])
+def test_rows_are_selected_by_generation_alone(tmp_path, monkeypatch, overrides):
+    values = iter([{"loss": 1.0, "generation": 3.0}, {"loss": 9.0, "generation": 1.0},
+                   {"loss": 0.5, "generation": 2.0}])
+    monkeypatch.setattr(RewriteTask, "validate", lambda task: next(values))
+    trained = train(FolderCheckpoints(tmp_path, "a"), **{**overrides, "training": {"epochs": 3}})
+    assert trained.history.best_epoch == 2
 
 
 def test_items_are_plain_texts_with_their_strongest_word():
@@ -330,12 +325,6 @@ def test_items_are_plain_texts_with_their_strongest_word():
         assert (row.split, row.source, row.target, row.references) == (split, source, targets[0], targets)
         assert row.negatives == [] and row.keyword in source.split() and row.keyword != "?"
     assert items["target_keyword"].isna().all() and items["negative_keyword"].isna().all()
-
-
-def test_the_strongest_word_is_no_sign():
-    assert strongest_word(["what", "?"], [0.5, 1.0]) == "what"
-    assert strongest_word(["b", "a", "c"], [1.0, 1.0, 0.5]) == "a"
-    assert strongest_word(["?", "!"], [1.0, 0.0]) is None
 
 
 MODELS = {"pgkpr": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "overrides": {"architecture": "transformer"}},
@@ -373,7 +362,7 @@ def test_stage_writes_model_history_items_pairs_and_metrics(trained, name):
                                                                "digests.json", "trained_on.json", "README.md"}
     history, metrics = pd.read_csv(paths.history), json.loads(paths.metrics.read_text())
     assert metrics["epochs"] == len(history) == 2 and not metrics["stopped_early"]
-    best = history.loc[history["validation_loss"].idxmin()]
+    best = history.loc[history["validation_generation"].idxmin()]
     assert metrics["best_epoch"] == best["epoch"]
     for part, value in metrics["validation"].items():
         assert value == pytest.approx(best[f"validation_{part}"], rel=1e-6), part
@@ -423,17 +412,3 @@ def test_two_processes_train_the_model_of_one(project, tmp_path):
     weights = ModelPaths("pgkpr", 13).weights / "model.safetensors"
     shared, alone = (load_file(home / weights) for home in (tmp_path, project))
     assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
-
-
-def test_bad_tables_are_said_without_a_traceback(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    tiny_rewriters.write_params(tmp_path)
-    assert main(["pgkpr"]) == 1
-    assert "data/tiny/paraphrase_items: no such artifact" in capsys.readouterr().err
-    tiny_rewriters.write_project(tmp_path)
-    frame = tiny_rewriters.vocabulary_frame()
-    write_table(DatasetPaths("tiny").table("vocabulary"), SCHEMAS["vocabulary"],
-                frame.assign(token=frame["token"].str.upper()), Provenance("test", "0"))
-    assert main(["pgkpr"]) == 1
-    error = capsys.readouterr().err
-    assert "vocabulary.parquet" in error and "Run the stage paraphrase_items again" in error

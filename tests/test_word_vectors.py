@@ -52,19 +52,11 @@ def test_layouts_are_told_apart_by_their_first_line(tmp_path, name, content, pac
 
 @pytest.mark.parametrize(("content", "message"), [
     ("", "vectors.txt: the file is empty"),
-    ("cat\n", "line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers"),
-    ("cat 1\ndog 2\n", "line 1: neither a header"),
-    ("3 1\ncat 1\ndog 2\n", "line 1: neither a header"),
+    ("cat 1\ndog 2\n", "line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers"),
     ("cat 1 2 3\ndog 1 2\n", "line 2: 2 numbers after the word, where line 1 makes it 3"),
-    ("2 3\ncat 1 2 3\nzebra 1 2 3 4\n", "line 3: 4 numbers after the word, where line 1 makes it 3"),
-    ("cat 1 2 3\n\ndog 1 2 3\n", "line 2: 0 numbers after the word"),
-    ("cat 1 2 3\ndog 1 b 3\n", "line 2: 'b' in the vector of 'dog' is not a finite number"),
     ("cat 1 2 3\ndog 1 nan 3\n", "line 2: 'nan' in the vector of 'dog' is not a finite number"),
-    ("cat 1 2 3\ndog 1 1e39 3\n", "line 2: '1e39' in the vector of 'dog' is not a finite number"),
-    ("cat 1 2 3\ndog 1  3\n", "line 2: '' in the vector of 'dog' is not a finite number"),
     ("3 3\ncat 1 2 3\ndog 1 2 3\n", "line 1: the header says 3 words, the file has 2"),
     (b"2 3\ncat \x00\x00\x80?\x00\x00\x00@\n", "line 2: binary data. Give word vectors as text"),
-    (b"PK\x03\x04\x14\x00vectors", "line 1: binary data.*unpack a .zip first"),
 ])
 def test_flaws_are_named_with_their_line(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
@@ -102,26 +94,26 @@ def tokens(texts=TEXTS):
 
 def test_training_sees_the_training_texts_alone():
     params = WordVectors(size=6, epochs=3)
-    made = word_vectors.run(tokens(), examples(), params, 13)
+    columns, description, metrics = word_vectors.run(tokens(), examples(), params, 13)
     lower = sorted({word.lower() for row in TRAIN for word in row} - {"  "})
-    assert made.columns["word"] == lower
+    assert columns["word"] == lower
     counts = {word: sum(row_word.lower() == word for row in TRAIN for row_word in row) for word in lower}
-    assert made.columns["count"].tolist() == [counts[word] for word in lower]
+    assert columns["count"].tolist() == [counts[word] for word in lower]
     other = [*TRAIN, ["other"] * 9, ["texts"], ["altogether", "?"]]
-    again = word_vectors.run(tokens(other), examples(), params, 13)
-    assert np.array_equal(again.columns["vector"], made.columns["vector"])
-    changed = word_vectors.run(tokens(), examples(), params, 14)
-    assert not np.array_equal(changed.columns["vector"], made.columns["vector"])
+    again, *_ = word_vectors.run(tokens(other), examples(), params, 13)
+    assert np.array_equal(again["vector"], columns["vector"])
+    changed, *_ = word_vectors.run(tokens(), examples(), params, 14)
+    assert not np.array_equal(changed["vector"], columns["vector"])
 
 
 def test_trained_vectors_say_so_and_how_much_they_cover():
-    made = word_vectors.run(tokens(), examples(), WordVectors(size=6, epochs=1), 13)
-    assert made.description == {"origin": "trained on the training split", "algorithm": "word2vec, skip-gram with 5 "
+    columns, description, metrics = word_vectors.run(tokens(), examples(), WordVectors(size=6, epochs=1), 13)
+    assert description == {"origin": "trained on the training split", "algorithm": "word2vec, skip-gram with 5 "
                                 "negative samples", "gensim": version("gensim"), "size": 6, "window": 5,
                                 "min_count": 1, "epochs": 1, "isotropic": True}
-    assert made.metrics["origin"] == "trained on the training split"
+    assert metrics["origin"] == "trained on the training split"
     # white space is no word, "Louvre", "unseen" and "words" were not seen
-    assert made.metrics["coverage"] == {
+    assert metrics["coverage"] == {
         "train": {"tokens": pytest.approx(21 / 22, abs=1e-6), "distinct_tokens": pytest.approx(15 / 16, abs=1e-6)},
         "validation": {"tokens": 0.5, "distinct_tokens": 0.5}, "test": {"tokens": 1.0, "distinct_tokens": 1.0}}
     with pytest.raises(InputError, match=r"no word occurs 50 times. Lower word_vectors.min_count \(now 50\)"):
@@ -130,16 +122,16 @@ def test_trained_vectors_say_so_and_how_much_they_cover():
 
 def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
     path = save(tmp_path, "8 2\nfrench 1 2\nFrench 3 4\nHow 5 6\nthe 7 8\nlouvre 1 1\nzebra 0 0\n? 2 2\nthe 9 9\n")
-    made = word_vectors.run(tokens(), examples(), read_from(path), 13)
-    vectors = dict(zip(made.columns["word"], made.columns["vector"], strict=True))
+    columns, description, metrics = word_vectors.run(tokens(), examples(), read_from(path), 13)
+    vectors = dict(zip(columns["word"], columns["vector"], strict=True))
     # "French" is found as "french"; "How", which the file has not in lower case, as written
     assert {word: vector.tolist() for word, vector in vectors.items()} == {
         "french": [1, 2], "How": [5, 6], "the": [7, 8], "louvre": [1, 1], "?": [2, 2]}
-    assert dict(zip(made.columns["word"], made.columns["count"].tolist(), strict=True)) == {
+    assert dict(zip(columns["word"], columns["count"].tolist(), strict=True)) == {
         "french": 2, "How": 1, "the": 1, "louvre": 0, "?": 3}
-    assert made.description == {"origin": "file vectors.txt", "sha256": sha256_of(path), "layout": "header",
+    assert description == {"origin": "file vectors.txt", "sha256": sha256_of(path), "layout": "header",
                                 "words_in_file": 8, "size": 2}
-    assert made.metrics["duplicates"] == 1 and made.metrics["coverage"]["test"]["tokens"] == 1.0
+    assert metrics["duplicates"] == 1 and metrics["coverage"]["test"]["tokens"] == 1.0
     with pytest.raises(InputError, match="vectors.txt has a vector for none of the data set's"):
         word_vectors.run(tokens([["xx"]] * 6), examples(), read_from(path), 13)
 

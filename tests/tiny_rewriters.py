@@ -14,7 +14,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
 from stages.common.training import save_notes
 from stages.tracks.pgkpr.export import TrainedOn, notes_of
-from stages.tracks.pgkpr.items import Vocabulary
+from stages.tracks.pgkpr.items import Vocabulary, fixed_masks
 from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.train import keyword_rule
 
@@ -130,6 +130,11 @@ def write_project(folder, models=None, **params):
     write_params(folder, models, **params)
     for kind, content in (("paraphrase_items", items()), ("vocabulary", vocabulary_frame())):
         write_table(DatasetPaths(DATASET).table(kind), SCHEMAS[kind], content, Provenance("test", "0"))
+
+
+def fixed_mask(row, *rest, **more):
+    """Which words of one row of ``items`` are keywords."""
+    return fixed_masks(pd.DataFrame([dict(row)]), *rest, **more)[0]
 
 
 def _tags(words):

@@ -67,19 +67,6 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
     return points
 
 
-def labelled_points(pairs: Sequence[tuple[int, int]], different: Sequence[tuple[int, int]]) -> list[PairPoint]:
-    """Return the points of N pairs (s_i, t_i) with negatives that people labelled so.
-
-    They are (s_i, t_i), positive, and behind them every (a, b) of ``different``, negative: near misses rather than
-    random sentences. No source stands beside itself: so the released code has it where pairs are labelled.
-
-    Args:
-        pairs: text ids of source and target.
-        different: text ids of pairs labelled as not meaning the same.
-    """
-    return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
-
-
 def known_partners(pairs: Sequence[tuple[int, int]],
                    partners: Mapping[int, Collection[int]] | None = None) -> dict[int, set[int]]:
     """Return, for each text of ``pairs``, itself and every text that is known to mean the same."""
@@ -100,13 +87,7 @@ def _draw(targets: Sequence[int], excluded: set[int], generator: np.random.Gener
 
 
 def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_layers: int = 0) -> PreTrainedModel:
-    """Return a two-logit classifier over the encoder at ``location``; its head has random weights.
-
-    Args:
-        location: folder for ``from_pretrained``.
-        pretrained: False takes the configuration alone, with random weights.
-        freeze_layers: lowest encoder layers kept frozen, with the embeddings; 0 trains everything.
-    """
+    """Return a two-logit classifier over the encoder at ``location``; its head has random weights."""
     config = AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
                                         label2id={name: label for label, name in LABELS.items()})
     if pretrained:
@@ -128,33 +109,14 @@ def pair_logits(classifier: PreTrainedModel, batch: Mapping[str, Tensor]) -> Ten
 
 def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seconds: Sequence[str],
                  max_length: int, width: int | None = None) -> BatchEncoding:
-    """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors.
-
-    Args:
-        tokenizer: a fast one.
-        firsts: source segments.
-        seconds: second segments.
-        max_length: word pieces of a pair, special tokens included.
-        width: L, which no cut pair exceeds; by default the longest pair's length.
-    """
+    """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors."""
     return tokenizer(list(firsts), list(seconds), truncation="longest_first", max_length=width or max_length,
                      padding="max_length" if width else "longest", return_tensors="pt")
 
 
 @dataclass
 class PairTask(Task):
-    """Training of a pair classifier, for :func:`models.common.training.fit`.
-
-    Attributes:
-        module: the classifier, on its device.
-        tokenizer: of its encoder.
-        texts: text by id.
-        train: training points.
-        validation: validation points.
-        max_length: word pieces of a pair, special tokens included.
-        learning_rate: of every parameter.
-        batch_size: pairs per forward pass in validation.
-    """
+    """Training of a pair classifier, for :func:`models.common.training.fit`."""
 
     module: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase

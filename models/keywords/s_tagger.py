@@ -23,14 +23,7 @@ _CELLS = {"right secondary": (0, 0), "wrong primary": (0, 1), "wrong secondary":
 
 
 class STaggerConfig(PretrainedConfig):
-    """Configuration of :class:`STagger`.
-
-    Args:
-        vocab_size: words, padding (0) and the unknown word (1) included.
-        embedding_size: width of a word's embedding.
-        hidden_size: width of the LSTM's states.
-        num_hidden_layers: stacked LSTM layers.
-    """
+    """Configuration of :class:`STagger`."""
 
     model_type = "keycontrast-s-tagger"
 
@@ -92,15 +85,7 @@ class TaggedText:
 
 @dataclass
 class TagTask(Task):
-    """Training of an S-Tagger, for :func:`models.common.training.fit`.
-
-    Attributes:
-        module: the tagger, on its device.
-        train: training texts, each with a word.
-        validation: validation texts, likewise.
-        learning_rate: of every parameter.
-        batch_size: texts per forward pass in validation.
-    """
+    """Training of an S-Tagger, for :func:`models.common.training.fit`."""
 
     module: STagger
     train: Sequence[TaggedText]

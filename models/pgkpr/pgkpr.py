@@ -7,7 +7,7 @@ Symbols: B items, L words of a source, d width, V vocabulary, M real tokens of a
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,22 +29,21 @@ from models.common.former import without_former
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
 from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
-from models.pgkpr.config import (
-    ARCHITECTURES,
+from models.pgkpr.settings import (
     IaNetSettings,
     LatentBowSettings,
     PairContrast,
     Reconstruction,
     ResidualLstmSettings,
+    RewriterSettings,
     Sizes,
     Source,
 )
 
 Batch = Mapping[str, Tensor]
-Group = TypeVar("Group")
 
-_GROUPS = ("sizes", "source", "reconstruction", "contrast", "residual_lstm", "latent_bow", "ianet")
-# What models of earlier versions hold besides.
+# The groups of :class:`RewriterSettings`, and what models of earlier versions hold of them besides.
+GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(RewriterSettings)[1:]}
 _FORMER: dict[str, dict[str, Any]] = {
     "contrast": {"temperature": 0.1},
     "residual_lstm": {"layers": 4, "residual_every": 2, "attention": True},
@@ -56,18 +55,24 @@ class RewriterConfig(PretrainedConfig):
     """Configuration of every :class:`Rewriter`; a model reads the groups of its own architecture.
 
     Args:
-        architecture: one of ``ARCHITECTURES``.
+        architecture: of :class:`RewriterSettings`.
         vocab_size: special tokens, tags and words.
         max_words: words of a text that the model reads and was taught; the rest is cut.
-        groups: plain values of the dataclasses in :mod:`models.pgkpr.config`, under the names of the params block
-            ``train_pgkpr``; missing ones take their defaults. Whatever else there is goes to ``PretrainedConfig``.
+        groups: plain values of the groups of :class:`RewriterSettings`, under their names; missing ones take their
+            defaults. Whatever else there is goes to ``PretrainedConfig``.
 
     Raises:
-        ValueError: the architecture or a setting is unknown, a vocabulary of no token, or a setting of an earlier
-            version that the code no longer has.
+        ValueError: a setting is unknown, or one of an earlier version that the code no longer has.
     """
 
     model_type = "keycontrast-rewriter"
+    reconstruction: Reconstruction
+    contrast: PairContrast
+    sizes: Sizes
+    source: Source
+    residual_lstm: ResidualLstmSettings
+    latent_bow: LatentBowSettings
+    ianet: IaNetSettings
 
     def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, max_words: int = 17,
                  **groups: Any) -> None:
@@ -75,15 +80,12 @@ class RewriterConfig(PretrainedConfig):
         self.vocab_size = vocab_size
         self.max_words = max_words
         given = without_former(groups, _FORMER)
-        self.sizes = _group(Sizes, given.pop("sizes", None))
-        self.source = _group(Source, given.pop("source", None))
-        self.reconstruction = _group(Reconstruction, given.pop("reconstruction", None))
-        self.contrast = _group(PairContrast, given.pop("contrast", None))
-        self.residual_lstm = _group(ResidualLstmSettings, given.pop("residual_lstm", None))
-        self.latent_bow = _group(LatentBowSettings, given.pop("latent_bow", None))
-        self.ianet = _group(IaNetSettings, given.pop("ianet", None))
+        for name, group in GROUPS.items():
+            try:
+                setattr(self, name, group(**(given.pop(name, None) or {})))
+            except TypeError as error:
+                raise ValueError(f"RewriterConfig: {error}") from error
         given.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
-        self._check()
         super().__init__(**given)
 
     @classmethod
@@ -92,33 +94,12 @@ class RewriterConfig(PretrainedConfig):
 
         ``max_length`` becomes ``max_words``, since ``transformers`` keeps that name for itself.
         """
-        groups = {name: values[name] for name in _GROUPS if name in values}
+        groups = {name: values[name] for name in GROUPS if name in values}
         return cls(values["architecture"], vocab_size, max_length, **groups)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as ``config.json`` holds them."""
-        return super().to_dict() | {name: asdict(getattr(self, name)) for name in _GROUPS}
-
-    def _check(self) -> None:
-        problems = []
-        if self.architecture not in ARCHITECTURES:
-            problems.append(f"architecture is {self.architecture!r}, expected one of {', '.join(ARCHITECTURES)}")
-        if self.vocab_size < 1:
-            problems.append(f"vocab_size is {self.vocab_size}, expected 1 or more")
-        for name in _GROUPS:
-            for setting in fields(getattr(self, name)):
-                value, valid = getattr(getattr(self, name), setting.name), setting.metadata.get("choices")
-                if valid is not None and value not in valid:
-                    problems.append(f"{name}.{setting.name} is {value!r}, expected one of {', '.join(valid)}")
-        if problems:
-            raise ValueError("RewriterConfig: " + "; ".join(problems))
-
-
-def _group(kind: type[Group], values: Mapping[str, Any] | None) -> Group:
-    try:
-        return kind(**(values or {}))
-    except TypeError as error:
-        raise ValueError(f"RewriterConfig: {error}") from error
+        return super().to_dict() | {name: asdict(getattr(self, name)) for name in GROUPS}
 
 
 class Rewriter(PreTrainedModel, ABC):
@@ -129,20 +110,13 @@ class Rewriter(PreTrainedModel, ABC):
     ``y_out`` (B, T), the target with <s> before and </s> behind; ``group`` (B,), equal for texts that mean the same;
     for latent_bow ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L), True for words of the source
     that are keywords (or primary), goes beside it; None for models that do not use keywords.
-
-    >>> model = load_rewriter(folder)  # doctest: +SKIP
-    >>> model.rewrite(batch, mask, rules, num_beams=4)  # doctest: +SKIP
     """
 
     config: RewriterConfig
     config_class = RewriterConfig
     base_model_prefix = "rewriter"
     main_input_name = "x_ids"
-
-    @property
-    def uses_keywords(self) -> bool:
-        """Whether ``mask`` is read."""
-        return False
+    uses_keywords = False  # whether ``mask`` is read
 
     @property
     def contrasts(self) -> bool:
@@ -187,28 +161,21 @@ class Rewriter(PreTrainedModel, ABC):
         return self.sums(batch, mask)
 
     @torch.no_grad()
-    def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1) -> Tensor:
-        """Generate one output per source, by a beam of that width; 1 is greedy.
+    def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1,
+                count: int | None = None) -> Tensor:
+        """Generate one output per source (B, L), or the ``count`` best (B, count, L), by a beam; 1 is greedy.
 
-        Returns:
-            Tokens (B, L), L <= max_length + 1: the output, </s>, then padding.
+        L <= max_length + 1: the output, </s>, then padding.
 
         Raises:
             ValueError: the model is in training mode, a mask is missing, or an option is not valid.
         """
-        steps, start = self._started(batch, mask, rules, num_beams)
-        return beam_search(steps, start, rules, num_beams=num_beams)
-
-    @torch.no_grad()
-    def rewrite_several(self, batch: Batch, mask: Tensor | None, rules: Rules, count: int, num_beams: int) -> Tensor:
-        """Generate the ``count`` best outputs per source, (B, count, L); see :meth:`rewrite` and `best_outputs`."""
-        steps, start = self._started(batch, mask, rules, num_beams)
-        return best_outputs(steps, start, rules, count, num_beams=num_beams)
-
-    def _started(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int) -> tuple[Decodable, Tensor]:
         if self.training:
             raise ValueError(f"{type(self).__name__}: call eval() before rewrite(), or dropout decides the output")
-        return self.begin(batch, mask, 1 + rules.max_length * num_beams)
+        steps, start = self.begin(batch, mask, 1 + rules.max_length * num_beams)
+        if count is None:
+            return beam_search(steps, start, rules, num_beams=num_beams)
+        return best_outputs(steps, start, rules, count, num_beams=num_beams)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -221,29 +188,12 @@ class Rewriter(PreTrainedModel, ABC):
             init.zeros_(module.bias)
 
 
-# TS_s (PGKPR section 4)
-
-
-class _Frame(NamedTuple):
-    """Where the parts of sequences ``<s> part 1 <sep> part 2 </s>`` lie.
-
-    Attributes:
-        special: ids of <s>, <sep>, </s> and padding at their places, any elsewhere (B, W).
-        first, second: places of the two parts (B, W).
-        real: all but padding (B, W).
-        source: which word of the text each place of a part takes (B, W).
-    """
-
-    special: Tensor
-    first: Tensor
-    second: Tensor
-    real: Tensor
-    source: Tensor
+# TS_s (PGKPR section 4): sequences ``<s> part 1 <sep> part 2 </s>`` of each text
 
 
 def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
               width: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return TS_s: ``<s> part 1 <sep> part 2 </s>`` of each text, and what is to be reconstructed of it.
+    """Return TS_s of each text, and what is to be reconstructed of it.
 
     Part 1 holds keywords as words and all else as tags, part 2 the other way round. Targets are the tags of part 1,
     the keywords of part 2 and [NOK] where part 2 has a word; <s>, <sep> and </s> are their own targets.
@@ -253,8 +203,7 @@ def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
     (tensor([[ 2, 21, 12,  4, 11, 22,  3]]), tensor([[ 2, 11, 12,  4, 21,  5,  3]]))
 
     Args:
-        x_ids: words (B, L).
-        x_tags: their tags (B, L).
+        x_ids, x_tags: words and their tags (B, L).
         mask: True for keywords (B, L).
         lengths: words of each text (B,), each at least 1.
         width: W, at least and by default 2 max(lengths) + 3.
@@ -262,69 +211,55 @@ def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
     Returns:
         Ids, targets (``IGNORE`` at padding) and attention (True for real places), each (B, W).
     """
-    frame = _frame(lengths, x_ids.shape[1], width)
-    words, tags, keywords = (part.gather(1, frame.source) for part in (x_ids, x_tags, mask.bool()))
-    targets = _filled(frame, torch.where(frame.first, tags, torch.where(keywords, words, NOK)))
-    return (_filled(frame, torch.where(keywords == frame.first, words, tags)),
-            targets.masked_fill(~frame.real, IGNORE), frame.real)
+    (words, tags, keywords), first, second, special, real = _laid_out((x_ids, x_tags, mask.bool()), lengths, width)
+    targets = torch.where(first, tags, torch.where(keywords, words, NOK))
+    ids = torch.where(keywords == first, words, tags)
+    return (torch.where(first | second, ids, special),
+            torch.where(first | second, targets, special).masked_fill(~real, IGNORE), real)
 
 
 def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
                 width: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return the unperturbed pair sequence of each text, for the contrast.
+    """Return the unperturbed pair sequence of each text for the contrast (B, W), and which places are real (B, W).
+
+    ``order`` is ``pos_sent``, ``<s> tags <sep> words </s>``, or ``sent_pos``, words first; the rest as of
+    :func:`perturbed`.
 
     >>> counterpart(torch.tensor([[21, 22]]), torch.tensor([[11, 12]]), torch.tensor([2]), "pos_sent")[0]
     tensor([[ 2, 11, 12,  4, 21, 22,  3]])
+    """
+    (words, labels), first, second, special, real = _laid_out((ids, tags), lengths, width)
+    tags_here = first if order == "pos_sent" else second
+    return torch.where(first | second, torch.where(tags_here, labels, words), special), real
 
-    Args:
-        ids: words (B, L).
-        tags: their tags (B, L).
-        lengths: words of each text (B,), each at least 1.
-        order: ``pos_sent``, ``<s> tags <sep> words </s>``, or ``sent_pos``, words first.
-        width: W, at least and by default 2 max(lengths) + 3.
+
+def _laid_out(parts: Sequence[Tensor], lengths: Tensor,
+              width: int | None) -> tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor]:
+    """Lay out sequences ``<s> part 1 <sep> part 2 </s>``.
 
     Returns:
-        Ids and attention (True for real places), each (B, W).
-
-    Raises:
-        ValueError: the order is unknown.
+        ``parts`` (B, L) as both parts of the sequence hold them; which places are of part 1, and of part 2; the ids of
+        <s>, <sep>, </s> and padding at their places; and which places are none of padding. Each (B, W).
     """
-    if order not in ("pos_sent", "sent_pos"):
-        raise ValueError(f"counterpart: order is {order!r}, expected 'pos_sent' or 'sent_pos'")
-    frame = _frame(lengths, ids.shape[1], width)
-    words, labels = (part.gather(1, frame.source) for part in (ids, tags))
-    tags_here = frame.first if order == "pos_sent" else frame.second
-    return _filled(frame, torch.where(tags_here, labels, words)), frame.real
-
-
-def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``<s> words </s>`` of each text (B, L + 2), padded at the right, and the lengths of these (B,).
-
-    >>> wrapped(torch.tensor([[21, 22], [23, 0]]), torch.tensor([2, 1]))
-    (tensor([[ 2, 21, 22,  3],
-            [ 2, 23,  3,  0]]), tensor([4, 3]))
-
-    Args:
-        ids: words (B, L), padded at the right.
-        lengths: words of each text (B,).
-    """
-    longer = F.pad(F.pad(ids, (1, 0), value=BOS), (0, 1), value=PAD)
-    return longer.scatter(1, lengths.unsqueeze(1) + 1, EOS), lengths + 2
-
-
-def _frame(lengths: Tensor, longest: int, width: int | None) -> _Frame:
     place = torch.arange(width or 2 * int(lengths.max()) + 3, device=lengths.device).unsqueeze(0)  # (1, W)
     length = lengths.unsqueeze(1)  # (B, 1)
     first = (place > 0) & (place <= length)
     second = (place > length + 1) & (place <= 2 * length + 1)
     real = place <= 2 * length + 2
-    source = torch.where(first, place - 1, place - length - 2).clamp(0, longest - 1)
+    word = torch.where(first, place - 1, place - length - 2).clamp(0, parts[0].shape[1] - 1)
     special = torch.where(place == 0, BOS, torch.where(place == length + 1, SEP, torch.where(real, EOS, PAD)))
-    return _Frame(special, first, second, real, source)
+    return [part.gather(1, word) for part in parts], first, second, special, real
 
 
-def _filled(frame: _Frame, parts: Tensor) -> Tensor:
-    return torch.where(frame.first | frame.second, parts, frame.special)
+def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ``<s> words </s>`` of texts (B, L), padded at the right: (B, L + 2), and the lengths of these (B,).
+
+    >>> wrapped(torch.tensor([[21, 22], [23, 0]]), torch.tensor([2, 1]))
+    (tensor([[ 2, 21, 22,  3],
+            [ 2, 23,  3,  0]]), tensor([4, 3]))
+    """
+    longer = F.pad(F.pad(ids, (1, 0), value=BOS), (0, 1), value=PAD)
+    return longer.scatter(1, lengths.unsqueeze(1) + 1, EOS), lengths + 2
 
 
 class AttentiveRewriter(Rewriter):
@@ -376,10 +311,10 @@ class AttentiveRewriter(Rewriter):
         return Heads(self.config.sizes.heads, tokens), masking(tokens.real, self.generator.weight)[:, None, None]
 
     def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
-        """Return -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
+        """Return L_gen = -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
         real = RealTokens.given(self.planned(batch), "y")
         states = self.decode(real.rows(batch["y_in"]), given, real=real)
-        return token_nll(self.generator, states, real.rows(batch["y_out"]), PAD)
+        return token_nll(self.generator, states, real.rows(batch["y_out"]), PAD)  # eq. 4
 
 
 class TransformerRewriter(AttentiveRewriter):
@@ -456,21 +391,18 @@ class Pgkpr(TransformerRewriter):
 
     The encoder reads TS_s, ``<s> part 1 <sep> part 2 </s>``, where keywords and all other words are replaced by their
     tags in turn; the decoder attends to all of its states. Two losses come beside generation: L_rec, reconstruction
-    of tags and keywords at the encoder (eq. 2), and L_con, a contrast of e_s, the mean encoding of TS_s, with e_t,
-    that of the unperturbed pair sequence of the target, against other sentences of the batch (eq. 3). A loss of
-    weight 0 is not computed. All modules exist whatever the weights, so the rows of an ablation table start from the
-    same weights under one seed.
+    of tags and keywords at the encoder, and L_con, a contrast of e_s, the mean encoding of TS_s, with e_t,
+    that of the unperturbed pair sequence of the target, against other sentences of the batch. A loss of weight 0 is
+    not computed. All modules exist whatever the weights, so the rows of an ablation table start from the same weights
+    under one seed.
     """
+
+    uses_keywords = True
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         self.reconstruction = ReconstructionHead(config.sizes.width, config.vocab_size)
         self.post_init()
-
-    @property
-    def uses_keywords(self) -> bool:
-        """Whether ``mask`` is read: always."""
-        return True
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of the tokens of TS_s, and the rows of what it is contrasted with."""
@@ -480,8 +412,8 @@ class Pgkpr(TransformerRewriter):
         longest = [int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)]
         # what is encoded in one pass is of one width
         wide, width = (2 * max(longest) + 3 if self._together() else None), 2 * longest[0] + 3
-        lengths = batch["x_lengths"]
-        tokens = RealTokens(torch.arange(wide or width, device=lengths.device) < 2 * lengths.unsqueeze(1) + 3)
+        ends = 2 * batch["x_lengths"].unsqueeze(1) + 3
+        tokens = RealTokens(torch.arange(wide or width, device=ends.device) < ends)
         found = {**super().planned(batch), **tokens.named("mixed")}
         for side in sides:
             words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
@@ -532,7 +464,7 @@ class Pgkpr(TransformerRewriter):
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
         anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
-        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
+        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()  # eq. 3
 
     def _together(self) -> bool:
         return self.device.type != "cpu"
@@ -554,7 +486,7 @@ class Pgkpr(TransformerRewriter):
         """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""
         head = self.reconstruction
         if self.config.reconstruction.reduction == "token_mean":
-            return token_nll(head.output, head.read(states), targets, IGNORE)
+            return token_nll(head.output, head.read(states), targets, IGNORE)  # eq. 2, read as a cross-entropy
         losses = token_nll(head.output, head.read(states), targets, IGNORE, "none")  # (M,)
         counts = tokens.real.sum(-1, keepdim=True).expand_as(tokens.real)  # (B, S)
         return (losses / tokens.rows(counts)).sum()
@@ -566,38 +498,3 @@ def _pooled(states: Tensor, tokens: RealTokens) -> Tensor:
     weights = (tokens.real / tokens.real.sum(-1, keepdim=True)).to(states.dtype).unsqueeze(1)  # (B, 1, S)
     with torch.autocast(states.device.type, enabled=False):
         return (weights @ tokens.padded(states)).squeeze(1)
-
-
-# Modules that have a row for each token of the vocabulary.
-_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
-
-
-@torch.no_grad()
-def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
-    """Copy into ``model`` what ``other`` has of the same name, and return the names of what stays as it was.
-
-    Of a matrix with a row for each token, the rows of the tokens that both know are copied; the others stay as drawn.
-
-    Args:
-        model: fresh; changed in place.
-        other: a trained model.
-        places: the id that ``other`` has for each token of ``model`` (V,), -1 for a token that it lacks.
-
-    Raises:
-        ValueError: the other is of other sizes, or of a kind that shares nothing but rows of tokens.
-    """
-    own, theirs = dict(model.named_parameters()), dict(other.named_parameters())
-    shared = {name: name.startswith(_BY_TOKEN) for name in own if name in theirs}
-    unlike = [name for name, by_token in shared.items()  # of rows of tokens, but for how many there are
-              if own[name].shape[int(by_token):] != theirs[name].shape[int(by_token):]]
-    if unlike or all(shared.values()):
-        raise ValueError(f"a model of architecture {other.config.architecture} and width "
-                         f"{other.config.sizes.width} has nothing for one of {model.config.architecture} and width "
-                         f"{model.config.sizes.width}")
-    known = places >= 0
-    for name, by_token in shared.items():
-        if by_token:
-            own[name][known] = theirs[name][places[known]].to(own[name].dtype)
-        else:
-            own[name].copy_(theirs[name])
-    return [name for name in own if name not in shared]

@@ -5,9 +5,9 @@ Symbols: B items, W hypotheses of each, L words of a source, T of a target, d wi
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ class LstmStack(nn.Module):
     layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
     n have no addition.
 
-    Dropout is of the outputs of every layer, in training; states go on to the next word whole.
+    Dropout is of the outputs of every layer; states go on to the next word whole.
     """
 
     def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
@@ -66,11 +66,7 @@ class LstmStack(nn.Module):
 def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
     """Return the mean of memory (B, S, d) that each query (B, Q, d) draws by its dot products: contexts (B, Q, d).
 
-    Args:
-        queries: of hypotheses, or of words.
-        memory: what is attended to, keys and values in one.
-        mask: True for real slots (B, S); None if all are.
-        scale: of the products; None is d ** -0.5.
+    ``mask`` is True for real slots (B, S), None if all are; ``scale`` of the products is d ** -0.5 if None.
     """
     allowed = None if mask is None else mask.unsqueeze(1)  # (B, 1, S)
     return F.scaled_dot_product_attention(queries, memory, memory, attn_mask=allowed, scale=scale)
@@ -214,14 +210,12 @@ _TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
 _SPREAD = 0.05
 
 
-@dataclass(frozen=True)
-class Bags:
+class Bags(NamedTuple):
     """Bags of words that are predicted of a source, (B, V) each, not normalised.
 
-    Attributes:
-        plain: b, the sum of all softmaxes of all real words; the loss is taken of it.
-        memory: the bag that the memory's words are weighted by: b itself, or that of sharpened softmaxes.
-        choice: what the K words of the memory are the largest of; without a graph.
+    ``plain`` is b, the sum of all softmaxes of all real words, of which the loss is taken; ``memory`` weighs the
+    memory's words: b itself, or that of sharpened softmaxes; the K words of the memory are the largest of ``choice``,
+    which has no graph.
     """
 
     plain: Tensor
@@ -274,11 +268,9 @@ class LatentBow(RecurrentRewriter):
             init.zeros_(module.weight[PAD])
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return ``generation``, summed over tokens of ``y_out``, and ``bow``, summed over items.
+        """Return ``generation``, summed over tokens of ``y_out``, and ``bow``, summed over items; ``mask`` is not read.
 
-        Args:
-            batch: with ``bow_ids`` (B, K), distinct words to predict, padded with 0.
-            mask: not read.
+        ``bow_ids`` (B, K) of the batch are the distinct words to predict, padded with 0.
         """
         batch = self.planned(batch)
         state, sources, bags = self._encoded(batch)
@@ -361,14 +353,8 @@ def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tok
     >>> primary, secondary
     (tensor([[11,  6, 14]]), tensor([[ 6, 12, 13,  6]]))
 
-    Args:
-        x_ids: words (B, L).
-        mask: True for primary words (B, L).
-        lengths: words of each text (B,), each at least 1.
-
-    Returns:
-        Ids and which of them are real, of either sequence; (B, S) each, S as the longest of the batch needs. A text
-        without primary words, or without secondary ones, has [MASK] alone in that sequence.
+    ``mask`` (B, L) is True for primary words. Ids and which of them are real are (B, S) each, S as the longest of the
+    batch needs. A text without primary words, or without secondary ones, has [MASK] alone in that sequence.
     """
     real = torch.arange(x_ids.shape[1], device=x_ids.device) < lengths.unsqueeze(1)
     primary, secondary = real & mask.bool(), real & ~mask.bool()
@@ -397,6 +383,7 @@ class AggregationLayer(DecoderLayer):
 
     memories = 2
     additions = 4
+    separate_norms = False
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
                  activation: Callable[[Tensor], Tensor] = F.relu) -> None:
@@ -406,6 +393,8 @@ class AggregationLayer(DecoderLayer):
         self.to_secondary = Attention(width, heads, dropout)
         self.widen, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
         self.self_norm, self.cross_norm, self.joint_norm = (nn.LayerNorm(width) for _ in range(3))
+        if self.separate_norms:
+            self.secondary_norm, self.forward_norm = (nn.LayerNorm(width) for _ in range(2))
         self.activation = activation
 
     def to_memories(self) -> list[Attention]:
@@ -416,38 +405,19 @@ class AggregationLayer(DecoderLayer):
         """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
         first = self.additions * number
         hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
-        one, two = (step.added(hidden, step.drawn(number, memory, attention, queries), first + 1 + memory)
-                    for memory, (attention, queries) in enumerate(zip(self.to_memories(), self.asking(hidden),
-                                                                      strict=True)))
-        hidden = self.joint_norm(one + two)
-        return step.added(hidden, self.narrow(self.activation(self.widen(self.fed(hidden)))), first + 3)
-
-    def asking(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each attention to a memory reads of hidden."""
         queries = self.cross_norm(hidden)
-        return queries, queries
-
-    def fed(self, hidden: Tensor) -> Tensor:
-        """Return what the feed-forward network reads of hidden."""
-        return hidden
+        both = queries, self.secondary_norm(hidden) if self.separate_norms else queries
+        one, two = (step.added(hidden, step.drawn(number, memory, attention, both[memory]), first + 1 + memory)
+                    for memory, attention in enumerate(self.to_memories()))
+        hidden = self.joint_norm(one + two)
+        read = self.forward_norm(hidden) if self.separate_norms else hidden
+        return step.added(hidden, self.narrow(self.activation(self.widen(read))), first + 3)
 
 
 class SeparateNormsLayer(AggregationLayer):
-    """An :class:`AggregationLayer` with the norms of the released code: one before each part, the feed-forward network
-    among them, beside the one of the sum."""
+    """The same with the norms of the released code: one before each part, beside the one of the sum."""
 
-    def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
-                 activation: Callable[[Tensor], Tensor] = F.relu) -> None:
-        super().__init__(width, heads, feed_forward, dropout, activation)
-        self.secondary_norm, self.forward_norm = (nn.LayerNorm(width) for _ in range(2))
-
-    def asking(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each attention to a memory reads of hidden."""
-        return self.cross_norm(hidden), self.secondary_norm(hidden)
-
-    def fed(self, hidden: Tensor) -> Tensor:
-        """Return what the feed-forward network reads of hidden."""
-        return self.forward_norm(hidden)
+    separate_norms = True
 
 
 class IaNet(AttentiveRewriter):
@@ -460,6 +430,8 @@ class IaNet(AttentiveRewriter):
     separate``), and sequences stand between <s> and </s> (``source.wrapped``).
     """
 
+    uses_keywords = True
+
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         layers = config.ianet
@@ -471,11 +443,6 @@ class IaNet(AttentiveRewriter):
             self.source_embedders = nn.ModuleList(Embedder(config.vocab_size, sizes.width, sizes.dropout)
                                                   for _ in range(2))
         self.post_init()
-
-    @property
-    def uses_keywords(self) -> bool:
-        """Whether ``mask`` is read: always, but for a batch that was planned."""
-        return True
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of words, of sources if ``p`` leaves no doubt which of them are primary."""
@@ -540,3 +507,35 @@ def load_rewriter(folder: str | Path) -> Rewriter:
     """
     config = RewriterConfig.from_pretrained(folder)
     return ARCHITECTURES[config.architecture].from_pretrained(folder, config=config)
+
+
+# Modules that have a row for each token of the vocabulary.
+_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
+
+
+@torch.no_grad()
+def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
+    """Copy into ``model`` what ``other`` has of the same name, and return the names of what stays as it was.
+
+    Of a matrix with a row for each token, the rows of the tokens that both know are copied; the others stay as drawn.
+
+    ``places`` is the id that ``other`` has for each token of ``model`` (V,), -1 for a token that it lacks.
+
+    Raises:
+        ValueError: the other is of other sizes, or of a kind that shares nothing but rows of tokens.
+    """
+    own, theirs = dict(model.named_parameters()), dict(other.named_parameters())
+    shared = {name: name.startswith(_BY_TOKEN) for name in own if name in theirs}
+    unlike = [name for name, by_token in shared.items()  # of rows of tokens, but for how many there are
+              if own[name].shape[int(by_token):] != theirs[name].shape[int(by_token):]]
+    if unlike or all(shared.values()):
+        raise ValueError(f"a model of architecture {other.config.architecture} and width "
+                         f"{other.config.sizes.width} has nothing for one of {model.config.architecture} and width "
+                         f"{model.config.sizes.width}")
+    known = places >= 0
+    for name, by_token in shared.items():
+        if by_token:
+            own[name][known] = theirs[name][places[known]].to(own[name].dtype)
+        else:
+            own[name].copy_(theirs[name])
+    return [name for name in own if name not in shared]

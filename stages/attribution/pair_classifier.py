@@ -6,7 +6,6 @@ Face layout) and its metrics. Trains on the training split alone and selects by 
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
-from models.common.task import Bar, CheckpointStore, Criterion, History, Settings
+from models.common.task import Bar, CheckpointStore, Criterion, Settings
 from models.common.training import fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier
 from stages.attribution.pair_points import model_card, split_points
@@ -25,6 +24,8 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.seeds import derived_seed
+from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
+from stages.common.seeds import derived_seed, generator
 from stages.common.tables import read_frame, read_table, write_json
 from stages.common.training import fit_of_data_set
 from stages.run.process import StageProcess, run_stage
@@ -33,31 +34,20 @@ from stages.run.processes import keep_freed_memory
 STAGE = "pair_classifier"
 # Columns of the examples that are needed.
 _READ = ["split", "source_id", "target_id", "negative_id", "reference_ids", "negative_origin"]
-
-
-@dataclass(frozen=True)
-class TrainedClassifier:
-    """What :func:`run` makes."""
-
-    classifier: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    metrics: dict[str, Any]
+# Random negatives of each pair of a split, where the released code draws any.
+_RELEASED = {"train": 4, "validation": 2}
+_POINTS = {"random2": "Positive are the pairs and each source with itself; negative: each source with two random other "
+                      "targets.",
+           "released": "Where pairs were labelled, they are positive, and those labelled as different negative. Where "
+                       "texts come in\n  groups, the pairs and each source with itself are positive; negative: each "
+                       "source with four random other targets,\n  in validation with two."}
 
 
 def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, Any], encoder: ResolvedEncoder,
         seed: int, store: CheckpointStore, device: str = "cpu",
-        open_bar: Callable[[int, int], Bar] | None = None) -> TrainedClassifier:
-    """Train a pair classifier on the pairs of the training split.
-
-    Args:
-        examples: table ``examples``.
-        texts: by id.
-        values: plain values of the params block ``pair_classifier``.
-        encoder: pre-trained encoder to start from.
-        seed: fans out by name into negatives, order and dropout.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
+        open_bar: Callable[[int, int], Bar] | None = None
+        ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict[str, Any]]:
+    """Train a pair classifier on the pairs of the training split; return it with its tokenizer and metrics.
 
     Raises:
         InputError: too few pairs in a split, or more layers to freeze than there are.
@@ -66,8 +56,13 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
     train = split_points(examples, "train", seed, values["max_sources"], rule)
     validation = split_points(examples, "validation", seed, rule=rule)
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
-    task = PairTask(_classifier(encoder, values["freeze_layers"], device), tokenizer, texts, train, validation,
-                    values["max_length"], values["learning_rate"], values["batch_size"])
+    try:
+        classifier = build_pair_classifier(encoder.location, encoder.pretrained, values["freeze_layers"])
+    except ValueError as error:
+        raise InputError(f"pair_classifier.freeze_layers or encoder.source: {error}.") from error
+    nn.Module.to(classifier, device)
+    task = PairTask(classifier, tokenizer, texts, train, validation, values["max_length"], values["learning_rate"],
+                    values["batch_size"])
     settings = Settings(
         epochs=values["epochs"], batch_size=values["batch_size"], eps=1e-8, warmup=0.0, clip=values["clip"],
         precision=values["precision"],
@@ -76,23 +71,99 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
     # A tokenizer that has worked remembers its last padding, which must not enter the saved bytes.
     fresh = AutoTokenizer.from_pretrained(encoder.location)
     fresh.model_max_length = values["max_length"]
-    return TrainedClassifier(task.module, fresh, _metrics(history, train, validation))
+    return classifier, fresh, {
+        "validation_accuracy": history.best["accuracy"], "validation_loss": history.best["loss"],
+        "best_epoch": history.best_epoch, "training_points": len(train), "validation_points": len(validation),
+        "training_negatives": sum(point.label == 0 for point in train),
+        "validation_negatives": sum(point.label == 0 for point in validation), "history": history.rows}
 
 
-def _classifier(encoder: ResolvedEncoder, freeze_layers: int, device: str) -> PreTrainedModel:
+def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None,
+                 rule: str = "random2") -> list[PairPoint]:
+    """Return the points of the distinct (source, target) pairs of ``split``, and of no other split.
+
+    Args:
+        examples: table ``examples``.
+        split: ``train`` or ``validation``.
+        seed: draws the sample and the negatives.
+        max_sources: keep a seeded sample of so many pairs.
+        rule: ``random2``: two random targets as negatives of each pair. ``released``: the released code's,
+            which are the data set's own non-duplicates where pairs were labelled (negatives of origin
+            ``labelled``; no source then stands beside itself), and where texts come in groups (several references)
+            four random ones, in validation two. The released code draws the former from all rows, later test
+            sentences among them; here they are the split's own.
+
+    Raises:
+        InputError: the split holds too few pairs to draw a negative from, or nothing that the rule needs.
+    """
+    mine = examples.loc[examples["split"] == split]
+    chosen = mine[["source_id", "target_id"]].drop_duplicates()
+    pairs = sorted((int(source), int(target)) for source, target in chosen.itertuples(index=False))
+    if max_sources is not None and len(pairs) > max_sources:
+        kept = generator(seed, STAGE, "sample", split).choice(len(pairs), max_sources, replace=False)
+        pairs = [pairs[position] for position in sorted(kept.tolist())]
+    if not pairs:
+        raise InputError(f"table examples: the {split} split has no pair. Give ingest.{split} a larger share, or "
+                         f"more data.")
+    if rule == "released" and (different := _labelled_different(mine, pairs)):
+        return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
+    negatives = _RELEASED[split] if rule == "released" and _grouped(mine, split) else 2
     try:
-        classifier = build_pair_classifier(encoder.location, encoder.pretrained, freeze_layers)
+        return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
     except ValueError as error:
-        raise InputError(f"pair_classifier.freeze_layers or encoder.source: {error}.") from error
-    nn.Module.to(classifier, device)
-    return classifier
+        raise InputError(f"table examples: the {split} split has too few pairs ({len(pairs)}) to draw negatives "
+                         f"from: {error}. Give it a larger share (ingest.validation), or more data.") from error
 
 
-def _metrics(history: History, train: list[PairPoint], validation: list[PairPoint]) -> dict[str, Any]:
-    return {"validation_accuracy": history.best["accuracy"], "validation_loss": history.best["loss"],
-            "best_epoch": history.best_epoch, "training_points": len(train), "validation_points": len(validation),
-            "training_negatives": sum(point.label == 0 for point in train),
-            "validation_negatives": sum(point.label == 0 for point in validation), "history": history.rows}
+def _labelled_different(examples: pd.DataFrame, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the sources of ``pairs`` with the negatives that were labelled so, each pair once, sorted."""
+    sources = {source for source, _ in pairs}
+    labelled = examples.loc[examples["negative_origin"] == "labelled", ["source_id", "negative_id"]].drop_duplicates()
+    return sorted((int(source), int(negative)) for source, negative in labelled.itertuples(index=False)
+                  if source in sources)
+
+
+def _grouped(examples: pd.DataFrame, split: str) -> bool:
+    """Return whether texts come in groups, as captions do; anything else has no released rule."""
+    if examples["reference_ids"].map(len).max() < 2:
+        raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
+                         f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
+                         f"source (captions), and the {split} split in table examples has neither. Use random2.")
+    return True
+
+
+def _references(examples: pd.DataFrame) -> dict[int, set[int]]:
+    """Return the references of each source, which are never its negatives."""
+    references: dict[int, set[int]] = {}
+    for source, others in examples[["source_id", "reference_ids"]].itertuples(index=False):
+        references.setdefault(int(source), set()).update(int(other) for other in others)
+    return references
+
+
+def model_card(dataset: str, encoder: Mapping[str, Any], values: Mapping[str, Any], metrics: Mapping[str, Any]) -> str:
+    """Return the README of the saved classifier."""
+    settings = "\n".join(f"- {name}: {value}" for name, value in sorted(values.items()))
+    return f"""---
+library_name: transformers
+pipeline_tag: text-classification
+---
+# Pair classifier of data set {dataset}
+
+Says whether two sentences mean the same (class 1, `paraphrase`) or not (class 0, `different`). It exists for its
+gradients: the norm of the gradient of the positive logit by a source word's embedding is the word's keyword score.
+
+- Encoder at the start: {encoder["name"]} (version {encoder["version"]}, sha256 {encoder["sha256"]})
+- Training points: {metrics["training_points"]}, of which {metrics["training_negatives"]} negative.
+  {_POINTS[values["stage1_neg"]]}
+- Validation accuracy {metrics["validation_accuracy"]:.4f}, cross-entropy {metrics["validation_loss"]:.4f} nats, on
+  {metrics["validation_points"]} points made likewise, epoch {metrics["best_epoch"]} of {values["epochs"]}
+
+Random negatives are easy: where they are, the accuracy says little about telling a paraphrase from a near miss.
+
+Settings:
+
+{settings}
+"""
 
 
 def _work(process: StageProcess) -> None:
@@ -105,13 +176,14 @@ def _work(process: StageProcess) -> None:
     texts = dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
     trained, precision, store = fit_of_data_set(process, values, tables, lambda store, device, open_bar: run(
         examples, texts, values, encoder, params.seed, store, device, open_bar), encoder=encoder.description)
-    trained.classifier.config.computed_in = precision
+    classifier, tokenizer, metrics = trained
+    classifier.config.computed_in = precision
     with atomic_folder(paths.pair_classifier) as folder:
-        trained.classifier.save_pretrained(folder)
-        trained.tokenizer.save_pretrained(folder)
-        card = model_card(process.instance, encoder.description, values, trained.metrics)
-        (folder / "README.md").write_text(card, encoding="utf-8")
-    write_json(paths.metrics(STAGE), trained.metrics)
+        classifier.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / "README.md").write_text(model_card(process.instance, encoder.description, values, metrics),
+                                           encoding="utf-8")
+    write_json(paths.metrics(STAGE), metrics)
     store.clear()
 
 

@@ -1,6 +1,6 @@
 """Params of attribution keywords: the pair classifier, and the saliency of words."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,30 +21,23 @@ class PairClassifier(Block):
     freeze_layers: int = Field(0, ge=0, description="lowest encoder layers (and embeddings) kept frozen")
 
 
-# The paper's text as read in docs/pgkpr.md, and what the released code does.
-_ATTRIBUTION_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {"method": "gradient", "attr_target": "pos_logit", "argmax_of": "row", "embedding": "lookup",
-              "token_types": True, "normalisation": "minmax"},
-    "released": {"method": "gradient", "attr_target": "argmax_logit", "argmax_of": "first_row",
-                 "embedding": "block_output", "token_types": False, "normalisation": "minmax"},
-}
-
-
 class Attribution(Switches):
     """Saliency of source words (PGKPR eq. 1)."""
 
-    presets: ClassVar[Presets] = _ATTRIBUTION_PRESETS
+    # The paper's text as read in docs/pgkpr.md, and what the released code does.
+    presets: ClassVar[Presets] = {
+        "paper": {"method": "gradient", "attr_target": "pos_logit", "released_bugs": False,
+                  "normalisation": "minmax"},
+        "released": {"method": "gradient", "attr_target": "argmax_logit", "released_bugs": True,
+                     "normalisation": "minmax"}}
 
     datasets: Datasets = Field([], description="of pairs, whose words are scored; each has a pair classifier trained")
     preset: Literal["paper", "released"] | None = Field(None, description="sets every switch below at once")
     method: Literal["gradient", "integrated_gradients", "siamese"] = "gradient"
     attr_target: Literal["pos_logit", "argmax_logit", "logit_diff", "pos_prob"] = "pos_logit"
-    argmax_of: Literal["row", "first_row"] = Field(
-        "row", description="first_row: the class of the batch's first row for all, a bug of the released code")
-    embedding: Literal["lookup", "block_output"] = Field(
-        "lookup", description="block_output: the embedding block's output fed in again, a bug of the released code")
-    token_types: bool = Field(True, description="false: the pass that is differentiated does not tell segments apart, "
-                                                "a bug of the released code")
+    released_bugs: bool = Field(False, description="as the released code has it: argmax_logit asks about the class of "
+                                                   "the batch's first row, and the embedding block's output is fed in "
+                                                   "again without segments (docs/pgkpr.md)")
     normalisation: Literal["minmax", "max", "sum"] = "minmax"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
     steps: int = Field(32, ge=1, description="integrated_gradients and siamese: points of the path")
@@ -52,12 +45,7 @@ class Attribution(Switches):
 
     @model_validator(mode="after")
     def _switches_fit(self) -> "Attribution":
-        if self.argmax_of == "first_row" and self.attr_target != "argmax_logit":
-            raise ValueError(f"argmax_of first_row is about attr_target argmax_logit, and attr_target is "
-                             f"{self.attr_target}; set argmax_of to row, or attr_target to argmax_logit")
-        idle = [f"{name} {getattr(self, name)}" for name in ("attr_target", "argmax_of", "embedding", "token_types")
-                if getattr(self, name) != type(self).model_fields[name].default]
-        if self.method == "siamese" and idle:
-            raise ValueError(f"method siamese has no pair classifier, so these mean nothing to it: "
-                             f"{', '.join(idle)}. Take them out, or choose another method")
+        if self.method == "siamese" and (self.attr_target != "pos_logit" or self.released_bugs):
+            raise ValueError("method siamese has no pair classifier, so attr_target and released_bugs mean nothing to "
+                             "it. Take them out, or choose another method")
         return self

@@ -28,14 +28,7 @@ _COLUMNS: dict[Holds, list[str]] = {
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may become the keyword of the texts of a block.
-
-    Attributes:
-        spans: of each candidate.
-        score: under the method.
-        keyword: in normal form.
-        scored: whether the ranking says anything about each text, (texts,).
-    """
+    """Spans that may become the keyword of a text, with scores and normal forms; whether each text is ranked at all."""
 
     spans: Spans
     score: np.ndarray
@@ -114,34 +107,23 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
 
 
 def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
-    scored, score, _ = _word_scores(block, ranking, name)
-    # The weakest word may score 0, so a text is asked, not a word.
-    best = np.zeros(len(block.text_ids))
-    np.maximum.at(best, block.text, score)
-    return _words(block, scored, score, best[block.text] > 0)
-
-
-def _primary(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
-    scored, score, rows = _word_scores(block, ranking, name)
-    primary = np.zeros(len(score), dtype=bool)
-    primary[np.flatnonzero(scored[block.text])] = pc.list_flatten(rows["primary"]).to_numpy().astype(bool)
-    return _words(block, scored, score, primary & (score > 0))
-
-
-def _words(block: TokenBlock, scored: np.ndarray, score: np.ndarray, eligible: np.ndarray) -> Candidates:
-    words = content_words(block)
-    words = words.take(eligible[words.start] & scored[words.text])
-    return Candidates(words, score[words.start], normal_forms(block, words), scored)
-
-
-def _word_scores(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray, pa.Table]:
-    """Return which texts have scores for the pair with themselves, the score of each token, and the rows."""
+    """Return the content words of scored texts; of PSI's the primary ones."""
     rows, text = scored_alone(block, ranking, name)
     scored = np.zeros(len(block.text_ids), dtype=bool)
     scored[text] = True
     score = np.zeros(len(block.text))
     score[scored[block.text]] = pc.list_flatten(rows["score"]).to_numpy()
-    return scored, score, rows
+    if "primary" in rows.column_names:
+        eligible = np.zeros(len(score), dtype=bool)
+        eligible[scored[block.text]] = pc.list_flatten(rows["primary"]).to_numpy().astype(bool)
+        eligible &= score > 0
+    else:   # the weakest word may score 0, so a text is asked, not a word
+        best = np.zeros(len(block.text_ids))
+        np.maximum.at(best, block.text, score)
+        eligible = best[block.text] > 0
+    words = content_words(block)
+    words = words.take(eligible[words.start] & scored[words.text])
+    return Candidates(words, score[words.start], normal_forms(block, words), scored)
 
 
 def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Table, np.ndarray]:
@@ -169,4 +151,4 @@ def _not_in_both(name: str, ids: np.ndarray) -> str:
 
 
 _READERS: dict[Holds, Callable[[TokenBlock, pa.Table, str], Candidates]] = {
-    "phrases": _phrases, "scores": _scored, "primary words": _primary}
+    "phrases": _phrases, "scores": _scored, "primary words": _scored}

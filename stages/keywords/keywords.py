@@ -1,6 +1,7 @@
 """Choose one keyword per text from its ranking, with ties and fall-backs settled in words, not by chance."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import pieces
@@ -15,6 +17,7 @@ from keycontrast.ranking.selection import InverseFrequency
 from stages.common.examples import (
     TextMarks,
     all_text_ids,
+    is_single,
     marked_texts,
     role_batches,
     room_for,
@@ -22,10 +25,10 @@ from stages.common.examples import (
 )
 from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import SPLITS
 from stages.common.tables import Provenance, read_batches, read_metadata, table_writer, write_json
 from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
-from stages.keywords.tally import Tally
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
+_UNSEEN = ("validation", "test")
 # Gives the pieces of a table anew each time it is called.
 Batches = Callable[[list[str]], Iterable[pa.Table]]
 
@@ -49,14 +53,6 @@ class Chosen:
 def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywords") -> Chosen:
     """Choose the keyword of every text.
 
-    Args:
-        tokens: table ``tokens``.
-        ranking: table of ``params.method``. Texts of which it says nothing, or has no word that it could score, fall
-            back to IDF, which is recorded.
-        examples: table ``examples`` or ``labelled_examples``; IDF counts the texts of training examples and no
-            others.
-        params: the method.
-
     Raises:
         InputError: the tables do not belong together.
     """
@@ -70,21 +66,21 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywor
 
 def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
                examples: Callable[[], Iterable[pa.Table]], params: "Keywords",
-               write: Callable[[pa.Table], Any]) -> Tally:
+               write: Callable[[pa.Table], Any]) -> "Tally":
     """Choose the keyword of every text, piece by piece, and hand each piece of table ``keywords`` to ``write``.
 
-    Args:
-        tokens: gives columns of table ``tokens``, by text id; called three times.
-        ranking: pieces of the ranking, by text id.
-        examples: gives pieces of the table of :func:`run`; called twice.
-        params: the method.
-        write: takes pieces of the table.
+    ``tokens`` and ``ranking`` come by text id. Texts of which the ranking says nothing, or has no word that it could
+    score, fall back to IDF, which is recorded; IDF counts the texts of training examples and no others.
 
     Raises:
         InputError: the tables do not belong together.
     """
-    _check_ids(marked_texts(map(all_text_ids, examples())),
-               marked_texts(batch["text_id"].to_numpy() for batch in tokens(["text_id"])))
+    wanted = marked_texts(map(all_text_ids, examples()))
+    held = marked_texts(batch["text_id"].to_numpy() for batch in tokens(["text_id"]))
+    missing = np.flatnonzero(wanted & ~room_for(held, len(wanted))[:len(wanted)])
+    if len(missing):
+        raise InputError(f"table tokens: {len(missing)} texts, the first of them {missing[0]}, are not in both "
+                         f"tables; {STALE}")
     training = marked_texts(map(training_text_ids, examples()))
     idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])), training)
     tally = Tally(params.method, training)
@@ -95,11 +91,67 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
     return tally
 
 
-def _check_ids(wanted: TextMarks, held: TextMarks) -> None:
-    missing = np.flatnonzero(wanted & ~room_for(held, len(wanted))[:len(wanted)])
-    if len(missing):
-        raise InputError(f"table tokens: {len(missing)} texts, the first of them {missing[0]}, are not in both "
-                         f"tables; {STALE}")
+class Tally:
+    """Counts over keywords that come piece by piece; holds four bytes per text and each distinct keyword once."""
+
+    def __init__(self, method: str, training: TextMarks) -> None:
+        self._method, self._training = method, training
+        self._numbers: dict[str, int] = {}
+        self._keyword = np.zeros(0, dtype=np.int32)     # by text id, the number of its keyword
+        self._methods: Counter[str] = Counter()
+        self._unscored = 0
+
+    def add(self, table: pa.Table, unscored: int) -> None:
+        """Take in a piece of table ``keywords``, of whose texts ``unscored`` have no ranking."""
+        coded = table["keyword"].combine_chunks().dictionary_encode()
+        words = coded.dictionary.to_pylist()
+        numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words], dtype=np.int64)
+        ids = table["text_id"].to_numpy()
+        if len(ids):
+            self._keyword = room_for(self._keyword, int(ids.max()) + 1)
+            self._keyword[ids] = numbers[coded.indices.to_numpy()]
+        self._methods.update(table["method"].to_pylist())
+        self._unscored += unscored
+
+    def counts(self, examples: Iterable[pa.Table]) -> dict[str, Any]:
+        """Return how keywords were found and, for triples, the shares that bound what a contrast can do."""
+        known = np.zeros(len(self._numbers), dtype=bool)
+        known[self._keyword[:len(self._training)][self._training]] = True
+        hits: Counter[str] = Counter()
+        whole: Counter[str] = Counter()
+        for piece in examples:
+            if is_single(piece):
+                continue
+            source, target, negative = (self._keyword_of(piece, role) for role in ("source", "target", "negative"))
+            split = {name: pc.equal(piece["split"], name).to_numpy() for name in SPLITS}
+            with_negative = split["train"] & pc.is_valid(piece["negative_id"]).to_numpy()
+            for name, hit, among in (("target", source == target, split["train"]),
+                                     ("negative", target == negative, with_negative),
+                                     *((unseen, known[source], split[unseen]) for unseen in _UNSEEN)):
+                hits[name] += int((hit & among).sum())
+                whole[name] += int(among.sum())
+        # None where there is nothing to count.
+        share = {name: round(hits[name] / whole[name], 6) if whole[name] else None for name in whole}
+        return {"texts_by_method": dict(sorted(self._methods.items())),
+                "keywords": {"distinct": len(self._numbers), "distinct_in_training": int(known.sum())},
+                **({"share_source_is_target": share["target"], "share_target_is_negative": share["negative"],
+                    "share_source_known": {name: share[name] for name in _UNSEEN}} if share else {})}
+
+    def fallbacks(self) -> list[str]:
+        """Return a sentence per fall-back that was taken."""
+        sentences = []
+        if self._unscored:
+            sentences.append(f"{self._unscored} texts have no row in table {self._method}: their keyword is by IDF")
+        if self._methods["idf"]:
+            sentences.append(f"{self._methods['idf']} texts have no ranked keyword: the word of highest IDF was taken")
+        if self._methods["none"]:
+            sentences.append(f"{self._methods['none']} texts have no keyword at all")
+        return sentences
+
+    def _keyword_of(self, examples: pa.Table, role: str) -> np.ndarray:
+        """Return the number of the keyword of each example's text in a role; 0 where it has none."""
+        ids = pc.fill_null(examples[f"{role}_id"], -1).to_numpy()
+        return np.where(ids < 0, 0, self._keyword[ids])
 
 
 def _work(process: StageProcess) -> None:

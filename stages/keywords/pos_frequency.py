@@ -80,13 +80,7 @@ class PosCounts:
 
 
 def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.ndarray) -> pa.Table:
-    """Return what is counted of those of ``texts`` that are in a piece, as a table of schema COUNTED.
-
-    Args:
-        tokens: rows of table ``tokens``.
-        tables: the rows of ``attribution`` and ``psi`` for these texts.
-        texts: ids of texts that are counted.
-    """
+    """Return what is counted of those of ``texts`` that are in a piece, as a table of schema COUNTED."""
     rows = tokens.filter(pa.array(np.isin(tokens["text_id"].to_numpy(), texts)))
     columns = {name: rows[name] for name in ("text_id", "tag", "pos")}
     for name, column in _WEIGHTS.items():
@@ -100,12 +94,6 @@ def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> di
 
     A source counts once per example, as each example has coins of its own; those are PGKPR's, but over
     whole sources, since how many words models read is none of this stage's settings.
-
-    Args:
-        rows: of all sources, as of :func:`counted_rows`.
-        counted: the examples.
-        language: of the texts, which says the kind of tags.
-        seed: the project's.
 
     Raises:
         InputError: a source has no row.

@@ -12,6 +12,7 @@ from keycontrast.ranking import Report
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.ranker import Ranked
 from keycontrast.ranking.selection import InverseFrequency
+from stages.common.examples import training_texts
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths
 from stages.common.settings import code_of, hash_code, hash_files
@@ -37,17 +38,15 @@ _BATCH = 256
 _COLUMNS = TOKENS.arrow().names
 
 
+def training_frequency(tokens: Path, examples: Path) -> InverseFrequency:
+    """Return the IDF of words in table ``tokens`` over the texts of the training examples of table ``examples``."""
+    return InverseFrequency.over_tables(pieces(read_batches(tokens, TOKENS, ["text_id", "token"], _BATCH)),
+                                        training_texts(examples))
+
+
 def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseFrequency | None = None,
                   language: str = "en") -> pa.Table:
-    """Return the ranked phrases of table ``tokens``.
-
-    Args:
-        make: of the method.
-        tokens: table ``tokens``.
-        settings: the method's block.
-        idf: IDF over training texts, which breaks ties; None leaves them to the position.
-        language: of the texts.
-    """
+    """Return the ranked phrases of table ``tokens``."""
     ordered = tokens.sort_by("text_id")
     batches = (ordered.slice(start, _BATCH) for start in range(0, ordered.num_rows, _BATCH))
     found = map(make(settings, language, idf), pieces(batches))
@@ -75,12 +74,7 @@ def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency
 
 
 def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
-    """Write the table of the stage, which is named as its method and its block: the phrases of every text.
-
-    Args:
-        process: of the stage.
-        models: what else than the annotation decides the ranking, for the metadata.
-    """
+    """Write the table of the stage, which is named as its method and its block: the phrases of every text."""
     params = process.params
     paths, kind = DatasetPaths(process.instance), process.stage
     source = paths.table("tokens")
@@ -99,17 +93,16 @@ def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
             report.add(Report(**{**counts, "texts": Counter(counts["texts"])}))
         provenance.counts.update(report.as_counts())
     executor.clear()
-    process.log.info(_sentence(provenance.counts))
+    texts = ", ".join(f"{number} {name}" for name, number in provenance.counts["texts_by_status"].items()) or "none"
+    process.log.info(f"texts by status: {texts}" + (
+        f"; at most {provenance.counts['iterations']} iterations, the last of which changed no score by more than "
+        f"{provenance.counts['residual']}" if "iterations" in provenance.counts else ""))
 
 
 def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
     """Write the table of the stage if something reads it, or else one without rows, whose metadata say why.
 
     So every data set has the stage, and `dvc exp run -S keywords.method=yake` needs no other change of the params.
-
-    Args:
-        process: of the stage.
-        models: returns those of :func:`rank_data_set`.
     """
     params, kind = process.params, process.stage
     method = params.keywords.method
@@ -122,11 +115,3 @@ def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mappin
     write_table(DatasetPaths(process.instance).table(kind), ranked_by(kind), PHRASES.arrow().empty_table(),
                 Provenance(process.name, process.params_hash, reason=reason))
     process.log.info("no text is ranked: %s", reason)
-
-
-def _sentence(counts: dict[str, Any]) -> str:
-    texts = ", ".join(f"{number} {name}" for name, number in counts["texts_by_status"].items()) or "none"
-    if "iterations" not in counts:
-        return f"texts by status: {texts}"
-    return (f"texts by status: {texts}; at most {counts['iterations']} iterations, the last of which changed no score "
-            f"by more than {counts['residual']}")

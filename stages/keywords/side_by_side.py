@@ -7,9 +7,8 @@ and 4).
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,14 +56,7 @@ class Compared:
 
 @dataclass
 class Agreement:
-    """How far two methods agree over the texts for which both name a keyword; the last three are sums over these.
-
-    Attributes:
-        texts: how many these are.
-        same_best: whether the best keyword is the same.
-        shared_word: whether the best keywords share a word.
-        jaccard: shared words of all keywords over the words of either.
-    """
+    """How far two methods agree over the texts for which both name a keyword; the last three are sums over these."""
 
     texts: int = 0
     same_best: float = 0.0
@@ -87,22 +79,6 @@ class Agreement:
         return {"texts": self.texts, **means}
 
 
-@dataclass
-class _Tally:
-    """What is counted of the texts that have been compared."""
-
-    texts: int = 0
-    named: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COMPARED, 0))
-    agreements: dict[tuple[str, str], Agreement] = field(
-        default_factory=lambda: {pair: Agreement() for pair in combinations(COMPARED, 2)})
-
-    def add(self, keywords: Named) -> None:
-        for name, rows in keywords.items():
-            self.named[name] += sum(map(bool, rows))
-        for (one, other), agreement in self.agreements.items():
-            agreement.add(keywords[one], keywords[other])
-
-
 def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.Table, top: int, language: str,
         seed: int, write: Callable[[pa.Table], Any]) -> Compared:
     """Compare the keywords of every method, text by text.
@@ -110,10 +86,9 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
     Args:
         tokens: gives columns of table ``tokens``, by text id; called twice.
         tables: columns COLUMNS of the table of each method, by text id.
-        examples: table ``examples``: IDF counts its training texts; parts of speech are counted over test sources,
-            once per example.
+        examples: IDF counts its training texts; parts of speech are counted over test sources, once per example.
         top: keywords per text and method.
-        language: of the texts, which says the kind of tags.
+        language: says the kind of tags.
         seed: of the coin flips.
         write: takes pieces of table ``side_by_side``.
 
@@ -124,21 +99,25 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
                                        marked_texts([training_text_ids(examples)]))
     following = {name: Following(batches, METHOD_TABLES[name].arrow().empty_table().select(COLUMNS[name]))
                  for name, batches in tables.items()}
-    counted, tally = Counted.of(examples), _Tally()
+    counted, texts, named = Counted.of(examples), 0, dict.fromkeys(COMPARED, 0)
+    agreements = {pair: Agreement() for pair in combinations(COMPARED, 2)}
     kept = [COUNTED.empty_table()]
     for piece in pieces(tokens(_TOKENS)):
         last = piece["text_id"][-1].as_py() if piece.num_rows else -1
         rows = {name: batches.up_to(last) for name, batches in following.items()}
         keywords: Named = {name: _named(name, piece, rows.get(name), idf, top) for name in COMPARED}
-        tally.add(keywords)
-        tally.texts += piece.num_rows
+        texts += piece.num_rows
+        for name, found in keywords.items():
+            named[name] += sum(map(bool, found))
+        for (one, other), agreement in agreements.items():
+            agreement.add(keywords[one], keywords[other])
         write(pa.table({"text_id": piece["text_id"], **keywords}, schema=SIDE_BY_SIDE.arrow()))
         kept.append(counted_rows(piece, rows, counted.sources))
     for name, batches in following.items():
         _check_same(name, batches.rest())
     return Compared(
-        {"texts": tally.texts, "texts_with_keywords": tally.named,
-         "agreement": {f"{one}~{other}": found.shares() for (one, other), found in tally.agreements.items()},
+        {"texts": texts, "texts_with_keywords": named,
+         "agreement": {f"{one}~{other}": agreement.shares() for (one, other), agreement in agreements.items()},
          "pos_frequency": {"split": counted.split, "sources": len(counted.sources)}},
         frequency_table(pos_counts(pa.concat_tables(kept), counted, language, seed)))
 
@@ -209,16 +188,12 @@ def _work(process: StageProcess) -> None:
             provenance.models.update(read_metadata(paths.table(name)).get("models", {}))
         provenance.counts.update(made.counts)
         with atomic_folder(paths.pos_frequency) as folder:
-            _write_picture(made, folder)
+            counted = made.counts["pos_frequency"]
+            plot = pos_plot(made.frequencies, counted["sources"], counted["split"])
+            (folder / "pos_frequency.svg").write_text(plot.svg, encoding="utf-8")
+            (folder / "pos_frequency.png").write_bytes(plot.png)
+            made.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")
     write_json(paths.metrics("side_by_side"), made.counts)
-
-
-def _write_picture(made: Compared, folder: Path) -> None:
-    counted = made.counts["pos_frequency"]
-    plot = pos_plot(made.frequencies, counted["sources"], counted["split"])
-    (folder / "pos_frequency.svg").write_text(plot.svg, encoding="utf-8")
-    (folder / "pos_frequency.png").write_bytes(plot.png)
-    made.frequencies.to_csv(folder / "pos_frequency.csv", index=False, lineterminator="\n")
 
 
 def main(argv: list[str] | None = None) -> int:

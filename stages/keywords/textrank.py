@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def run(tokens: pa.Table, params: "TextRank", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
-    """Return table ``textrank`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""
+    """Return table ``textrank`` of ``tokens``."""
     return ranked_tokens(ranker_of, tokens, params, idf, language)
 
 

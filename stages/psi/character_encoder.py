@@ -10,7 +10,6 @@ trains it further starts from there. It is no pre-trained language model, and it
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,22 +39,9 @@ _LENGTH = 512
 _POSITIONS = 0.01
 
 
-@dataclass(frozen=True)
-class Made:
-    """What :func:`run` makes: model, tokenizer, and the content of ``metrics/character_encoder.json``."""
-
-    model: BertModel
-    tokenizer: BertTokenizer
-    metrics: dict[str, Any]
-
-
-def run(texts: dict[str, list[str]], values: dict[str, Any], seed: int) -> Made:
-    """Build an encoder from the ``texts`` of the training split.
-
-    Args:
-        texts: distinct texts by split, in the order of their ids.
-        values: plain values of the block ``character_encoder``.
-        seed: of the project.
+def run(texts: dict[str, list[str]], values: dict[str, Any],
+        seed: int) -> tuple[BertModel, BertTokenizer, dict[str, Any]]:
+    """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics.
 
     Raises:
         InputError: no piece occurs often enough.
@@ -78,9 +64,9 @@ def run(texts: dict[str, list[str]], values: dict[str, Any], seed: int) -> Made:
     table[tokenizer.convert_tokens_to_ids(words)] = vectors
     unknown = {split: _share([one == tokenizer.unk_token_id for ids in found for one in ids])
                for split, found in pieces.items()}
-    return Made(encoder_of(table, values, derived_seed(seed, STAGE, "layers")), tokenizer, {
+    return encoder_of(table, values, derived_seed(seed, STAGE, "layers")), tokenizer, {
         "pieces": len(tokenizer), "with_vector": len(words), "training_texts": len(texts["train"]),
-        "share_unknown": unknown, "vectors": training_description(**settings)})
+        "share_unknown": unknown, "vectors": training_description(**settings)}
 
 
 def vocabulary(texts: Sequence[str], min_count: int, min_word_count: int) -> list[str]:
@@ -151,13 +137,13 @@ def _texts(examples: pd.DataFrame, texts: pd.DataFrame) -> dict[str, list[str]]:
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
     texts = _texts(*(read_frame(paths.table(schema.name), schema) for schema in (EXAMPLES, TEXTS)))
-    made = run(texts, params.character_encoder.plain(), params.seed)
+    model, tokenizer, metrics = run(texts, params.character_encoder.plain(), params.seed)
     with atomic_folder(paths.character_encoder) as folder:
-        made.model.save_pretrained(folder)
-        made.tokenizer.save_pretrained(folder)
-    write_json(paths.metrics(STAGE), made.metrics)
-    sys.stderr.write(f"{process.name}: {made.metrics['pieces']} word pieces; unknown: " + ", ".join(
-        f"{split} {share:.2%}" for split, share in made.metrics["share_unknown"].items() if share is not None) + "\n")
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    write_json(paths.metrics(STAGE), metrics)
+    sys.stderr.write(f"{process.name}: {metrics['pieces']} word pieces; unknown: " + ", ".join(
+        f"{split} {share:.2%}" for split, share in metrics["share_unknown"].items() if share is not None) + "\n")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -3,11 +3,36 @@
 Reads tables examples, tokens and word_vectors of a data set; writes table psi with one row per
 source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one). Where
 it names the keywords of the data set, every other text has a row of mode xx too.
+
+A text is a vector, v(X): in each of D coordinates the largest value among its words. Two texts are as alike as
+the order of their coordinates is: F(X, Y) is the Spearman correlation of v(X) and v(Y) over the D coordinates.
+A word matters as much as F falls when it is taken out,
+
+    G(x_i; X, Y) = (F(X, Y) - F(X without x_i, Y)) / F(X, Y).
+
+Taking out x_i changes v(X) only in the coordinates where x_i alone is the largest, and there the runner-up takes
+its place; so one pass over the words gives every v(X without x_i), and a word that leads nowhere has G = 0
+exactly. Coordinates are ranked by sorting 64-bit keys whose high bits order like the value and whose low bits
+are the number of the coordinate. The sums over ranks are sums of integers, exact in any order, so that scores
+do not depend on the texts beside a text.
+
+Ties between coordinates (``psi_ties``): ``ordinal`` ranks by value, then by number of the coordinate, in a
+stable sort, and takes F = 1 - 6 sum d^2 / (D (D^2 - 1)); ``average`` gives equals their mean rank and takes the
+correlation of the ranks, which is the true Spearman correlation.
+
+Guards, where the equations say nothing:
+
+- the vector of a text without words is not defined; F with it is 0. Hence G = 1 for the word of a one-word text,
+  whatever Y is.
+- ``average``: a vector that is the same in all coordinates (no word has a vector) has no order; F with it is 0.
+- |F(X, Y)| < 1e-6: there is no likeness of which a word could hold a share; G = 0 for every word of a text of two
+  or more. Dividing would give numbers of either sign without bound.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +48,7 @@ from stages.common.text_tables import TOKENS
 from stages.psi.importance.psi import importance
 from stages.psi.importance.texts import Texts, read_texts
 from stages.psi.importance.vectors import VectorTable
+from stages.psi.texts import Texts, VectorTable, read_texts
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -30,6 +56,10 @@ if TYPE_CHECKING:
 
 STAGE = "psi"
 CHUNK = 8192  # rows of table tokens; decides the row groups of what is written
+NO_LIKENESS = 1e-6
+# Numbers in one intermediate array: a mebibyte of ranks, so that a few of them stay in the processor's cache.
+_BLOCK = 1 << 17
+_REQUESTS = 2048
 
 
 def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: VectorTable, params: "Psi",
@@ -80,6 +110,192 @@ def counts(rows: pa.Table) -> dict[str, int]:
         found |= {f"rows_{mode}": of_mode.num_rows, f"words_{mode}": len(primary),
                   f"primary_{mode}": int(pc.sum(primary).as_py() or 0)}
     return found
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Scores of requests ``(X, Y)``.
+
+    Attributes:
+        likeness: F(X, Y) of each request (R,).
+        offsets: request r has the scores ``scores[offsets[r]:offsets[r + 1]]`` (R + 1,).
+        scores: G of each word of X.
+    """
+
+    likeness: np.ndarray
+    offsets: np.ndarray
+    scores: np.ndarray
+
+    def of(self, request: int) -> np.ndarray:
+        """Return the scores of one request, aligned with the words of its X."""
+        return self.scores[self.offsets[request]:self.offsets[request + 1]]
+
+
+def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
+               ties: str = "ordinal") -> Importance:
+    """Return G of every word of every first text, as against its second text.
+
+    >>> found = importance(table.matrix, texts, firsts=np.array([0, 0]), seconds=np.array([0, 1]))  # doctest: +SKIP
+    >>> found.of(1) > 0.1  # the primary words of text 0 as against text 1  # doctest: +SKIP
+
+    Args:
+        vectors: word vectors (V, D), D >= 2, finite.
+        texts: words as rows of ``vectors``.
+        firsts: position in ``texts`` of each X (R,).
+        seconds: of each Y (R,).
+        ties: ``ordinal`` or ``average``.
+
+    Raises:
+        ValueError: vectors of fewer than two coordinates.
+    """
+    if vectors.ndim != 2 or vectors.shape[1] < 2:
+        raise ValueError(f"vectors must be a matrix of two or more columns, found the shape {vectors.shape}")
+    offsets = np.concatenate([[0], np.cumsum(texts.lengths[firsts])]).astype(np.int64)
+    found = Importance(np.zeros(len(firsts)), offsets, np.zeros(offsets[-1]))
+    for start in range(0, len(firsts), _REQUESTS):
+        _score(vectors, texts, firsts, seconds, np.arange(start, min(start + _REQUESTS, len(firsts))), ties, found)
+    return found
+
+
+def _score(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray, requests: np.ndarray,
+           ties: str, found: Importance) -> None:
+    """Fill in the scores of ``requests``."""
+    used, place = np.unique(seconds[requests], return_inverse=True)
+    ranked = _text_ranks(vectors, texts, used, ties)
+    sources, owner = np.unique(firsts[requests], return_inverse=True)
+    by_source = np.argsort(owner, kind="stable")  # requests of source s: by_source[starts[s]:starts[s + 1]]
+    starts = np.searchsorted(owner[by_source], np.arange(len(sources) + 1))
+    for group in _equal_lengths(texts.lengths[sources], vectors.shape[1]):
+        own = np.concatenate([by_source[starts[source]:starts[source + 1]] for source in group])
+        number = np.repeat(np.arange(len(group)), (starts[group + 1] - starts[group]))
+        block = _Block(vectors[texts.rows(sources[group]).T], ties)
+        likeness, scores = block.scores(number, ranked.take(place[own]))
+        found.likeness[requests[own]] = likeness
+        into = found.offsets[requests[own]][:, None] + np.arange(scores.shape[1])
+        found.scores[into] = scores
+
+
+def _equal_lengths(lengths: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    """Yield positions of equal length above 0, so few at a time that an array over their words stays small."""
+    order = np.argsort(lengths, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        length = int(lengths[group[0]]) if len(group) else 0
+        if length:
+            size = max(1, _BLOCK // (length * width))
+            yield from np.split(group, range(size, len(group), size))
+
+
+def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: str) -> "_Ranks":
+    """Return the ranks of v(X) of texts (T, D); all zero for a text without words."""
+    found = _Ranks(np.zeros((len(positions), vectors.shape[1])), np.zeros(len(positions)))
+    for group in _equal_lengths(texts.lengths[positions], vectors.shape[1]):
+        ranked = _Ranks.of(vectors[texts.rows(positions[group]).T].max(axis=0), ties)
+        found.ranks[group], found.squares[group] = ranked.ranks, ranked.squares
+    return found
+
+
+class _Block:
+    """Texts of one length and all of their texts less a word, ranked once for whatever they are compared with."""
+
+    def __init__(self, words: np.ndarray, ties: str) -> None:
+        """Take the vectors of each word in turn (n, B, D), n >= 1."""
+        self.length, self.ties = len(words), ties
+        best, runner_up = _two_largest(words)  # (B, D) each
+        self.whole = _Ranks.of(best, ties)
+        leads = words == best  # (n, B, D)
+        changed = (leads & (best > runner_up)).any(axis=2)
+        self.text, self.word = np.nonzero(changed.T)  # (K,) words without which v(X) is another
+        # Where two words share the lead, the runner-up is as large.
+        self.without = _Ranks.of(np.where(leads, runner_up, best)[self.word, self.text], ties)  # (K, D)
+
+    def scores(self, text: np.ndarray, seconds: "_Ranks") -> tuple[np.ndarray, np.ndarray]:
+        """Return F (R,) and G (R, n) of texts number ``text`` (R,) against ``seconds`` (R, D)."""
+        requests = np.arange(len(text))
+        likeness = _correlation(self.whole, text, seconds, requests, self.ties)
+        if self.length == 1:
+            return likeness, np.ones((len(text), 1))
+        first, count = np.searchsorted(self.text, text), np.bincount(self.text, minlength=len(self.whole.ranks))[text]
+        count[np.abs(likeness) < NO_LIKENESS] = 0
+        request = np.repeat(requests, count)
+        row = np.arange(len(request)) - np.repeat(np.cumsum(count) - count, count) + first[request]
+        without = _correlation(self.without, row, seconds, request, self.ties)
+        scores = np.zeros((len(text), self.length))
+        scores[request, self.word[row]] = (likeness[request] - without) / likeness[request]
+        return likeness, scores
+
+
+def _two_largest(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest and second largest of (n, ...) along the first axis; -inf for the second of one."""
+    best, runner_up = words[0].copy(), np.full_like(words[0], -np.inf)
+    for word in words[1:]:
+        np.maximum(runner_up, np.minimum(best, word), out=runner_up)
+        np.maximum(best, word, out=best)
+    return best, runner_up
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    """Centred ranks of vectors (R, D), and the sum of squares of each row (R,), 0 where there is no order."""
+
+    ranks: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, ties: str) -> "_Ranks":
+        """Rank each row of ``values`` (R, D)."""
+        ranks = centred_ranks(values, ties)
+        return cls(ranks, np.einsum("rd,rd->r", ranks, ranks))
+
+    def take(self, rows: np.ndarray) -> "_Ranks":
+        """Return some rows, in the order given."""
+        return _Ranks(self.ranks[rows], self.squares[rows])
+
+
+def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.ndarray, ties: str) -> np.ndarray:
+    """Return the rank correlation of rows ``first`` with rows ``second`` (P,); 0 where a row has no order."""
+    product = np.einsum("rd,rd->r", firsts.ranks[first], seconds.ranks[second])
+    squares, others = firsts.squares[first], seconds.squares[second]
+    if ties == "average":
+        scale = np.sqrt(squares * others)
+        return np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
+    width = firsts.ranks.shape[1]
+    differences = (squares + others - 2 * product) / 4  # sum of d^2, an integer
+    return np.where((squares > 0) & (others > 0), 1 - 6 * differences / (width * (width**2 - 1)), 0.0)
+
+
+def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
+    """Return twice the rank of each value in its row, less the mean: integers that add up to 0 (R, D).
+
+    Args:
+        values: float32 (R, D), finite and without negative zeros.
+        ties: ``ordinal`` or ``average``.
+    """
+    width = values.shape[1]
+    bits = np.ascontiguousarray(values).view(np.int32)
+    # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
+    keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
+    shift = max(1, (width - 1).bit_length())
+    keys <<= shift
+    keys |= np.arange(width)
+    keys.sort(axis=1)
+    column = keys & ((1 << shift) - 1)
+    doubled = np.broadcast_to(2 * np.arange(width) - (width - 1), values.shape)
+    if ties == "average":
+        doubled = _shared(keys >> shift, doubled)
+    ranks = np.empty(values.shape)
+    ranks.ravel()[column + np.arange(len(values))[:, None] * width] = doubled
+    return ranks
+
+
+def _shared(ordered: np.ndarray, doubled: np.ndarray) -> np.ndarray:
+    """Return doubled ranks of which equals, neighbours in ``ordered`` (R, D), have their mean."""
+    width = ordered.shape[1]
+    new = np.ones((len(ordered), width + 1), dtype=bool)
+    new[:, 1:-1] = ordered[:, 1:] != ordered[:, :-1]
+    place = np.arange(width)
+    first = np.maximum.accumulate(np.where(new[:, :-1], place, 0), axis=1)
+    last = np.minimum.accumulate(np.where(new[:, 1:], place, width)[:, ::-1], axis=1)[:, ::-1]
+    return first + last - (width - 1)
 
 
 def _work(process: StageProcess) -> None:

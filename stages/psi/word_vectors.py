@@ -6,7 +6,6 @@ vectors come from, and metrics/word_vectors.json with the share of the texts' wo
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,9 @@ from stages.common.tables import Provenance, read_batches, read_frame, write_jso
 from stages.common.text_tables import TOKENS
 from stages.common.word_vectors import train_skip_gram, training_description
 from stages.psi.importance.vocabulary import Vocabulary, found_form, read_vocabulary, vectors_of_tokens
+from stages.common.schemas import EXAMPLES, SPLITS, WORD_VECTORS
+from stages.common.word_vectors import FileVectors, read_vectors, train_skip_gram, training_description
+from stages.psi.texts import WordTexts, found_form, read_words
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -31,48 +33,63 @@ if TYPE_CHECKING:
 STAGE = "word_vectors"
 
 
-@dataclass(frozen=True)
-class Made:
-    """What the stage makes: the table ``word_vectors``, where it comes from, and its counts."""
-
-    columns: dict[str, Any]
-    description: dict[str, Any]
-    metrics: dict[str, Any]
-
-
-def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors", seed: int) -> Made:
-    """Return the vectors of the vocabulary of ``tokens``.
-
-    Args:
-        tokens: pieces of table ``tokens`` in its order (columns ``text_id`` and ``token`` suffice).
-        examples: table ``examples``, which says what the training split is.
-        params: block ``word_vectors``.
-        seed: the project's.
+def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors",
+        seed: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return table ``word_vectors`` of the vocabulary of ``tokens``, where it comes from, and its metrics.
 
     Raises:
         InputError: nothing to train on, or a file that cannot be read or has none of the words.
     """
-    vocabulary = read_vocabulary(tokens, examples)
+    written, by_split = read_words(tokens), split_texts(examples)
     if params.source == "train":
-        words, vectors = _trained(vocabulary, params, seed)
+        words, vectors = _trained(written, by_split["train"], params, seed)
         settings = {name: value for name, value in dict(params).items() if name not in ("source", "path")}
         description, duplicates = training_description(**settings), 0
     else:
         path = Path(params.source.removeprefix("path:"))
-        read = vectors_of_tokens(path, vocabulary.words)
+        read = vectors_of_tokens(path, written.words)
         words, vectors, duplicates = read.words, read.vectors, read.duplicates
         description = {"origin": f"file {path.name}", "sha256": sha256_of(path), "layout": read.layout,
                        "words_in_file": read.lines, "size": vectors.shape[1]}
-    return _made(vocabulary, words, vectors, description, duplicates)
+    row = {word: number for number, word in enumerate(words)}
+    forms = [found_form(token, row) for token in written.words]
+    rows = np.array([-1 if form is None else row[form] for form in forms], dtype=np.int64)
+    counts = {split: _counts(written, text_ids) for split, text_ids in by_split.items()}
+    uses = np.bincount(rows[rows >= 0], counts["train"][rows >= 0], minlength=len(words)).astype(np.int64)
+    return {"word": words, "count": uses, "vector": list(vectors)}, description, {
+        "words": len(words), "size": int(vectors.shape[1]), "origin": description["origin"],
+        "duplicates": duplicates, "coverage": {split: {
+            "tokens": _share(count[rows >= 0], count), "distinct_tokens": _share(count[rows >= 0] > 0, count > 0)}
+            for split, count in counts.items()}}
 
 
-def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[list[str], np.ndarray]:
+def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return, for each split, the sorted ids of the texts that its examples name: source, targets, negative."""
+    found = {}
+    for split in SPLITS:
+        rows = examples[examples["split"] == split]
+        named = [rows["source_id"], rows["target_id"], rows["negative_id"].dropna(),
+                 rows["reference_ids"].explode().dropna()]
+        found[split] = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in named]))
+    return found
+
+
+def _counts(written: WordTexts, text_ids: np.ndarray) -> np.ndarray:
+    """Return how often each word occurs in some texts."""
+    member = np.zeros(len(written.texts.ids), dtype=bool)
+    member[written.texts.positions(text_ids)] = True
+    return np.bincount(written.texts.words[np.repeat(member, written.texts.lengths)], minlength=len(written.words))
+
+
+def _share(part: np.ndarray, whole: np.ndarray) -> float | None:
+    return round(float(part.sum() / whole.sum()), 6) if whole.sum() else None
+
+
+def _trained(written: WordTexts, text_ids: np.ndarray, params: "WordVectors",
+             seed: int) -> tuple[list[str], np.ndarray]:
     """Train on the lower-cased training texts, in the order of their ids; white space is no word."""
-    lower = [token.lower() for token in vocabulary.words]
-    texts = vocabulary.texts
-    sentences = [[lower[word] for word in texts.words[texts.offsets[place]:texts.offsets[place + 1]]
-                  if not lower[word].isspace()]
-                 for place in texts.positions(vocabulary.by_split["train"])]
+    lower = [token.lower() for token in written.words]
+    sentences = [[lower[word] for word in written.of(text) if not lower[word].isspace()] for text in text_ids]
     try:
         return train_skip_gram(sentences, params.size, params.window, params.min_count, params.epochs,
                                derived_seed(seed, STAGE), params.isotropic)
@@ -81,39 +98,29 @@ def _trained(vocabulary: Vocabulary, params: "WordVectors", seed: int) -> tuple[
                          f"word_vectors.min_count (now {params.min_count}), or give more data.") from error
 
 
-def _made(vocabulary: Vocabulary, words: list[str], vectors: np.ndarray, description: dict[str, Any],
-          duplicates: int) -> Made:
-    row = {word: number for number, word in enumerate(words)}
-    of_token = [found_form(token, row) for token in vocabulary.words]
-    rows = np.array([-1 if form is None else row[form] for form in of_token], dtype=np.int64)
-    counts = {split: vocabulary.counts(split) for split in vocabulary.by_split}
-    uses = np.bincount(rows[rows >= 0], counts["train"][rows >= 0], minlength=len(words)).astype(np.int64)
-    columns = {"word": words, "count": uses, "vector": list(vectors)}
-    shares = {split: _coverage(count, rows >= 0) for split, count in counts.items()}
-    metrics = {"words": len(words), "size": int(vectors.shape[1]), "origin": description["origin"],
-               "duplicates": duplicates, "coverage": shares}
-    return Made(columns, description, metrics)
-
-
-def _coverage(count: np.ndarray, known: np.ndarray) -> dict[str, float | None]:
-    """Return the shares of running words, and of distinct ones as written, that have a vector."""
-    def share(part: np.ndarray, whole: np.ndarray) -> float | None:
-        return round(float(part.sum() / whole.sum()), 6) if whole.sum() else None
-
-    there = count > 0
-    return {"tokens": share(count[known], count), "distinct_tokens": share(there[known], there)}
+def vectors_of_tokens(path: Path, tokens: list[str]) -> FileVectors:
+    """Read the forms that a token can be found under, less those that another form of the token hides."""
+    read = read_vectors(path, {form for token in tokens for form in (token.lower(), token)})
+    if not read.words:
+        raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's {len(tokens)} words. Is "
+                         f"it of another language?")
+    known = set(read.words)
+    used = {found_form(token, known) for token in tokens}
+    kept = [place for place, word in enumerate(read.words) if word in used]
+    return FileVectors([read.words[place] for place in kept], read.vectors[kept], read.layout, read.lines,
+                       read.duplicates)
 
 
 def _work(process: StageProcess) -> None:
     params, paths = process.params, DatasetPaths(process.instance)
-    made = run(read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"]),
-               read_frame(paths.table("examples"), EXAMPLES), params.word_vectors, params.seed)
-    process.log.info("%s: %d words, %s", made.description["origin"], made.metrics["words"],
-                     ", ".join(f"{split} {share['tokens']}" for split, share in made.metrics["coverage"].items()))
-    write_table(paths.table(STAGE), WORD_VECTORS, made.columns, Provenance(
-        process.name, process.params_hash, {"word_vectors": made.description},
-        made.metrics))
-    write_json(paths.metrics(STAGE), made.metrics)
+    columns, description, metrics = run(read_batches(paths.table("tokens"), TOKENS, ["text_id", "token"]),
+                                        read_frame(paths.table("examples"), EXAMPLES), params.word_vectors,
+                                        params.seed)
+    process.log.info("%s: %d words, %s", description["origin"], metrics["words"],
+                     ", ".join(f"{split} {share['tokens']}" for split, share in metrics["coverage"].items()))
+    write_table(paths.table(STAGE), WORD_VECTORS, columns, Provenance(
+        process.name, process.params_hash, {"word_vectors": description}, metrics))
+    write_json(paths.metrics(STAGE), metrics)
 
 
 def main(argv: list[str] | None = None) -> int:

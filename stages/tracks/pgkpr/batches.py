@@ -62,8 +62,7 @@ class PairBatches:
         items: rows of table ``paraphrase_items``, all of one split.
         vocabulary: of the data set.
         max_length: words kept of a text.
-        passes: for each pass, the keyword probability of the source words of each row; see
-            ``stages.tracks.pgkpr.items.training_passes``, or masks.
+        passes: of :func:`training_passes`, or masks.
         repeats: give ``repeat``, which ``mark_all`` reads.
         bag: give ``bow_ids``, with at most so many words.
 
@@ -75,22 +74,17 @@ class PairBatches:
                  passes: Sequence[Sequence[np.ndarray]], repeats: bool = False, bag: int | None = None) -> None:
         _check(items)
         self.pairs = len(items)
-        words, tags = vocabulary.words_ids, vocabulary.tag_ids
-
-        def rows(column: Sequence[Sequence[float] | np.ndarray], kind: torch.dtype = torch.int64) -> Rows:
-            return Rows(column, max_length, kind)
-
-        self._rows = {"x_ids": rows([words(row) for row in items["source_words"]]),
-                      "x_tags": rows([tags(row) for row in items["source_tags"]]),
-                      "t_ids": rows([words(row) for row in items["target_words"]]),
-                      "t_tags": rows([tags(row) for row in items["target_tags"]])}
-        self._p = rows(list(chain.from_iterable(passes)), torch.float32)
+        self._rows = {f"{side}_{kind}": Rows(items[f"{name}_{column}"].map(ids).tolist(), max_length, torch.int64)
+                      for side, name in (("x", "source"), ("t", "target"))
+                      for kind, column, ids in (("ids", "words", vocabulary.words_ids),
+                                                ("tags", "tags", vocabulary.tag_ids))}
+        self._p = Rows(list(chain.from_iterable(passes)), max_length, torch.float32)
         self.keywords = self._p.values
         self._passes = len(passes)
         self.words = {side: np.tile(self._rows[f"{side}_ids"].lengths.numpy(), len(passes)) for side in ("x", "t")}
         self._group = torch.from_numpy(items["group"].to_numpy(dtype=np.int64, copy=True))
         if repeats:
-            self._rows["repeat"] = rows([first_places(row) for row in items["source_words"]])
+            self._rows["repeat"] = Rows(items["source_words"].map(first_places).tolist(), max_length, torch.int64)
         if bag is not None:
             self._rows["bow_ids"] = Rows(bags(items, vocabulary, max_length, bag), bag, torch.int64)
 
@@ -142,20 +136,18 @@ def _content(word: str, tag: str) -> bool:
 def _check(items: pd.DataFrame) -> None:
     """Raise InputError if a text has no words, or if columns beside it are of another length or null."""
     for words, aligned in (("source_words", _ALIGNED), ("target_words", ("target_tags",))):
-        lengths = _lengths(items, words)
+        lengths = items[words].map(len)
         for column in (words, *aligned):
             if column in _PERHAPS_NULL and items[column].isna().all():
                 continue
-            wrong = np.flatnonzero(_lengths(items, column) != lengths if column != words else lengths < 1)
+            if column == words:
+                wrong = items[lengths < 1]
+            else:
+                wrong = items[items[column].map(lambda row: -1 if row is None else len(row)) != lengths]
             if len(wrong):
-                row = items.iloc[wrong[0]]
-                found = "no words" if column == words else f"not one value per word of {words}"
+                row, found = wrong.iloc[0], "no words" if column == words else f"not one value per word of {words}"
                 raise InputError(f"paraphrase_items.parquet: column {column} of example {row['example_id']}, reference "
                                  f"{row['reference']}: {found}. {_REMEDY}")
-
-
-def _lengths(items: pd.DataFrame, column: str) -> np.ndarray:
-    return np.array([-1 if row is None else len(row) for row in items[column]], dtype=np.int64)
 
 
 def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
@@ -170,15 +162,6 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
     The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
     ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,
     ``none`` and ``all`` repeat the pass.
-
-    Args:
-        items: rows of table ``paraphrase_items``.
-        rule: by what the model takes its keywords; None for one that reads none.
-        keywords: plain values of the block ``train_pgkpr.keywords``.
-        seed: of the coins that are flipped once.
-
-    Returns:
-        A list of float32 arrays per pass, each as long as the row's source.
     """
     if rule is None:
         return [[np.zeros(len(words), dtype=np.float32) for words in items["source_words"]]]
@@ -209,9 +192,6 @@ def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> T
         lengths: words of each source (B,).
         repeat: place of the first occurrence of the same word (B, L); then one keyword makes all occurrences of the
             word keywords (``mark_all``).
-
-    Returns:
-        True for keywords, False for other words and padding (B, L).
     """
     real = torch.arange(p.shape[1], device=p.device)[None, :] < lengths[:, None]  # (B, L)
     mask = (torch.rand_like(p) < p) & real

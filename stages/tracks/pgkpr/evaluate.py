@@ -42,11 +42,12 @@ from stages.tracks.pgkpr.items import (
     PARAPHRASE_ITEMS,
     UNKNOWN,
     VOCABULARY,
-    ReleasedForm,
     Vocabulary,
     as_text,
     as_words,
     fixed_masks,
+    marked_words,
+    released_form,
 )
 
 STAGE = "evaluate_pgkpr"
@@ -55,12 +56,8 @@ LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
 _WITHOUT = ("target_keyword_kept",)
 
 
-class KnownWords:
-    """Word vectors under which [unk], which a model may write, is an unknown word and not one of that spelling.
-
-    Args:
-        vectors: of words.
-    """
+class WithoutUnk:
+    """Word vectors under which [unk], which a model may write, is an unknown word and not one of that spelling."""
 
     def __init__(self, vectors: WordVectors) -> None:
         self._vectors = vectors
@@ -71,8 +68,8 @@ class KnownWords:
         return vectors, known & np.array([word != UNKNOWN for word in words], dtype=bool)
 
 
-def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], form: ReleasedForm,
-        vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
+def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], known: Collection[str],
+        limit: int, vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: Resampling = USUAL) -> Evaluation:
     """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
 
@@ -81,9 +78,9 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
         items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
         keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
             keywords or not. Floor ``keyword`` consists of them.
-        form: in which the released norm compares texts.
-        vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.common.floors.floor_outputs`.
+        known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`released_form`.
+        vectors: of the embedding metrics.
+        floors: outputs that need no model.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
 
@@ -99,8 +96,8 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
     for floor in floors:
         outputs[floor] = own if floor == "keyword" else floor_outputs(floor, targets, items, counts, resampling.seed,
                                                                       as_words)
-    systems = {name: _released(system, outputs[name], targets, own, form) for name, system in score_systems(
-        outputs, targets, KnownWords(vectors), scorer, resampling.seed).items()}
+    systems = {name: _released(system, outputs[name], targets, own, known, limit) for name, system in score_systems(
+        outputs, targets, WithoutUnk(vectors), scorer, resampling.seed).items()}
     systems["run"] = extended(systems["run"], _given_keywords(scored), {})
     counts |= {"empty_outputs": sum(not words for words in outputs["run"]),
                "unknown_words": sum(list(words).count(UNKNOWN) for words in outputs["run"]),
@@ -108,8 +105,8 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
                "skipped_extrema_average": systems["run"].skipped}
     result = evaluation(scored["example_id"], systems, scorer, counts, split,
                         "words of the language pipeline, in lower case", resampling)
-    result.metrics["settings"] |= {"leading": LEADING, "reference_words": form.limit,
-                                   "vocabulary_words": len(form.known), "released_weights": RELEASED_WEIGHTS,
+    result.metrics["settings"] |= {"leading": LEADING, "reference_words": limit,
+                                   "vocabulary_words": len(known), "released_weights": RELEASED_WEIGHTS,
                                    "bleu_batch": LBOW_BATCH}
     return result
 
@@ -132,24 +129,20 @@ def _own_keywords(scored: pd.DataFrame, keywords: Mapping[int, Sequence[str]]) -
 def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int, list[str]]:
     """Return the keywords of each source by example id: by attribution from the source alone, coins as PGKPR's.
 
-    They are distinct, in the order of the source.
-
-    Args:
-        pairs: rows of table ``paraphrase_items``; the target's of each example is looked at.
-        seed: the project's.
-        max_length: words that models read.
+    ``pairs`` are rows of table ``paraphrase_items``, ``seed`` is the project's, ``max_length`` what models read.
     """
     first = pairs[pairs["reference"] == 0]
     masks = fixed_masks(first, "xx", seed, max_length=max_length)
-    return {int(example): list(dict.fromkeys(np.asarray(words[:max_length], dtype=object)[mask].tolist()))
+    return {int(example): marked_words(words, mask)
             for example, words, mask in zip(first["example_id"], first["source_words"], masks, strict=True)}
 
 
 def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItems,
-              keywords: Sequence[Sequence[str]], form: ReleasedForm) -> SystemScores:
+              keywords: Sequence[Sequence[str]], known: Collection[str],
+              limit: int) -> SystemScores:
     """Return ``system`` with the scores of the released norm and the keywords that it keeps."""
-    texts = [form.words(words) for words in outputs]
-    references = [[form.words(words) for words in item] for item in targets.references]
+    texts = [released_form(words, known, limit) for words in outputs]
+    references = [[released_form(words, known, limit) for words in item] for item in targets.references]
     counts = count_matches(texts, references)
     statistics = {f"released_bleu_{order}": corpus_bleu_statistic(counts, order, RELEASED_WEIGHTS)
                   for order in range(1, ORDERS + 1)}
@@ -179,9 +172,8 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
     vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, VOCABULARY))
     return run(evaluated.predictions, evaluated.items,
                source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
-               ReleasedForm(vocabulary.word_numbers, params.evaluate_pgkpr.reference_words),
-               evaluated.similarity.vectors, params.evaluation.floors, evaluated.similarity.scorer,
-               evaluated.resampling)
+               vocabulary.word_numbers, params.evaluate_pgkpr.reference_words, evaluated.similarity.vectors,
+               params.evaluation.floors, evaluated.similarity.scorer, evaluated.resampling)
 
 
 def _work(process: StageProcess) -> None:

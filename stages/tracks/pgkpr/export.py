@@ -54,12 +54,6 @@ def load_lookup(folder: Path) -> tuple[Vocabulary, TrainedOn]:
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:  # noqa: ARG001 - as all tracks have it
     """Write a model and its vocabulary in half precision, and return what that is and how it is used.
 
-    Args:
-        params: in force.
-        paths: of the model.
-        folder: to write into.
-        called: what that will be called.
-
     Raises:
         InputError: the model is not trained.
     """

@@ -5,7 +5,7 @@ are words in lower case, joined by spaces, so that nothing but their words sets 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import Progress, Rewritten, generate, split_of
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.export import load_lookup
-from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks
+from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks, marked_words
 
 STAGE = "generate_pgkpr"
 # Texts that are decoded together.
@@ -90,8 +90,8 @@ class Paraphraser:
                  "x_lengths": words.lengths.to(device)}
         mask = marked.batch(rows).to(device).bool() if self.uses_keywords else None
         beams = decode["num_beams"]
-        tokens = (self.model.rewrite(batch, mask, rules, beams).unsqueeze(1) if count == 1
-                  else self.model.rewrite_several(batch, mask, rules, count, beams))    # (B, count, L)
+        tokens = self.model.rewrite(batch, mask, rules, beams, None if count == 1 else count)
+        tokens = tokens.unsqueeze(1) if count == 1 else tokens  # (B, count, L)
         texts = [[self.vocabulary.text(one) for one in row if EOS in one] for row in tokens.tolist()]
         found = pd.DataFrame({
             "example_id": chunk["example_id"].tolist(), "sample": 0,
@@ -110,11 +110,6 @@ class Paraphraser:
             return [None] * len(chunk)
         return [as_text(marked_words(words, mask[:self.on.max_length]))
                 for words, mask in zip(chunk["source_words"], chunk["mask"], strict=True)]
-
-
-def marked_words(words: Sequence[str], mask: np.ndarray) -> list[str]:
-    """Return the distinct words that ``mask`` marks, in their order; it may be shorter than ``words``."""
-    return list(dict.fromkeys(word for word, marked in zip(words, mask, strict=False) if marked))
 
 
 def evaluated_items(pairs: pd.DataFrame, which: Which | None, seed: int, mark_all: bool,

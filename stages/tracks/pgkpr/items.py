@@ -2,13 +2,14 @@
 
     vocabulary = Vocabulary.from_frame(read_frame(path, VOCABULARY))
     vocabulary.words_ids(["what", "is", "zyzzyva"])  # the last is [unk]
-    mask = fixed_mask(row, "xx", seed=13)  # keywords: the same for every model, batch and device
+    masks = fixed_masks(rows, "xx", seed=13)  # keywords: the same for every model, batch and device
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from itertools import takewhile
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -79,11 +80,6 @@ class Vocabulary:
         """Return the vocabulary of all ``tags`` and the ``size`` most frequent of ``words``, equals by spelling.
 
         A text may hold a word that is spelt like a special token or a tag. It is none, and has no id of its own.
-
-        Args:
-            words: occurrences of each word; words that do not occur are left out.
-            tags: occurrences of each tag, without brackets.
-            size: words at most.
         """
         named = {f"[{tag}]": tags[tag] for tag in sorted(tags)}
         ordered = sorted((-count, word) for word, count in words.items()
@@ -101,17 +97,17 @@ class Vocabulary:
         """
         frame = frame.sort_values("token_id")
         tokens, kinds = (tuple(frame[name].astype(str).tolist()) for name in ("token", "kind"))
-        remedy = "Run the stage paraphrase_items again."
         if not np.array_equal(frame["token_id"], np.arange(len(frame))):
-            raise InputError(f"vocabulary.parquet: column token_id does not count from 0 without gaps. {remedy}")
-        if tokens[:len(SPECIALS)] != SPECIALS:
-            raise InputError(f"vocabulary.parquet: column token begins with {', '.join(tokens[:len(SPECIALS)])}, not "
-                             f"with {', '.join(SPECIALS)}; it was written by another version. {remedy}")
-        in_order = tuple(kind for kind in KINDS for _ in range(kinds.count(kind)))
-        if kinds != in_order or kinds.count("special") != len(SPECIALS):
-            raise InputError(f"vocabulary.parquet: column kind is not {len(SPECIALS)} times special, then tag, then "
-                             f"word. {remedy}")
-        return cls(tokens, kinds, tuple(frame["count"].astype(int).tolist()))
+            problem = "token_id does not count from 0 without gaps"
+        elif tokens[:len(SPECIALS)] != SPECIALS:
+            problem = (f"token begins with {', '.join(tokens[:len(SPECIALS)])}, not with {', '.join(SPECIALS)}; it was "
+                       f"written by another version")
+        elif kinds != tuple(kind for kind in KINDS for _ in range(kinds.count(kind))) or kinds.count(
+                "special") != len(SPECIALS):
+            problem = f"kind is not {len(SPECIALS)} times special, then tag, then word"
+        else:
+            return cls(tokens, kinds, tuple(frame["count"].astype(int).tolist()))
+        raise InputError(f"vocabulary.parquet: column {problem}. Run the stage paraphrase_items again.")
 
     def to_frame(self) -> pd.DataFrame:
         """Return table ``vocabulary``."""
@@ -135,33 +131,21 @@ class Vocabulary:
 
     def text(self, ids: Iterable[int]) -> str:
         """Return the tokens of ``ids`` joined by spaces: padding is passed over, and ``</s>`` ends the text."""
-        found = []
-        for number in ids:
-            if number == EOS:
-                break
-            if number != PAD:
-                found.append(self.tokens[number])
-        return " ".join(found)
+        return as_text(self.tokens[number] for number in takewhile(lambda number: number != EOS, ids) if number != PAD)
 
     def banned(self, unknown: bool) -> list[int]:
-        """Return the ids that no output may hold: tags, and special tokens but ``</s>``.
-
-        Args:
-            unknown: whether an output may hold [unk].
-        """
+        """Return the ids that no output may hold: tags, and special tokens but ``</s>`` and, if allowed, [unk]."""
         allowed = {EOS, UNK} if unknown else {EOS}
         return [number for number, kind in enumerate(self.kinds) if kind != "word" and number not in allowed]
 
     @cached_property
     def word_numbers(self) -> dict[str, int]:
         """The id of each word."""
-        return {token: number for number, (token, kind) in enumerate(zip(self.tokens, self.kinds, strict=True))
-                if kind == "word"}
+        return {token: number for number, token in enumerate(self.tokens) if self.kinds[number] == "word"}
 
     @cached_property
     def _tag_numbers(self) -> dict[str, int]:
-        return {token[1:-1]: number for number, (token, kind) in enumerate(zip(self.tokens, self.kinds, strict=True))
-                if kind == "tag"}
+        return {token[1:-1]: number for number, token in enumerate(self.tokens) if self.kinds[number] == "tag"}
 
 
 UNKNOWN = SPECIALS[1]
@@ -177,25 +161,14 @@ def as_words(text: str) -> list[str]:
     return [word for word in text.split(" ") if word]
 
 
-@dataclass(frozen=True)
-class ReleasedForm:
-    """The form in which PGKPR's code compares texts (``ref_norm: released``).
+def released_form(words: Sequence[str], known: Collection[str], limit: int) -> list[str]:
+    """Return words in the form in which PGKPR's code compares texts (``ref_norm: released``): cut to ``limit``.
 
-    Words outside the vocabulary become [unk], and [unk] matches [unk]; texts are cut. That lifts scores, so they are
+    Words outside the vocabulary ``known`` become [unk], and [unk] matches [unk]. That lifts scores, so they are
     comparable with published ones and not with those of whole texts. The code does so to references; outputs of
     models are in this form already, and outputs that need no model are brought into it.
-
-    Attributes:
-        known: words of the vocabulary.
-        limit: words kept of a text.
     """
-
-    known: Collection[str]
-    limit: int
-
-    def words(self, words: Sequence[str]) -> list[str]:
-        """Return ``words`` in this form."""
-        return [word if word in self.known else UNKNOWN for word in words[:self.limit]]
+    return [word if word in known else UNKNOWN for word in words[:limit]]
 
 
 # `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
@@ -230,43 +203,37 @@ def first_places(words: Sequence[str]) -> np.ndarray:
     return np.array([first.setdefault(word, place) for place, word in enumerate(words)], dtype=np.int64)
 
 
-def fixed_mask(row: Mapping[str, Any], which: Which, seed: int, mark_all: bool = False,
-               max_length: int | None = None) -> np.ndarray:
-    """Return which source words of an evaluated pair are keywords.
+def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = False,
+                max_length: int | None = None) -> list[np.ndarray]:
+    """Return which source words of evaluated pairs are keywords, bool (min(words, max_length),) of each row.
 
     The coins for scores are flipped with a seed of the example's own, so they depend neither on other rows nor on the
     model. Primary words need none.
 
     Args:
-        row: of table ``paraphrase_items``, as a mapping by column.
+        items: rows of table ``paraphrase_items``.
         which: scores from the source alone (``xx``) or with the reference (``xy``); primary words by PSI likewise
             (``psi_xx``, ``psi_xy``) or by the S-Tagger (``s_tagger``); words of the phrases of ``textrank``; or, as
             controls, ``random`` words, whose probability is the mean of the scores xx, ``none`` or ``all``.
         seed: of the coins.
         mark_all: every occurrence of a keyword is one; where coins are flipped alone.
         max_length: words that the model reads; what is behind them is cut after the coins are flipped.
-
-    Returns:
-        bool (min(words, max_length),).
     """
     if which in _CONSTANT:
-        return np.full(len(row["source_words"][:max_length]), _CONSTANT[which])
-    values = np.asarray(row[COLUMNS[which]])
+        return [np.full(len(words[:max_length]), _CONSTANT[which]) for words in items["source_words"]]
+    rows = [np.asarray(row) for row in items[COLUMNS[which]]]
     if which not in _FLIPPED:
-        return values.astype(bool)[:max_length]
+        return [row.astype(bool)[:max_length] for row in rows]
     if which == "random":
-        values = np.full(len(values), values.mean())
-    mask = flipped(values, seed, which, row["example_id"]).astype(bool)[:max_length]
+        rows = [np.full(len(row), row.mean()) for row in rows]
+    masks = [flipped(row, seed, which, example).astype(bool)[:max_length]
+             for row, example in zip(rows, items["example_id"].tolist(), strict=True)]
     if mark_all:
-        first = first_places(row["source_words"][:max_length])
-        mask = np.isin(first, first[mask])
-    return mask
+        first = [first_places(words[:max_length]) for words in items["source_words"]]
+        masks = [np.isin(places, places[mask]) for places, mask in zip(first, masks, strict=True)]
+    return masks
 
 
-def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = False,
-                max_length: int | None = None) -> list[np.ndarray]:
-    """Return :func:`fixed_mask` of every row of ``items``."""
-    read = ["example_id", "source_words", *([COLUMNS[which]] if which in COLUMNS else [])]
-    columns = items[read].to_dict("records")
-    return [fixed_mask({str(name): value for name, value in row.items()}, which, seed, mark_all, max_length)
-            for row in columns]
+def marked_words(words: Sequence[str], mask: np.ndarray) -> list[str]:
+    """Return the distinct words that ``mask`` marks, in their order; it may be shorter than ``words``."""
+    return list(dict.fromkeys(word for word, marked in zip(words, mask, strict=False) if marked))

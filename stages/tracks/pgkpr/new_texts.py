@@ -10,8 +10,8 @@ from keycontrast.errors import InputError
 from stages.run.log import logger
 from stages.tracks.common.readable import forms_of, readable
 from stages.tracks.common.track import Asked, Finding
-from stages.tracks.pgkpr.generate import ROWS, Paraphraser, marked_words
-from stages.tracks.pgkpr.items import COLUMNS, Which, as_words, fixed_masks
+from stages.tracks.pgkpr.generate import ROWS, Paraphraser
+from stages.tracks.pgkpr.items import COLUMNS, Which, as_words, fixed_masks, marked_words
 from stages.tracks.pgkpr.track import PGKPR
 from stages.tracks.pgkpr.words import list_lengths, read_words
 
@@ -22,11 +22,6 @@ class NewTexts:
     """Rewrites texts, read as stages annotate, attribution (or psi, or s_tagger) and paraphrase_items would.
 
     Coins for scores are flipped with a seed of each text's own, so that a text has the same keywords at every place.
-
-    Args:
-        asked: what for; its ``keyword`` names words of the texts, parted by spaces.
-        finding: gives tokens and marks, as the stages of the model's data set do.
-        device: to compute on.
 
     Raises:
         InputError: the model or what finds its keywords is not there, or keywords cannot be found or used.

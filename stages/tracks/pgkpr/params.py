@@ -1,23 +1,13 @@
 """Params of the PGKPR track: its data, models, training, decoding, evaluation."""
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field
 
-from models.pgkpr.config import (
-    Architecture,
-    IaNetSettings,
-    LatentBowSettings,
-    PairContrast,
-    Reconstruction,
-    ResidualLstmSettings,
-    Sizes,
-    Source,
-)
+from models.pgkpr.settings import RewriterSettings
 from stages.common.params import SEEDS, Block, Name, Presets, Seeds, Switches
 from stages.common.settings import NOTHING
-from stages.tracks.common.params import BEGINNING
+from stages.tracks.common.params import BEGINNING, block_of
 
 
 class Joined(Block):
@@ -52,27 +42,6 @@ class KeywordInput(Block):
     mark_all: bool = Field(False, description="every occurrence of a keyword is one, as in the released code")
 
 
-def _block(settings: type) -> type[Block]:
-    """Return the params block of a group of network settings, with its names, defaults, limits and help."""
-    found: dict[str, Any] = {}
-    for setting in fields(settings):
-        limits = dict(setting.metadata)
-        kind = Literal[limits.pop("choices")] if "choices" in limits else setting.type
-        found[setting.name] = (kind, Field(setting.default, description=limits.pop("help", None), **limits))
-
-    def agree(block: Block) -> Block:
-        settings(**block.model_dump())
-        return block
-
-    checks: dict[str, Any] = {"_settings_agree": model_validator(mode="after")(agree)}
-    return create_model(settings.__name__, __base__=Block, __doc__=settings.__doc__, __validators__=checks, **found)
-
-
-if not TYPE_CHECKING:  # their fields are those of the dataclasses
-    Sizes, Source, Reconstruction, PairContrast, ResidualLstmSettings, LatentBowSettings, IaNetSettings = map(_block, (
-        Sizes, Source, Reconstruction, PairContrast, ResidualLstmSettings, LatentBowSettings, IaNetSettings))
-
-
 class PgkprTraining(Block):
     """Optimisation and selection (PGKPR section 5.3)."""
 
@@ -105,23 +74,20 @@ _PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class TrainPgkpr(Switches):
-    """Everything that defines a model of the PGKPR track."""
+class _Row(Switches):
+    """What is trained, and by which preset."""
 
     presets: ClassVar[Presets] = _PRESETS
 
     preset: Literal["paper", "released"] | None = Field(
         None, description="sets the switches of keywords, reconstruction and contrast as the text, or the code, has "
                           "them (Quora; for MSCOCO give the weights); released: those of networks and training too")
-    architecture: Architecture = "pgkpr"
     keywords: KeywordInput = KeywordInput()
-    reconstruction: Reconstruction = Reconstruction()
-    contrast: PairContrast = PairContrast()
-    sizes: Sizes = Sizes()
-    source: Source = Source()
-    residual_lstm: ResidualLstmSettings = ResidualLstmSettings()
-    latent_bow: LatentBowSettings = LatentBowSettings()
-    ianet: IaNetSettings = IaNetSettings()
+
+
+class TrainPgkpr(block_of(RewriterSettings(), _Row)):  # type: ignore[misc]  # a class that is made
+    """Everything that defines a model of the PGKPR track."""
+
     training: PgkprTraining = PgkprTraining()
 
 

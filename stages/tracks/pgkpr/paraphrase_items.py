@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -67,16 +68,11 @@ SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "s
 
 @dataclass(frozen=True)
 class Inputs:
-    """The texts of a data set and what is known of their words.
+    """The texts of a data set and what is known of their words; ``english``: a text is.
 
-    Attributes:
-        words: texts as words, rows as ``TextWords.as_rows`` makes them (T rows).
-        lengths: words of each text (T,).
-        texts: table ``texts``.
-        scores: by column of the items, the rows of its table and mode; those of mode ``xy`` by text and pair. Columns
-            whose table nobody reads are missing.
-        textrank: the ranking; None where nobody reads it.
-        english: a text is English.
+    ``words`` has rows as ``TextWords.as_rows`` makes them (T rows), ``lengths`` their words (T,). ``scores`` are by
+    column of the items the rows of its table and mode, those of mode ``xy`` by text and pair; columns whose table
+    nobody reads are missing, and ``textrank`` is None.
     """
 
     words: Lookup
@@ -93,9 +89,6 @@ class Inputs:
 
 def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
     """Return what is needed of the tables of a data set, in memory.
-
-    Args:
-        tables: ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be missing.
 
     Raises:
         InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
@@ -138,41 +131,11 @@ def _joined(schema: pa.Schema, batches: Iterable[pa.Table]) -> pa.Table:
 PIECE, _LEAST = 1 << 17, 32
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Examples with each of their references, one row per pair (R,).
-
-    Attributes:
-        example: number of the example's row in the piece of table ``examples``.
-        reference: 0 for the target, 1.. for further references.
-        split: name of the split.
-        source: text id.
-        target: text id of the reference.
-        words: of source and target together.
-    """
-
-    example: np.ndarray
-    reference: np.ndarray
-    split: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
-    words: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.example)
-
-    def take(self, rows: np.ndarray) -> "Pairs":
-        """Return some of the pairs."""
-        return Pairs(self.example[rows], self.reference[rows], self.split[rows], self.source[rows], self.target[rows],
-                     self.words[rows])
-
-    def second(self, mode: str | None) -> np.ndarray:
-        """Return the text beside which the source of each pair is scored in ``mode``."""
-        return self.target if mode == "xy" else self.source
-
-
-def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[Pairs, dict[str, int]]:
+def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return each example with each of its references, but for texts without words, and how many are left out.
+
+    Columns of the pairs: ``example`` (number of its row in ``examples``), ``reference`` (0 for the target), ``split``,
+    text ids ``source`` and ``target``, and ``words`` of both together.
 
     Raises:
         InputError: a text has no row in the tokens.
@@ -183,59 +146,55 @@ def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[Pairs, dict[str, int
     of_source, of_reference = (inputs.lengths[inputs.positions(ids)].astype(np.int64) for ids in (source, reference))
     wordless = of_source == 0
     wordless[example[(number == 0) & (of_reference == 0)]] = True      # the first reference is the target
-    taken = ~wordless[example] & (of_reference > 0)
-    split = np.array(examples["split"].to_pylist(), dtype=object)[example[taken]]
-    pairs = Pairs(example[taken], number[taken], split, source[example[taken]], reference[taken],
-                  of_source[example[taken]] + of_reference[taken])
-    return pairs, {"examples": int(wordless.sum()), "references": int(((of_reference == 0) & ~wordless[example]).sum())}
+    split = np.array(examples["split"].to_pylist(), dtype=object)
+    pairs = pd.DataFrame({"example": example, "reference": number, "split": split[example], "source": source[example],
+                          "target": reference, "words": of_source[example] + of_reference})
+    without = {"examples": int(wordless.sum()), "references": int(((of_reference == 0) & ~wordless[example]).sum())}
+    return pairs[~wordless[example] & (of_reference > 0)], without
 
 
-def pair_pieces(examples: Iterable[pa.Table], inputs: Inputs) -> Iterator[tuple[pa.Table, Pairs]]:
+def pair_pieces(examples: Iterable[pa.Table], inputs: Inputs) -> Iterator[tuple[pa.Table, pd.DataFrame]]:
     """Yield all pairs in pieces of about PIECE words, each with the examples that its rows are numbers of.
 
     Pieces are cut by what they hold and by nothing else.
     """
     for batch in examples:
         pairs, _ = find_pairs(batch, inputs)
-        if len(pairs):
-            piece = np.cumsum(np.maximum(pairs.words, _LEAST)) // PIECE
-            for rows in np.split(np.arange(len(pairs)), np.flatnonzero(np.diff(piece)) + 1):
-                yield batch, pairs.take(rows)
+        for _, piece in pairs.groupby(pairs["words"].clip(lower=_LEAST).cumsum() // PIECE):
+            yield batch, piece
 
 
-def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, int, dict[str, int]]:
+def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, dict[str, int]]:
     """Count all pairs, and check that every table has what they need.
 
     Returns:
-        How often each text is the source of a training example, once per example, or a reference of one (T,); how many
-        pairs there are; examples and further references without a pair, because a text has no words.
+        How often each text is the source of a training example, once per example, or a reference of one (T,);
+        examples and further references without a pair, because a text has no words.
 
     Raises:
         InputError: a text has no row, the first reference of an example is not its target, no training pair has words,
             or the scores of a pair are missing.
     """
-    weights, count, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), 0, Counter(examples=0, references=0)
-    others, missing, trained = Faults(), {name: Faults() for name in inputs.scores}, False
+    weights, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), Counter(examples=0, references=0)
+    others, missing = Faults(), {name: Faults() for name in inputs.scores}
     for batch in examples:
         _note_other_targets(batch, others)
         pairs, without = find_pairs(batch, inputs)
-        count += len(pairs)
         left_out.update(without)
-        train = pairs.split == "train"
-        trained = trained or bool(train.any())
-        for text_ids in (pairs.source[train & (pairs.reference == 0)], pairs.target[train]):
-            np.add.at(weights, inputs.positions(text_ids), 1)
-        for text_ids in (pairs.source, pairs.target):
-            positions(inputs.texts.ids, text_ids, "table texts")
+        train = pairs[pairs["split"] == "train"]
+        for text_ids in (train.loc[train["reference"] == 0, "source"], train["target"]):
+            np.add.at(weights, inputs.positions(text_ids.to_numpy()), 1)
+        for side in ("source", "target"):
+            positions(inputs.texts.ids, pairs[side].to_numpy(), "table texts")
         for name, faults in missing.items():
             _note_unscored(name, pairs, inputs, faults)
     others.check()
-    if not trained:
+    if not weights.any():
         raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
                          "give ingest.validation and ingest.test smaller shares.")
     for faults in missing.values():
         faults.check()
-    return weights, count, dict(left_out)
+    return weights, dict(left_out)
 
 
 def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
@@ -249,18 +208,22 @@ def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
         f"{examples['example_id'][int(wrong[0])]} (and of {more} more). Run the stage ingest again."))
 
 
-def _note_unscored(name: str, pairs: Pairs, inputs: Inputs, faults: Faults) -> None:
+def _note_unscored(name: str, pairs: pd.DataFrame, inputs: Inputs, faults: Faults) -> None:
     """Note the pairs that have no row for column ``name`` of the items."""
     table, _, mode = SCORES[name]
-    second = pairs.second(mode)
-    missing = np.flatnonzero(inputs.scores[name].places(pairs.source, second) < 0)
+    first, second = _scored_texts(pairs, mode)
+    missing = np.flatnonzero(inputs.scores[name].places(first, second) < 0)
     faults.add(len(missing), lambda more: (
         f"table {table.name}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
-        f"{pairs.source[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
+        f"{first[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
         f", and {more} more are missing. {STALE}"))
 
 
-_MODES = ("xx", "xy")
+def _scored_texts(pairs: pd.DataFrame, mode: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the source of each pair, and the text beside which it is scored in ``mode``."""
+    return pairs["source"].to_numpy(), pairs["target" if mode == "xy" else "source"].to_numpy()
+
+
 # Texts whose words are counted together.
 _ROWS = 8192
 
@@ -287,70 +250,47 @@ def _counts(values: pa.Array, weight: np.ndarray) -> dict[str, int]:
     return dict(zip(coded.dictionary.to_pylist(), totals.tolist(), strict=True))
 
 
-class ItemCounts:
-    """Means and shares by split of pairs that come piece by piece; all but ``cut`` are of words that models read."""
+def counted(pairs: pd.DataFrame, words: TextWords, columns: Mapping[str, Any], known: pa.Array,
+            max_length: int) -> pd.DataFrame:
+    """Return what is counted of some pairs, a row each: of the words that models read, but for words in all."""
+    sums = {name: sums_of(lists, max_length) for name, lists in columns.items() if not lists.null_count}
+    read = np.minimum(words.lengths, max_length)
+    in_vocabulary = pc.is_in(words.words.values, known).cast(pa.int8())
+    unknown = read - sums_of(pa.ListArray.from_arrays(words.words.offsets, in_vocabulary), max_length)
+    sides: dict[str, np.ndarray] = {}
+    for side in ("source", "target"):
+        place = words.positions(pairs[side].to_numpy())
+        sides |= {f"{side}_words": words.lengths[place], f"{side}_read": read[place],
+                  f"{side}_unknown": unknown[place].astype(np.int64)}
+    return pd.DataFrame({"split": pairs["split"].to_numpy(), "first": pairs["reference"].to_numpy() == 0, **sides,
+                         **sums})
 
-    def __init__(self, pairs: int, vocabulary: Vocabulary, max_length: int) -> None:
-        self._vocabulary, self._max_length = vocabulary, max_length
-        self._known = pa.array(list(vocabulary.word_numbers), pa.string())
-        # Of every pair, since the last digit of a mean hangs on how a sum is grouped.
-        self._split = np.full(pairs, -1, dtype=np.int8)
-        self._expected = {mode: np.zeros(pairs) for mode in _MODES}
-        self._held = 0
-        # By split and name.
-        self._totals: Counter[tuple[str, str]] = Counter()
-        self._kinds: list[str] = []
 
-    def add(self, pairs: Pairs, words: TextWords, columns: Mapping[str, Any]) -> None:
-        """Count the items of some pairs (R,): of their texts, and of scores and marks of sources, R lists each."""
-        sums = {name: sums_of(lists, self._max_length) for name, lists in columns.items() if not lists.null_count}
-        here = slice(self._held, self._held + len(pairs))
-        self._held += len(pairs)
-        for mode in _MODES:
-            self._expected[mode][here] = sums.pop(f"score_{mode}")
-        self._kinds = [name.removeprefix("primary_") for name in sums]
-        read = np.minimum(words.lengths, self._max_length)
-        known = pc.is_in(words.words.values, self._known).cast(pa.int8())
-        unknown = read - sums_of(pa.ListArray.from_arrays(words.words.offsets, known), self._max_length)
-        at = {"source": words.positions(pairs.source), "target": words.positions(pairs.target)}
-        for number, split in enumerate(SPLITS):
-            rows = pairs.split == split
-            self._split[here][rows] = number
-            totals = {"pairs": rows, "examples": pairs.reference[rows] == 0,
-                      **{name: values[rows] for name, values in sums.items()}}
-            for side, place in at.items():
-                used = place[rows]
-                totals |= {f"{side} words": words.lengths[used], f"{side} read": read[used],
-                           f"{side} unknown": unknown[used]}
-            self._totals.update({(split, name): int(values.sum()) for name, values in totals.items()})
-
-    def metrics(self, left_out: Mapping[str, int]) -> dict[str, Any]:
-        """Return all counts, and those of what has no pair."""
-        kinds = self._vocabulary.kinds
-        return {"max_length": self._max_length, "left_out": dict(left_out), "vocabulary": {
-            "words": kinds.count("word"), "tags": kinds.count("tag"), "size": self._vocabulary.size},
-            **{split: self._of_split(number, split) for number, split in enumerate(SPLITS)}}
-
-    def _of_split(self, number: int, split: str) -> dict[str, Any]:
-        def total(name: str) -> int:
-            return self._totals[split, name]
-
-        pairs, rows = total("pairs"), self._split == number
-        found: dict[str, Any] = {
-            "pairs": pairs, "examples": total("examples"), "expected_keywords": {
-                mode: round(float(sums[rows].mean()), 6) if pairs else None for mode, sums in self._expected.items()}}
-        if self._kinds:
-            found["primary_words"] = {kind: _ratio(total(f"primary_{kind}"), pairs) for kind in self._kinds}
+def metrics_of(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
+               left_out: Mapping[str, int]) -> dict[str, Any]:
+    """Return means and shares by split of what :func:`counted` gives of all pairs, and counts of what has no pair."""
+    metrics: dict[str, Any] = {"max_length": max_length, "left_out": dict(left_out), "vocabulary": {
+        "words": vocabulary.kinds.count("word"), "tags": vocabulary.kinds.count("tag"), "size": vocabulary.size}}
+    for split in SPLITS:
+        mine = rows[rows["split"] == split]
+        pairs, total = len(mine), mine.select_dtypes("number").sum()
+        metrics[split] = {"pairs": pairs, "examples": int(mine["first"].sum()), "expected_keywords": {
+            mode: round(float(mine[f"score_{mode}"].to_numpy().mean()), 6) if pairs else None
+            for mode in ("xx", "xy")}}
+        if primary := [name for name in rows if name.startswith("primary_")]:
+            metrics[split]["primary_words"] = {name.removeprefix("primary_"): _ratio(total[name], pairs)
+                                               for name in primary}
         for side in ("source", "target"):
-            whole, read = total(f"{side} words"), total(f"{side} read")
-            found[side] = {"words": _ratio(read, pairs), "outside_vocabulary": _ratio(total(f"{side} unknown"), read),
-                           "cut": _ratio(whole - read, whole)}
-        return found
+            whole, read = total[f"{side}_words"], total[f"{side}_read"]
+            metrics[split][side] = {"words": _ratio(read, pairs),
+                                    "outside_vocabulary": _ratio(total[f"{side}_unknown"], read),
+                                    "cut": _ratio(whole - read, whole)}
+    return metrics
 
 
-def _ratio(part: int, whole: int) -> float | None:
+def _ratio(part: float, whole: float) -> float | None:
     """Return a mean or a share, None where there is nothing."""
-    return round(part / whole, 6) if whole else None
+    return round(float(part / whole), 6) if whole else None
 
 
 def sums_of(lists: pa.ListArray, max_length: float = np.inf) -> np.ndarray:
@@ -383,11 +323,6 @@ def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Joined:
     An example whose source or target has no words is left out, and so is a further reference without words; both are
     counted. Every other example has a row for its target, with ``reference`` 0, and one for each further reference.
 
-    Args:
-        tables: ``examples``, ``texts``, ``tokens`` and ``attribution``; ``psi``, ``s_tags`` and ``textrank`` may be
-            missing, and their columns are null then.
-        params: how many words the vocabulary has, and how many of a text models read.
-
     Raises:
         InputError: as :func:`join_all`.
     """
@@ -411,45 +346,46 @@ def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
             [0, 1], or no training pair has words.
     """
     inputs = read_inputs(tables)
-    weights, count, left_out = count_pairs(tables["examples"](), inputs)
+    weights, left_out = count_pairs(tables["examples"](), inputs)
     vocabulary = count_vocabulary(inputs.words, weights, params.vocabulary, inputs.english)
-    counts = ItemCounts(count, vocabulary, params.max_length)
+    known, counts = pa.array(list(vocabulary.word_numbers), pa.string()), []
     for examples, pairs in pair_pieces(tables["examples"](), inputs):
-        words = TextWords.of_rows(inputs.words.of(np.unique(np.concatenate([pairs.source, pairs.target]))))
+        words = TextWords.of_rows(inputs.words.of(np.unique(pairs[["source", "target"]])))
         scores = _scores(pairs, words, inputs)
-        counts.add(pairs, words, scores)
+        counts.append(counted(pairs, words, scores, known, params.max_length))
         write(pa.table({**_texts(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
     fallbacks = [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
                  for kind, count in left_out.items() if count]
-    return Joined(vocabulary, counts.metrics(left_out), fallbacks)
+    return Joined(vocabulary, metrics_of(pd.concat(counts, ignore_index=True), vocabulary, params.max_length, left_out),
+                  fallbacks)
 
 
-def _texts(examples: pa.Table, pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, Any]:
+def _texts(examples: pa.Table, pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, Any]:
     """Return the columns of some pairs that say what they are, and their texts, words and tags."""
-    columns: dict[str, Any] = {name: examples[name].take(pa.array(pairs.example)) for name in (
+    columns: dict[str, Any] = {name: examples[name].take(pa.array(pairs["example"])) for name in (
         "example_id", "split", "group")}
-    columns["reference"] = pa.array(pairs.reference, pa.int32())
+    columns["reference"] = pa.array(pairs["reference"], pa.int32())
     written = inputs.texts.of(words.ids)["text"]
-    for side, text_ids in (("source", pairs.source), ("target", pairs.target)):
-        place = pa.array(words.positions(text_ids))
+    for side in ("source", "target"):
+        place = pa.array(words.positions(pairs[side].to_numpy()))
         columns |= {side: written.take(place), f"{side}_words": words.words.take(place),
                     f"{side}_tags": words.tags.take(place)}
     return {name: columns[name] for name in PARAPHRASE_ITEMS.arrow().names if name in columns}
 
 
-def _scores(pairs: Pairs, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
+def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
     """Return the scores and marks of the words of the source of each pair; null in columns that nobody reads."""
     nothing = pa.nulls(len(pairs), pa.list_(pa.bool_()))
     columns = dict.fromkeys([*SCORES, "primary_textrank"], nothing)
     for name, rows in inputs.scores.items():
         _, column, mode = SCORES[name]
-        used, row = np.unique(rows.places(pairs.source, pairs.second(mode)), return_inverse=True)
+        used, row = np.unique(rows.places(*_scored_texts(pairs, mode)), return_inverse=True)
         lists = words.beside(f"table {rows.name}", rows.ids[used], rows.table[column].take(pa.array(used)))
         if pa.types.is_floating(lists.values.type):
             _check_probabilities(lists, rows.ids[used], rows.name, column)
         columns[name] = lists.take(pa.array(row))
     if inputs.textrank is not None:
-        source, expected = words.positions(pairs.source), np.zeros(len(words.ids))
+        source, expected = words.positions(pairs["source"].to_numpy()), np.zeros(len(words.ids))
         expected[source] = sums_of(columns["score_xx"])     # the same in every pair of a source
         marks = phrase_words(inputs.textrank.all_of(words.ids), words, expected)
         columns["primary_textrank"] = words.beside("table textrank", words.ids, marks).take(pa.array(source))

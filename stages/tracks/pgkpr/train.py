@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.batches import PartSums, moved
-from models.common.task import CheckpointStore, History, Step, Task
+from models.common.task import CheckpointStore, Criterion, History, Step, Task
 from models.common.training import fit
-from models.pgkpr.pgkpr import Rewriter, RewriterConfig, init_from
-from models.pgkpr.rewriters import load_rewriter, rewriter_of
+from models.pgkpr.pgkpr import Rewriter, RewriterConfig
+from models.pgkpr.rewriters import init_from, load_rewriter, rewriter_of
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.settings import Params
@@ -85,11 +85,10 @@ class TrainedRewriter:
 class RewriteTask(Task):
     """Trains a rewriter on pairs; see ``models.common.task.Task``.
 
-    The loss is generation + lambda_1 reconstruction + lambda_2 contrast for PGKPR, generation + the weighted bag of
-    words for Latent-BOW, and generation for the others. Generation is a mean over target tokens of the step's whole
-    batch, reconstruction one over tokens or items, contrast and bag over items; so their shares add up over
-    micro-batches. The negatives of the contrast are those of the whole batch, however many micro-batches and processes
-    it is cut for (``models.common.task.Task``); validation pairs are contrasted in batches of the same size.
+    Generation is a mean over target tokens of the step's whole batch, reconstruction one over tokens or items, contrast
+    and bag over items; so their shares add up over micro-batches. The negatives of the contrast are those of the whole
+    batch, however many micro-batches and processes it is cut for; validation pairs are contrasted in batches of the
+    same size.
 
     Args:
         model: on its device.
@@ -115,10 +114,7 @@ class RewriteTask(Task):
         return (self.train.words["x"] + self.train.words["t"]).tolist()
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``, and what the model knows of them before it computes.
-
-        See ``PairBatches.batch`` and ``Rewriter.planned``.
-        """
+        """Return the tensors of ``items``, and what the model knows of them before it computes."""
         return dict(self.module.planned(self.train.batch(items)))
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
@@ -152,23 +148,22 @@ class RewriteTask(Task):
                                  self.validation, range(len(self.validation)))
         return {name: float(value) for name, value in {"loss": loss, **parts}.items()}
 
-    def _mask(self, batch: Mapping[str, Tensor]) -> Tensor | None:
-        """Return which source words are keywords (B, L); None for a model that reads none."""
+    def _mask(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | None, dict[str, Tensor]]:
+        """Return which source words are keywords (B, L), and their number; nothing for a model that reads none."""
         if not self.module.uses_keywords:
-            return None
-        return training_mask(batch["p"], batch["x_lengths"], batch.get("repeat"))
+            return None, {}
+        mask = training_mask(batch["p"], batch["x_lengths"], batch.get("repeat"))
+        return mask, {"keywords": mask.sum()}
 
     def _sums(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return ``Rewriter.sums`` and, for a model that reads keywords, their number."""
-        mask = self._mask(batch)
-        sums = self.module.sums(batch, mask)
-        return sums if mask is None else {**sums, "keywords": mask.sum()}
+        mask, keywords = self._mask(batch)
+        return {**self.module.sums(batch, mask), **keywords}
 
     def _apart(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         """Return :meth:`_sums` without the contrast, and what is contrasted."""
-        mask = self._mask(batch)
+        mask, keywords = self._mask(batch)
         sums, vectors = self.module.apart(batch, mask)
-        return sums if mask is None else {**sums, "keywords": mask.sum()}, vectors
+        return {**sums, **keywords}, vectors
 
     def _contrasted_sums(self) -> dict[str, float]:
         """Return what :meth:`_sums` adds up to over validation pairs that are contrasted across forward passes."""
@@ -190,7 +185,7 @@ class RewriteTask(Task):
         counts, weights = part_counts(batches, items, self.module.config), part_weights(self.module.config)
         parts = {name: value / counts[name] for name, value in sums.items()}
         share = {"keyword_share": parts.pop("keywords")} if "keywords" in parts else {}
-        loss = torch.stack([weights[name] * value for name, value in parts.items()]).sum()
+        loss = torch.stack([weights[name] * value for name, value in parts.items()]).sum()  # eq. 5
         return loss, {**parts, **share}
 
 
@@ -246,18 +241,10 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
 def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int, seed: int,
                  store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None,
                  start: Start | None = None) -> TrainedRewriter:
-    """Train a model on the training pairs and keep the epoch of smallest validation loss.
+    """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
 
-    Args:
-        pairs: table ``paraphrase_items``, all splits.
-        vocabulary: of the data set.
-        values: plain values of the block ``train_pgkpr`` with the model's overrides, and its learning rate.
-        max_length: words of a text that are read and taught.
-        seed: fans out by name into weights, order, dropout and coins.
-        store: keeps the training's state.
-        device: ``cpu`` or ``cuda``.
-        open_bar: given steps in all and done, returns a progress bar.
-        start: whose weights this model takes over where both have them.
+    That is what the rows of a table have in common: their losses have other terms and other weights. ``values`` are
+    plain ones of the block ``train_pgkpr`` with the model's overrides, and its learning rate.
 
     Raises:
         InputError: no training or no validation pair, rows that do not belong together, or a ``start`` that has
@@ -271,14 +258,13 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
         _begin(model, vocabulary, start)
     nn.Module.to(model, device)
     task = RewriteTask(model, *batches, training["learning_rate"], training["micro_batch"], training["batch_size"])
-    settings = replace(loop_settings(training), betas=(0.9, 0.98), eps=1e-9)
+    settings = replace(loop_settings(training), betas=(0.9, 0.98), eps=1e-9, select=(Criterion("generation"),))
     return TrainedRewriter(model, fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar))
 
 
 def _begin(model: Rewriter, vocabulary: Vocabulary, start: Start) -> None:
     """Put into ``model`` what the weights of ``start`` have for it; tokens are found by their spelling."""
-    folder = _folder(start)
-    known, _ = load_lookup(folder)
+    known, _ = load_lookup(folder := _folder(start))
     try:
         other = load_rewriter(folder)
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:

@@ -1,18 +1,34 @@
 """Settings of the networks of the PGKPR track, declared once for params and for saved models; standard library alone.
 
-Metadata of a field: ``help``, bounds as pydantic names them (``ge``, ``lt``), and ``choices``.
+Metadata of a field: ``help``, and bounds as pydantic names them (``ge``, ``lt``).
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
-ARCHITECTURES: tuple[str, ...] = get_args(Architecture)
-Similarity = Literal["cosine", "dot"]
 
 
-def _setting(default: Any, text: str | None = None, **limits: Any) -> Any:
-    return field(default=default, metadata={**({} if text is None else {"help": text}), **limits})
+def _setting(default: Any, text: str | None = None, **bounds: float) -> Any:
+    return field(default=default, metadata={"help": text, **bounds})
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Reconstruction of tags and keywords at the encoder (eq. 2)."""
+
+    weight: float = _setting(1.0, "lambda 1; 0 removes it", ge=0)
+    reduction: Literal["token_mean", "sent_mean"] = "token_mean"
+
+
+@dataclass(frozen=True)
+class PairContrast:
+    """Contrast of sentence encodings in the batch (eq. 3)."""
+
+    weight: float = _setting(0.1, "lambda 2; 0 removes it", ge=0)
+    neg: Literal["targets", "all"] = _setting("targets", "all: the other sources too, unperturbed")
+    sim: Literal["cosine", "dot"] = "cosine"
+    order: Literal["pos_sent", "sent_pos"] = _setting("pos_sent", "of the unperturbed counterparts")
 
 
 @dataclass(frozen=True)
@@ -36,24 +52,6 @@ class Source:
     """How the encoders of `transformer` and `ianet` read a source; what `pgkpr` reads is always wrapped."""
 
     wrapped: bool = _setting(False, "between <s> and </s>, as in the released code")
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """Reconstruction of tags and keywords at the encoder (eq. 2)."""
-
-    weight: float = _setting(1.0, "lambda 1; 0 removes it", ge=0)
-    reduction: str = _setting("token_mean", choices=("token_mean", "sent_mean"))
-
-
-@dataclass(frozen=True)
-class PairContrast:
-    """Contrast of sentence encodings in the batch (eq. 3)."""
-
-    weight: float = _setting(0.1, "lambda 2; 0 removes it", ge=0)
-    neg: str = _setting("targets", "all: the other sources too, unperturbed", choices=("targets", "all"))
-    sim: Similarity = _setting("cosine", choices=get_args(Similarity))
-    order: str = _setting("pos_sent", "of the unperturbed counterparts", choices=("pos_sent", "sent_pos"))
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,22 @@ class IaNetSettings:
 
     encoder_layers: int = _setting(3, "of each of the two encoders", ge=1)
     decoder_layers: int = _setting(4, ge=1)
-    embeddings: str = _setting("shared", "separate: of each encoder, and of the decoder, as in the released code",
-                               choices=("shared", "separate"))
-    norms: str = _setting("shared", "separate: one before each attention to a sequence and one before the feed-forward "
-                                    "network, as in the released code", choices=("shared", "separate"))
+    embeddings: Literal["shared", "separate"] = _setting(
+        "shared", "separate: of each encoder, and of the decoder, as in the released code")
+    norms: Literal["shared", "separate"] = _setting(
+        "shared", "separate: one before each attention to a sequence and one before the feed-forward network, as in "
+                  "the released code")
+
+
+@dataclass(frozen=True)
+class RewriterSettings:
+    """Everything that defines a network of this track; it reads the groups of its own architecture."""
+
+    architecture: Architecture = "pgkpr"
+    reconstruction: Reconstruction = Reconstruction()
+    contrast: PairContrast = PairContrast()
+    sizes: Sizes = Sizes()
+    source: Source = Source()
+    residual_lstm: ResidualLstmSettings = ResidualLstmSettings()
+    latent_bow: LatentBowSettings = LatentBowSettings()
+    ianet: IaNetSettings = IaNetSettings()

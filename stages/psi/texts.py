@@ -1,15 +1,13 @@
-"""Texts as words, read in bulk: which texts belong to which split, and their tokens as numbers."""
+"""Texts as words, read in bulk: their tokens as numbers, of words or of rows of a table of word vectors."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
-from stages.common.schemas import SPLITS
 
 STALE = "The tables were made from different texts: run the stages ingest and annotate again."
 
@@ -74,12 +72,7 @@ def read_words(batches: Iterable[pa.Table], spelt: Callable[[str], str] = str) -
 
 
 def read_texts(batches: Iterable[pa.Table], number: Callable[[list[str]], np.ndarray]) -> Texts:
-    """Return the texts of ``tokens`` batches, their words numbered by ``number``.
-
-    Args:
-        batches: pieces of table ``tokens`` in its order, with the columns ``text_id`` and ``token``.
-        number: given distinct tokens as written, returns a number for each.
-    """
+    """Return the texts of ``tokens`` batches, their words numbered by ``number``."""
     ids, lengths, words = [np.zeros(0, np.int64)], [np.zeros(1, np.int64)], [np.zeros(0, np.int32)]
     for batch in batches:
         column = batch["token"].combine_chunks()
@@ -91,12 +84,46 @@ def read_texts(batches: Iterable[pa.Table], number: Callable[[list[str]], np.nda
     return Texts(np.concatenate(ids), np.cumsum(np.concatenate(lengths)), np.concatenate(words))
 
 
-def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return, for each split, the sorted ids of the texts that its examples name: source, targets, negative."""
-    found = {}
-    for split in SPLITS:
-        rows = examples[examples["split"] == split]
-        named = [rows["source_id"], rows["target_id"], rows["negative_id"].dropna(),
-                 rows["reference_ids"].explode().dropna()]
-        found[split] = np.unique(np.concatenate([column.to_numpy(dtype=np.int64) for column in named]))
-    return found
+def found_form(token: str, known: Collection[str]) -> str | None:
+    """Return the form of ``token`` that is among the ``known`` words; None if none is.
+
+    Lower case comes first, since IANet and PGKPR lower-case their texts; a name that a cased table knows
+    only as written ("NASA") is found under that form.
+    """
+    return next((form for form in (token.lower(), token) if form in known), None)
+
+
+UNKNOWN = -1.0  # every coordinate of a word without a vector, as in PGKPR's code
+
+
+class VectorTable:
+    """Word vectors by row: those of ``words``, and in the last row that of every word that has none.
+
+    >>> table = VectorTable(["cat", "dog"], np.array([[1, 2], [3, 4]], dtype=np.float32))
+    >>> table.numbers(["Dog", "xyz"])
+    array([1, 2], dtype=int32)
+    """
+
+    def __init__(self, words: Sequence[str], vectors: np.ndarray) -> None:
+        self.words = list(words)
+        self.matrix = np.full((len(words) + 1, vectors.shape[1]), UNKNOWN, dtype=np.float32)
+        # Adding 0 makes -0 equal to 0 in its bits too, by which the engine compares.
+        np.add(vectors, 0.0, out=self.matrix[:-1])  # (V + 1, D)
+        self._row = {word: row for row, word in enumerate(words)}
+
+    @classmethod
+    def from_arrow(cls, table: pa.Table) -> "VectorTable":
+        """Return the vectors of table ``word_vectors``."""
+        vectors = table["vector"].combine_chunks()
+        flat = vectors.flatten().to_numpy(zero_copy_only=False)
+        return cls(table["word"].to_pylist(), flat.reshape(len(vectors), -1))
+
+    @property
+    def unknown(self) -> int:
+        """Row of a word that has no vector."""
+        return len(self.matrix) - 1
+
+    def numbers(self, tokens: Iterable[str]) -> np.ndarray:
+        """Return the row of each token (n,), looked up as :func:`found_form` says."""
+        found = (found_form(token, self._row) for token in tokens)
+        return np.array([self.unknown if form is None else self._row[form] for form in found], dtype=np.int32)

@@ -1,0 +1,532 @@
+"""Keyword probabilities of words: how much each source word decides a network's answer (PGKPR section 3).
+
+Usage::
+
+    batch = tokenizer(sources, targets, padding=True, truncation=True, return_tensors="pt")
+    scores = word_saliency(classifier, batch, "pos_logit")      # one tensor per source, one score per word
+
+With f the chosen output and e_j the embedding of word piece j, a piece scores ||df/de_j||_2 (method ``gradient``),
+a word the mean of its pieces, and the words of a sentence are normalised to [0, 1]. Two further methods score
+pieces by |attribution|: integrated gradients of f, and the integrated Jacobians of a sentence encoder.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Encoding
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from transformers import BatchEncoding, PreTrainedModel
+
+from models.common.encoders import mean_pool
+
+METHODS = ("gradient", "integrated_gradients")
+POSITIVE = 1  # class of "these two sentences mean the same"
+ROWS = 64  # rows of a forward pass where the caller names none
+
+Inputs = Mapping[str, Tensor]
+
+
+def checked(name: str, options: Mapping[str, Any] | Sequence[str], what: str) -> str:
+    """Return ``name`` if it is one of ``options``; a ValueError lists them."""
+    if name not in options:
+        raise ValueError(f"{what}: no {name!r}; valid names: {', '.join(options)}")
+    return name
+
+
+# Words and their pieces
+
+
+@dataclass(frozen=True)
+class WordPieces:
+    """Which pieces make which word, for a whole batch, as flat arrays.
+
+    Attributes:
+        counts: words of each row (B,).
+        word: for each of P memberships, the word, numbered through the batch row after row (P,).
+        row: the row of the piece (P,).
+        position: its place in the row (P,).
+    """
+
+    counts: np.ndarray
+    word: np.ndarray
+    row: np.ndarray
+    position: np.ndarray
+
+    def unaligned(self) -> np.ndarray:
+        """Return how many words of each row have no piece (B,)."""
+        covered = np.bincount(self.word, minlength=int(self.counts.sum())) > 0
+        owner = np.repeat(np.arange(len(self.counts)), self.counts)
+        return np.bincount(owner[~covered], minlength=len(self.counts))
+
+
+@dataclass(frozen=True)
+class SaliencyBatch:
+    """Encoded texts or pairs and the word pieces of each source word.
+
+    Attributes:
+        inputs: arguments of the network: ``input_ids``, ``attention_mask`` and, if it has segments,
+            ``token_type_ids``, each (B, L).
+        words: of the source segment. A word that no piece covers (cut off, or not aligned) has none; a piece may
+            belong to several words.
+        special: True for [CLS], [SEP] and padding (B, L). The methods that integrate along a path need it: what
+            they start from keeps these and blanks the rest.
+    """
+
+    inputs: Inputs
+    words: WordPieces
+    special: Tensor | None = None
+
+    def reference_ids(self, pad: int | None) -> Tensor:
+        """Return ``input_ids`` with every word piece replaced by [PAD]: as long as the text, and without words.
+
+        Raises:
+            ValueError: it is not known which pieces are special, or which is [PAD].
+        """
+        if self.special is None or pad is None:
+            lacking = "which pieces are special (SaliencyBatch.special)" if pad is not None else "the id of [PAD]"
+            raise ValueError(f"a path needs a reference text to start from, and {lacking} is not known")
+        ids = self.inputs["input_ids"]
+        return torch.where(self.special.to(ids.device), ids, torch.full_like(ids, pad))
+
+
+def as_batch(batch: SaliencyBatch | BatchEncoding) -> SaliencyBatch:
+    """Return ``batch``, or the batch of a fast tokenizer's output; words are then those of its ``word_ids``.
+
+    Raises:
+        ValueError: a slow tokenizer made it, which does not know its words.
+    """
+    if isinstance(batch, SaliencyBatch):
+        return batch
+    if not getattr(batch, "is_fast", False):
+        raise ValueError("a fast tokenizer's output, or a SaliencyBatch, is needed to know the words")
+    words = _array([row.word_ids for row in _rows(batch)])  # (B, L), -1 for none
+    words = np.where(_source_pieces(batch), words, -1)
+    counts = words.max(axis=1, initial=-1) + 1  # (B,)
+    row, position = np.nonzero(words >= 0)
+    firsts = np.cumsum(counts) - counts
+    return _batch_of(batch, WordPieces(counts, firsts[row] + words[row, position], row, position))
+
+
+def from_characters(encoding: BatchEncoding, starts: Sequence[np.ndarray],
+                    ends: Sequence[np.ndarray]) -> SaliencyBatch:
+    """Return the batch of a fast tokenizer's output, whose words are given by their characters in the first segment."""
+    offsets = np.array([row.offsets for row in _rows(encoding)], dtype=np.int64)  # (B, L, 2)
+    return _batch_of(encoding, overlaps(offsets, _source_pieces(encoding), starts, ends))
+
+
+def overlaps(offsets: np.ndarray, source: np.ndarray, starts: Sequence[np.ndarray],
+             ends: Sequence[np.ndarray]) -> WordPieces:
+    """Return which pieces of the source overlap which words, by characters.
+
+    A piece over two words ("dont", cut elsewhere into "do" and "nt") counts for both.
+
+    Args:
+        offsets: first character of each piece and the one after it (B, L, 2).
+        source: True for pieces of the source segment (B, L).
+        starts: for each row, the first character of each word, ascending.
+        ends: for each row, the character after each word, ascending.
+    """
+    counts = np.array([len(row) for row in starts], dtype=np.int64)
+    # Each row gets characters of its own, so that the words of the batch are one ascending sequence.
+    stride = 1 + max(int(offsets.max(initial=0)), *(int(row[-1]) if len(row) else 0 for row in ends), 0)
+    shift = np.repeat(np.arange(len(counts)) * stride, counts)
+    first, last = (shift + np.concatenate([np.zeros(0, dtype=np.int64), *map(np.asarray, side)])
+                   for side in (starts, ends))
+    row, position = np.nonzero(source & (offsets[..., 0] < offsets[..., 1]))
+    begin, end = (offsets[row, position, side] + row * stride for side in (0, 1))
+    lowest = np.searchsorted(last, begin, side="right")  # the first word that ends after the piece begins
+    touched = np.maximum(np.searchsorted(first, end, side="left") - lowest, 0)
+    member = np.repeat(np.arange(len(row)), touched)
+    within = np.arange(len(member)) - np.repeat(np.cumsum(touched) - touched, touched)
+    return WordPieces(counts, lowest[member] + within, row[member], position[member])
+
+
+def _batch_of(encoding: BatchEncoding, words: WordPieces) -> SaliencyBatch:
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    special = torch.tensor([row.special_tokens_mask for row in _rows(encoding)], dtype=torch.bool)
+    return SaliencyBatch({name: torch.as_tensor(encoding[name]) for name in names if name in encoding}, words, special)
+
+
+def _source_pieces(encoding: BatchEncoding) -> np.ndarray:
+    """Return True for the pieces of the first segment (B, L)."""
+    return _array([row.sequence_ids for row in _rows(encoding)]) == 0
+
+
+def _rows(encoding: BatchEncoding) -> list[Encoding]:
+    return encoding.encodings or []
+
+
+def _array(rows: Sequence[Sequence[int | None]]) -> np.ndarray:
+    return np.array([[-1 if item is None else item for item in row] for row in rows], dtype=np.int64)
+
+
+# Equal norms come out of float32 sums with differences of this relative size.
+_EQUAL = 1e-6
+
+# Of words of several sentences at once: score, and least, greatest and sum of the scores of its sentence.
+NORMALISATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
+    "minmax": lambda score, least, greatest, total: (score - least) / (greatest - least),
+    "max": lambda score, least, greatest, total: score / greatest,
+    "sum": lambda score, least, greatest, total: score / total,
+}
+
+
+def word_scores(pieces: Tensor, words: WordPieces, normalisation: str) -> list[Tensor]:
+    """Return the normalised mean of each word's pieces, sentence by sentence.
+
+    Args:
+        pieces: non-negative score of each piece (B, L).
+        words: the pieces of each word.
+        normalisation: ``minmax``, ``max`` or ``sum``, over the words of a sentence that have pieces.
+
+    Returns:
+        For each sentence a float32 tensor (n_words,) on the CPU. Words without pieces get 0; if all words of a
+        sentence score the same, they get 0.5.
+    """
+    normalise = NORMALISATIONS[checked(normalisation, NORMALISATIONS, "normalisation")]
+    counts, word, row, position = (torch.from_numpy(array)
+                                   for array in (words.counts, words.word, words.row, words.position))
+    owner = torch.repeat_interleave(torch.arange(len(counts)), counts)  # (W,) sentence of each word
+    n_pieces = torch.bincount(word, minlength=len(owner))
+    scores = torch.zeros(len(owner), dtype=torch.float64)
+    if len(word):
+        sums = torch.zeros_like(scores).index_add_(0, word, pieces.double().cpu()[row, position])
+        aligned = n_pieces > 0
+        scores[aligned] = _normalised(sums[aligned] / n_pieces[aligned], owner[aligned], len(counts), normalise)
+    return list(scores.float().split(counts.tolist()))
+
+
+def _normalised(means: Tensor, owner: Tensor, n: int, normalise: Callable[..., Tensor]) -> Tensor:
+    """Normalise the word means (W,) within the sentences (W,) that own them."""
+    empty = torch.zeros(n, dtype=means.dtype)
+    least, greatest = (empty.scatter_reduce(0, owner, means, which, include_self=False)[owner]
+                       for which in ("amin", "amax"))
+    total = empty.index_add(0, owner, means)[owner]
+    equal = greatest - least <= _EQUAL * greatest
+    return torch.where(equal, torch.full_like(means, 0.5), normalise(means, least, greatest, total))
+
+
+# What is differentiated, and where
+
+_TINY = torch.finfo(torch.float64).tiny
+
+
+def _logit_diff(logits: Tensor, classes: Tensor) -> Tensor:
+    return logits[:, POSITIVE] - logits[:, 1 - POSITIVE]
+
+
+def _pos_prob(logits: Tensor, classes: Tensor) -> Tensor:
+    """P(positive) up to a constant, in a form whose gradient p(1-p) stays exact where p is next to 1."""
+    difference = _logit_diff(logits, classes)
+    return torch.where(difference > 0, -torch.sigmoid(-difference), torch.sigmoid(difference))
+
+
+# Of logits (B, 2) and the classes (B,) that argmax_logit asks about.
+TARGETS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "pos_logit": lambda logits, classes: logits[:, POSITIVE],
+    "argmax_logit": lambda logits, classes: logits.gather(1, classes.unsqueeze(1)).squeeze(1),
+    "logit_diff": _logit_diff,
+    "pos_prob": _pos_prob,
+}
+
+
+def _by_logits(target: str, logits: Tensor, classes: Tensor) -> Tensor:
+    """Return df / d logits (B, 2) in double precision."""
+    leaf = logits.detach().double().requires_grad_()
+    gradient, = torch.autograd.grad(TARGETS[target](leaf, classes).sum(), leaf)
+    return gradient
+
+
+def _classes(logits: Tensor, released_bugs: bool) -> Tensor:
+    """Return the class that ``argmax_logit`` takes of each row (B,): its own, or with the bug the first row's."""
+    own = logits.detach().argmax(dim=-1)
+    return own[:1].expand_as(own) if released_bugs else own
+
+
+def _pulled_back(result: Tensor, cotangent: Tensor, leaf: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient by ``leaf`` in one backward pass, as a tensor and a factor for each row.
+
+    Rows do not interact, so one pass holds the gradient of each. The pass starts from numbers around 1, and the
+    factor is kept apart: the gradient of a probability next to 0 or 1 would vanish in single precision.
+
+    Args:
+        result: what the network gave (B, n).
+        cotangent: df / d result (B, n), double precision.
+        leaf: what to differentiate by (B, L, d).
+
+    Returns:
+        (B, L, d) in the network's precision and (B, 1) in double; their product is the gradient.
+    """
+    factor = cotangent.abs().amax(dim=1, keepdim=True).clamp(min=_TINY)
+    gradient, = torch.autograd.grad(result, leaf, (cotangent / factor).to(result.dtype))
+    return gradient, factor
+
+
+class Lookup:
+    """The word-embedding look-up, before position and type embeddings and normalisation."""
+
+    def __init__(self, network: PreTrainedModel) -> None:
+        self.network = network
+
+    def value(self, inputs: Inputs) -> Tensor:
+        """Return the embedding of each piece (B, L, d), without history."""
+        with torch.no_grad():
+            return self.network.get_input_embeddings()(inputs["input_ids"]).detach()
+
+    def run(self, inputs: Inputs, embedding: Tensor) -> Any:
+        """Return what the network gives with ``embedding`` (B, L, d) in place of its own look-up.
+
+        Raises:
+            ValueError: the network does not use its look-up.
+        """
+        used: list[bool] = []
+
+        def replace(module: nn.Module, arguments: object, output: Tensor) -> Tensor:
+            used.append(True)
+            return embedding
+
+        handle = self.network.get_input_embeddings().register_forward_hook(replace)
+        try:
+            output = self.network(**inputs)
+        finally:
+            handle.remove()
+        if not used:
+            raise ValueError("the classifier did not use get_input_embeddings(); there is nothing to differentiate")
+        return output
+
+
+class BlockOutput:
+    """The output of the whole embedding block, fed in again as if it were word embeddings.
+
+    Positions and normalisation are thereby applied twice, to a text that the network never saw in training, and the
+    second pass does not tell segments apart: bugs of the released code of PGKPR, kept to reproduce it.
+    """
+
+    def __init__(self, network: PreTrainedModel) -> None:
+        self.network = network
+        self.block = getattr(getattr(network, "base_model", network), "embeddings", None)
+        if self.block is None:
+            raise ValueError(f"released_bugs: {type(network).__name__} has no embedding block to take the output of")
+
+    def value(self, inputs: Inputs) -> Tensor:
+        """Return the block's output for each piece (B, L, d), without history."""
+        with torch.no_grad():
+            return self.block(**{name: part for name, part in inputs.items()  # type: ignore[misc]
+                                 if name != "attention_mask"}).detach()
+
+    def run(self, inputs: Inputs, embedding: Tensor) -> Any:
+        """Return what the network gives with ``embedding`` (B, L, d) as ``inputs_embeds``."""
+        return self.network(inputs_embeds=embedding, **{name: part for name, part in inputs.items()
+                                                        if name not in ("input_ids", "token_type_ids")})
+
+
+@contextmanager
+def _at_rest(network: nn.Module) -> Iterator[None]:
+    """Switch ``network`` to evaluation mode with frozen parameters, gradients on, and everything back afterwards.
+
+    With frozen parameters a forward pass keeps only what the gradient by the embedding needs.
+    """
+    modes = [(part, part.training) for part in network.modules()]
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    network.eval()
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        for part, training in modes:
+            part.training = training
+
+
+# From the network's output and the text of each of its rows: what is pulled back, and the cotangent.
+Pull = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
+
+
+def _integrated(point: Lookup | BlockOutput, inputs: Inputs, reference_ids: Tensor, pull: Pull, steps: int,
+                rows: int | None = None) -> Tensor:
+    """Return the signed attribution of every word piece, (B, L) float64 on the CPU.
+
+    That of coordinate i is (e_i - r_i) times the integral over a in [0, 1] of df/de_i at r + a (e - r); they sum to
+    f(e) - f(r) (Sundararajan, Taly, Yan 2017, Axiomatic Attribution for Deep Networks, equation 1). The integral is a
+    Gauss-Legendre sum. The B * ``steps`` points go through the network ``rows`` at a time, those of a text beside each
+    other, so memory does not grow with ``steps``.
+
+    Paths begin at ``reference_ids`` (B, L); where it equals ``input_ids`` the attribution is 0. By default ``rows`` are
+    those of the batch, and 64 if it has fewer.
+    """
+    end = point.value(inputs)  # (B, L, d)
+    begin = point.value({**inputs, "input_ids": reference_ids})
+    way = end - begin
+    places, weights = (torch.from_numpy(array).to(end.device) for array in nodes(steps))
+    count = len(end) * steps
+    size = rows or max(len(end), ROWS)
+    total = torch.zeros(end.shape[:2], dtype=torch.float64, device=end.device)
+    for first in range(0, count, size):
+        flat = torch.arange(first, min(first + size, count), device=end.device)
+        text, step = flat // steps, flat % steps
+        leaf = torch.addcmul(begin[text], way[text], places[step, None, None].to(end.dtype)).requires_grad_()
+        result, cotangent = pull(point.run({name: value[text] for name, value in inputs.items()}, leaf), text)
+        gradient, factor = _pulled_back(result, cotangent, leaf)
+        share = torch.einsum("bld,bld->bl", gradient, way[text]).double() * factor * weights[step, None]
+        total.index_add_(0, text, share)
+    return total.cpu()
+
+
+@cache
+def nodes(steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return places in (0, 1) and weights, which sum to 1, of the Gauss-Legendre sum of ``steps`` terms."""
+    if steps < 1:
+        raise ValueError(f"steps: a path needs at least one point, not {steps}")
+    places, weights = np.polynomial.legendre.leggauss(steps)
+    return (places + 1) / 2, weights / 2
+
+
+# Pair classifiers
+
+
+def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncoding, target: str = "pos_logit",
+                  normalisation: str = "minmax", *, method: str = "gradient", released_bugs: bool = False,
+                  steps: int = 32, rows: int | None = None) -> list[Tensor]:
+    """Return the keyword probability of every source word.
+
+    The classifier runs in evaluation mode and is left as it was: no parameter receives a gradient. Target
+    words and special tokens never score. Method ``gradient`` takes one forward and one backward pass.
+
+    Args:
+        classifier: gives ``logits`` (B, 2), class 1 positive; ``get_input_embeddings()`` returns its look-up.
+        batch: pairs with their word pieces; the output of a fast tokenizer will do, whose words are then
+            its own (pre-tokenised or not).
+        target: ``pos_logit``, ``argmax_logit`` (of each row's own class), ``logit_diff`` (positive minus negative) or
+            ``pos_prob``.
+        normalisation: ``minmax``, ``max`` or ``sum``, over the words that have pieces.
+        method: ``gradient``: a piece scores ||df/de||_2; ``integrated_gradients``: |attribution|, along the line
+            from the same pair with every word piece replaced by [PAD].
+        released_bugs: as the released code has it: ``argmax_logit`` takes the first row's class for all, so that
+            scores depend on the batch, and :class:`BlockOutput` is differentiated.
+        steps: points of the path, for ``integrated_gradients``.
+        rows: pairs or points of one forward pass, for ``integrated_gradients``; it bounds the memory.
+
+    Returns:
+        As :func:`word_scores`.
+
+    Raises:
+        ValueError: an unknown name, a classifier that does not use its look-up, or a batch without what the
+            method needs.
+    """
+    checked(method, METHODS, "method")
+    checked(normalisation, NORMALISATIONS, "normalisation")
+    batch = as_batch(batch)
+    if method == "gradient":
+        pieces = piece_norms(classifier, batch.inputs, target, released_bugs)
+    else:
+        pieces = piece_attributions(classifier, batch, target, released_bugs, steps=steps, rows=rows).abs()
+    return word_scores(pieces, batch.words, normalisation)
+
+
+def piece_norms(classifier: PreTrainedModel, inputs: Inputs, target: str = "pos_logit",
+                released_bugs: bool = False) -> Tensor:
+    """Return ||df/de_j||_2 of every word piece, (B, L) float64 on the CPU; see :func:`word_saliency`."""
+    checked(target, TARGETS, "target")
+    point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
+    with _at_rest(classifier):
+        leaf = point.value(inputs).requires_grad_()  # (B, L, d)
+        logits = point.run(inputs, leaf).logits  # (B, 2)
+        gradient, factor = _pulled_back(logits, _by_logits(target, logits, _classes(logits, released_bugs)), leaf)
+    return (torch.linalg.vector_norm(gradient, dim=-1).double() * factor).cpu()  # eq. 1
+
+
+def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncoding, target: str = "pos_logit",
+                       released_bugs: bool = False, *, steps: int = 32, rows: int | None = None) -> Tensor:
+    """Return the integrated gradient of every word piece, signed, (B, L) float64 on the CPU.
+
+    Over both segments the attributions of a pair sum to f(pair) - f(pair of blanks); special tokens get 0. The
+    class of ``argmax_logit`` is that of the pair itself, all along the path; it takes one forward pass more.
+    Arguments as in :func:`word_saliency`.
+    """
+    checked(target, TARGETS, "target")
+    batch = as_batch(batch)
+    inputs = batch.inputs
+    point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
+    reference = batch.reference_ids(getattr(getattr(classifier, "config", None), "pad_token_id", None))
+    with _at_rest(classifier):
+        classes = torch.zeros(len(reference), dtype=torch.int64, device=reference.device)
+        if target == "argmax_logit":
+            with torch.no_grad():
+                classes = _classes(point.run(inputs, point.value(inputs)).logits, released_bugs)
+
+        def pull(output: Any, texts: Tensor) -> tuple[Tensor, Tensor]:
+            return output.logits, _by_logits(target, output.logits, classes[texts])
+
+        return _integrated(point, inputs, reference, pull, steps, rows)
+
+
+# Sentence encoders
+
+
+def siamese_saliency(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEncoding,
+                     others: SaliencyBatch | BatchEncoding, normalisation: str = "minmax", *, steps: int = 32,
+                     rows: int | None = None) -> list[Tensor]:
+    """Return the keyword probability of every word of ``sources``, by its share in their cosine to ``others``.
+
+    A piece scores |sum_j A_ij| over the pieces j of the other text, see :func:`siamese_attributions`, a word the mean
+    of its pieces. The mean of ``last_hidden_state`` (B, L, d) of the encoder over real tokens is a text's vector; the
+    encoder is left as it was. Further arguments as of :func:`word_saliency`.
+
+    Returns:
+        As :func:`word_scores`.
+    """
+    checked(normalisation, NORMALISATIONS, "normalisation")
+    sources = as_batch(sources)
+    pieces = siamese_attributions(encoder, sources, others, steps=steps, rows=rows)
+    return word_scores(pieces.abs(), sources.words, normalisation)
+
+
+def siamese_attributions(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEncoding,
+                         others: SaliencyBatch | BatchEncoding, *, steps: int = 32,
+                         rows: int | None = None) -> Tensor:
+    """Return sum_j A_ij for every word piece i of ``sources``, signed, (B, L) float64 on the CPU.
+
+    L. Moeller, D. Nikolaev, S. Padó: An Attribution Method for Siamese Encoders (2023). With g the encoder, r_a and
+    r_b references of texts a and b (every word piece replaced by [PAD]), and J(a) the Jacobian of g integrated along
+    the line from r_a to a, the similarity has an attribution to every pair of coordinates i of a and j of b (their
+    equation 3)::
+
+        A_ij = (a - r_a)_i  [J(a)^T J(b)]_ij  (b - r_b)_j
+
+    What a piece of a contributes in all is the sum over j, and there the integral of b is done by the fundamental
+    theorem::
+
+        sum_j J(b)_j (b - r_b)_j = g(b) - g(r_b) =: v
+        sum_j A_ij = (a - r_a)_i [J(a)^T v]_i
+
+    which is the integrated gradient of the number x -> g(x).v. So neither Jacobian is ever made: each point of the
+    path costs one backward pass, not one for each of the encoder's d outputs, and b none at all.
+    """
+    sources, others = as_batch(sources), as_batch(others)
+    pad = getattr(encoder.config, "pad_token_id", None)
+    reference, other_reference = sources.reference_ids(pad), others.reference_ids(pad)
+    mask, point = sources.inputs["attention_mask"], Lookup(encoder)
+
+    def vectors(output: Any, real: Tensor) -> Tensor:
+        return normalize(mean_pool(output.last_hidden_state, real), dim=-1)  # the cosine is their product
+
+    with _at_rest(encoder):
+        with torch.no_grad():
+            at_text, at_blanks = (vectors(encoder(**{**others.inputs, "input_ids": ids}),
+                                          others.inputs["attention_mask"])
+                                  for ids in (others.inputs["input_ids"], other_reference))
+            v = at_text - at_blanks  # (B, d)
+
+        def pull(output: Any, texts: Tensor) -> tuple[Tensor, Tensor]:
+            return vectors(output, mask[texts]), v[texts].double()
+
+        return _integrated(point, sources.inputs, reference, pull, steps, rows)
