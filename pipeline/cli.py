@@ -160,6 +160,7 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
             method: Annotated[str | None, typer.Option(
                 help="in place of that of the params: a ranking of textrank.method, or a keyword method, such as "
                      "yake")] = None,
+            threshold: library.Threshold = None, stop_words: library.StopWords = None,
             as_text: Annotated[bool, typer.Option(
                 "--text", help="the argument is a text, though it is a number")] = False,
             svg: Annotated[Path | None, typer.Option(
@@ -172,7 +173,7 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
     """
     from pipeline import explain as explaining
 
-    explaining.show(text, dataset, method, as_text, svg, Console())
+    explaining.show(text, dataset, method, as_text, svg, Console(), threshold, library.lines_of(stop_words))
 
 
 @app.command()
