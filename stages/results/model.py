@@ -16,7 +16,7 @@ from stages.common.paths import ModelPaths, RunPaths, row_name
 from stages.common.schemas import SPLITS
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
-from stages.results.track import Row, SharesLayout, TrackResults
+from stages.results.track import SCRATCH, Row, SharesLayout, TrackResults
 
 if TYPE_CHECKING:
     from stages.results.classifiers import Classifier
@@ -113,6 +113,11 @@ class System:
     def compared_as(self) -> str:
         """Its name in the comparison."""
         return f"{FLOOR}{self.name}" if self.kind == "floor" else self.name
+
+    @property
+    def title(self) -> str:
+        """Its name in tables, where a small form of a pretrained model says that it is one."""
+        return f"{self.name}: {self.label}" if self.row and SCRATCH in self.row.switches else self.name
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from stages.results.published import PublishedRow, PublishedTable
 from stages.tracks.common.track import Track
 
 FEW = 8     # metrics that sum up a run
+SCRATCH = "from scratch"    # the switch of a model that the paper has with pretrained weights, begun with random ones
 ADDED = "with "     # begins the name of a switch that adds a part to the full method
 
 

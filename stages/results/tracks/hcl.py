@@ -12,6 +12,7 @@ from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import (
     ADDED,
+    SCRATCH,
     Compared,
     Names,
     Question,
@@ -60,12 +61,14 @@ _FULL = "hcl"
 _BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
               "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
 _FURTHER = {"simctg": "DialoGPT trained as SimCTG"}  # that Table 1 does not have
-_SCRATCH = "from scratch"
+_PRETRAINED = {**{name: _BASELINES[name] for name in ("dialogpt", "t5", "t5_claps")}, **_FURTHER}
 _NAMES = Names(
     {_FULL: "HCL", **_BASELINES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
-    {_SCRATCH: "a small form trained from scratch"}, {Row(_FULL, frozenset({"latent"})): "BERT-GEN"})
+    rows={Row(_FULL, frozenset({"latent"})): "BERT-GEN", **{
+        Row(architecture, frozenset({SCRATCH})): f"{name} (small, {SCRATCH})"
+        for architecture, name in _PRETRAINED.items()}})
 _PRINTED_TABLES = paper("hcl").tables
 _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part, name in (
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
@@ -92,7 +95,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
         source = settings.get(architecture, {}).get("source", "")
-        return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
+        return Row(architecture, frozenset({SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     return Row(architecture, removed_parts(settings) | _added_contrasts(settings) | _seen(settings) |
                _impostors(settings) | untrained(settings) | other)
