@@ -106,7 +106,8 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     by, settings = ranking_settings(params, method, named_by)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
     stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
-    ranking, tokens = by.ranking(settings, subject.language), subject.tokens
+    ranking: Any = by.ranking(settings, subject.language)
+    tokens = subject.tokens
     if stops:
         tokens = with_candidates(tokens, subject.language, stops, None)
         ranking = replace(ranking, chunks="annotated") if hasattr(ranking, "chunks") else ranking

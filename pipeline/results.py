@@ -69,7 +69,8 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
             datasets = {name: track.models(params)[model].dataset
                         for name, model in zip(metrics, models.values(), strict=True)}
             columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
-            rows = {run: track.row(track.settings(params, model), track.decoding(params, run))
+            read: Any = params
+            rows = {run: track.row(track.settings(read, model), track.decoding(read, run))
                     for run, model in models.items()}
             tables.append(_table(track.headline, columns, metrics, datasets))
             tables[-1].caption = "\n".join(f"{run}: {track.names.label(row)}" for run, row in rows.items()

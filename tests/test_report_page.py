@@ -191,14 +191,8 @@ def test_curves_can_be_switched_off(page):
     assert page.evaluate(lines) == before
 
 
-def test_three_tracks_fit_and_cells_say_what_they_are(classes):
+def test_three_tracks_fit(classes):
     assert classes.texts("main .method > h2") == ["HCL", "PGKPR", "CLLD"]
-    cell = ".classifier[open] .matrix [data-part='cell-2-4'] path"
-    classes.evaluate(f"document.querySelector({cell!r}).scrollIntoView({{block: 'center', inline: 'center'}})")
-    classes.click(cell)
-    assert re.fullmatch(r"alt\.atheism taken for talk\.religion\.misc: \d+ of 15 texts", classes.texts(".hint")[0])
-    classes.press("Escape")
-    assert classes.texts(".hint") == []
     classes.evaluate("for (const one of document.querySelectorAll('.classifier')) one.open = true")
     assert classes.evaluate(TOO_WIDE) == []
 

@@ -147,10 +147,3 @@ def test_examples_mark_every_keyword_of_the_source(page):
     assert re.findall('class="output"><dt lang="en">(.*?)</dt>', examples)[:5] == [
         "pgkpr/13", "pgkpr-ref", "w-o-con", "psi-s", "lbow"]
     assert "&lt;script&gt;alert(" in examples
-
-
-def test_pairs_as_words_stand_among_what_ran(page):
-    ran = part(page, "ran")
-    assert "Pairs as words (PGKPR)" in ran and "vocabulary: words" in ran
-    assert "Runs of PGKPR" in ran and "keywords = s_tagger" in ran
-

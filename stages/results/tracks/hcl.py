@@ -1,6 +1,6 @@
 """Results of the HCL track."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -153,13 +153,6 @@ def _printed(own: Row) -> list[str]:
     return [] if name is None else [name]
 
 
-def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
-    architecture = str(settings["architecture"])
-    if architecture == _FULL:
-        return ("graph", "keyword", "latent", "contrasts", "decoder")
-    return ("architecture", architecture, "training")
-
-
 def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
     references = [list(texts) for texts in predicted["references"]]
     return item_statistics(scores) | corpus_statistics(scores["output"].tolist(), references,
@@ -185,9 +178,8 @@ HCL = TrackResults(
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
     printed_as=_printed,
     told=("w/o keyword", "w/o graph", "w/o MA"), data="QQP, Douban and RocStories",
-    shown=_shown,
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-    differs="Data, encoder, vocabulary and word vectors", bounded=True,
+    differs="Data, encoder, vocabulary and word vectors",
     shares=(_SIGHT,), by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))
