@@ -134,7 +134,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
             as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: the whole answer as CSV")] = False,
             as_json: Annotated[bool, typer.Option(
                 "--json", help="with --sql: the whole answer, one JSON object per line")] = False) -> None:
-    """Show an artifact: columns with their meaning, counts, nulls, provenance, first rows. Or query them all.
+    """Show an artifact: columns with their meaning, counts, provenance, first rows. Or query them all.
 
     Example: `keycontrast inspect artifacts/data/sample/keywords --rows 10 --text`, or
     `keycontrast inspect --sql "select keyword, count(*) from keywords group by 1 order by 2 desc limit 10"`
@@ -304,7 +304,7 @@ app.add_typer(judge, name="judge")
 
 @app.command()
 def verify() -> None:
-    """Compare all artifacts, and DVC's cache of them, with what dvc.lock names, byte by byte.
+    """Compare all artifacts with what dvc.lock names, byte by byte.
 
     Example: `keycontrast verify`
     """

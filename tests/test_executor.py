@@ -23,7 +23,6 @@ from stages.common.tables import Provenance, parts_of, read_metadata, read_table
 from stages.common.writing import table_writer
 from stages.keywords import textrank
 from stages.params import Params
-from stages.run import executor as module
 from stages.run.executor import Executor, code_fingerprint, make_part
 from stages.run.processes import alive
 
@@ -179,27 +178,6 @@ def wait_until(condition, seconds=60):
 
 
 # What is wrong with a cluster
-
-@pytest.mark.parametrize(("asked", "message"), [
-    (block("tcp://127.0.0.1:9", wait=0.5), r"address: 'tcp://127.0.0.1:9': no Dask scheduler answers .*Start one with"),
-    (block("nowhere", wait=0.5), "cluster.address: 'nowhere': no Dask scheduler answers"),
-    (block(file="none.json", wait=0.5), "cluster.scheduler_file: 'none.json': no Dask scheduler answers")])
-def test_nobody_at_the_address(source, tmp_path, asked, message):
-    with pytest.raises(InputError, match=message):
-        made(source, tmp_path, cluster=asked)
-
-
-def test_a_cluster_without_workers(source, tmp_path):
-    with (LocalCluster(n_workers=0, processes=False, dashboard_address=None) as found,
-          pytest.raises(InputError, match=r"the scheduler has no workers after 0.5 seconds. Start some with `dask")):
-        made(source, tmp_path, cluster=block(found.scheduler_address, wait=0.5))
-
-
-def test_dask_is_not_installed(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'keycontrast\[cluster\]'"):
-        made(source, tmp_path, cluster=block("tcp://127.0.0.1:9"))
-
 
 MORTAL = """import distributed
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pytest
 import pytextrank
 import spacy
@@ -191,20 +190,3 @@ def test_any_pipeline_reads_texts_and_stays_as_it_is(tmp_path):
 def test_wrong_values_are_named(options, message):
     with pytest.raises(InputError, match=message):
         Keywords(**options).rank(TEXTS)
-
-
-def test_an_encoder_of_the_hub_has_a_remedy_offline(monkeypatch):
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match="encoder: hub:sentence-transformers/nothing-there could not be had .*offline "
-                                         "mode is on .*hf download .* point HF_HOME at it, or name a folder.$"):
-        keywords(method="embedrank", encoder="nothing-there")
-
-
-@pytest.mark.parametrize(("methods", "message"), [
-    ("tfidf", "compare: a list of methods is needed, .* found 'tfidf'"), ([], "a list of methods is needed"),
-    (["tfdif"], "compare: no ranking is called 'tfdif'; did you mean 'tfidf'"), (TEXTS, "no ranking is called 'Black")])
-def test_wrong_methods_are_named(methods, message):
-    with pytest.raises(InputError, match=message):
-        Keywords().compare(methods, pa.array(TEXTS))
