@@ -68,10 +68,11 @@ def confusion_plot(run: str, found: Classifier) -> Plot:
     pairs = [f"{names[one]} and {names[other]} ({counts[one, other]} + {counts[other, one]} texts)"
              for one, other in found.confused(_TOLD)]
     accuracy = np.trace(counts) / max(1, counts.sum())
+    texts = {(int(one), int(other)): str(counts[one, other]) for one, other in np.argwhere(counts)}
     return _matrix_plot(
         # Few confusions are to be seen too.
-        names, {"first": right, "second": np.sqrt(shares - right)}, {(int(one), int(other)): str(counts[one, other]) for one, other in np.argwhere(counts)},
-        file_name("confusion", run), f"Confusions of {run}",
+        names, {"first": right, "second": np.sqrt(shares - right)}, texts, file_name("confusion", run),
+        f"Confusions of {run}",
         f"{percentage(float(accuracy))} right; most confused: {'; '.join(pairs) or 'nothing'}")
 
 
@@ -80,15 +81,15 @@ def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Pl
     low, high = min(1.0, float(distances.min())), float(distances.max())
     shares = (distances - low) / (high - low)
     far = sorted(zip(*np.nonzero(np.triu(shares)), strict=True), key=lambda cell: (-distances[cell], cell))
+    texts = {(int(one), int(other)): f"{distances[one, other]:.2f}" for one, other in np.argwhere(shares)}
     return _matrix_plot(
-        classes, {"first": shares}, {(one, other): f"{distances[one, other]:.2f}" for one, other in zip(*map(np.ndarray.tolist, np.nonzero(shares)),
-                                                                       strict=True)},
-        file_name("label-distance", run), f"Label distance of {run}", f"from {low:g} to {high:.3g}; furthest apart: "
+        classes, {"first": shares}, texts, file_name("label-distance", run), f"Label distance of {run}",
+        f"from {low:g} to {high:.3g}; furthest apart: "
         + "; ".join(f"{classes[one]} and {classes[other]} ({distances[one, other]:.2f})" for one, other in far[:_TOLD]))
 
 
-def _matrix_plot(classes: Sequence[str], layers: Mapping[str, np.ndarray], texts: Mapping[tuple[int, int], str], name: str,
-                 title: str, description: str) -> Plot:
+def _matrix_plot(classes: Sequence[str], layers: Mapping[str, np.ndarray], texts: Mapping[tuple[int, int], str],
+                 name: str, title: str, description: str) -> Plot:
     """Return a matrix (N, N): shares of each colour over each other and, of few classes, ``texts`` in the cells."""
     count, labels = len(classes), [_short(one) for one in classes]
     side = 2.2 + (0.4 if count <= _COUNTED else 0.15) * count
