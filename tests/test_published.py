@@ -198,7 +198,6 @@ def test_suspicions_of_pgkpr_hold_and_stand_at_their_cells():
 
 NO_CON, NO_REC = {"contrast": {"weight": 0}}, {"reconstruction": {"weight": 0.0}}
 BY_PSI = {"keywords": {"by": "psi"}}
-BY_RANDOM = {"keywords": {"by": "random"}}
 IANET = {"architecture": "ianet"}
 
 

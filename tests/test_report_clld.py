@@ -70,14 +70,6 @@ def project(plain, monkeypatch):
     return plain
 
 
-def details_of(page, run):
-    """What a run opens."""
-    classes = part(page, "clld-classes")
-    start = classes.index(f'id="classes-clld-0-{run}"')
-    end = classes.find('<details class="classifier"', start)
-    return classes[start:end if end > 0 else None]
-
-
 def material_of(folder):
     with contextlib.chdir(folder):
         return gather(load_params())
@@ -153,7 +145,7 @@ def system(name, kind, encoder="textcnn", **settings):
 
 def block_of(systems, paired=(), exact=None, groups=()):
     return Block(CLLD, "d", None, "test", {}, {}, [], systems, list(groups), "d/test",
-                 [one.name for one in systems], pd.DataFrame(over_seeds(paired)), exact or {})
+                 pd.DataFrame(over_seeds(paired)), exact or {})
 
 
 def pairs_of(systems):

@@ -29,12 +29,6 @@ def file(made_report):
 
 
 @pytest.fixture(scope="module")
-def three(made_report):
-    """The page of small artifacts of all tracks."""
-    return made_report("hcl", "pgkpr", "clld") / REPORT_PAGE
-
-
-@pytest.fixture(scope="module")
 def browser():
     with Browser() as running:
         yield running

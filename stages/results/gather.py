@@ -269,10 +269,9 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
               for name, group in groups.items() if len(group["runs"]) > 1]
     pooled.sort(key=lambda system: places[system.runs[0]])
     tests = {frozenset((row["first"], row["second"])): float(row["p_value"]) for row in exact.to_dict("records")}
-    of_runs = {name for name, group in groups.items() if group["runs"]}
-    names = [*(one.name for one in (*pooled, *single) if one.name in of_runs), *sorted(groups.keys() - of_runs)]
+    were_compared = any(group["runs"] for group in groups.values())
     block = Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
-                  names if of_runs else [], paired if of_runs else paired.iloc[:0], tests)
+                  paired if were_compared else paired.iloc[:0], tests)
     parts = {name: _part(block, found, strata[strata["stratum"] == name])
              for name, found in compared.get("strata", {}).items() if len(strata)}
     return replace(block, strata=parts)

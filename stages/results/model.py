@@ -184,7 +184,7 @@ class Block:
         kind: of its data set among the papers'; None for any other.
         counts, settings: of the first run's evaluation.
         groups: runs whose models have several seeds, these taken together.
-        label: name of the comparison of these runs; ``compared`` names all that was compared.
+        label: name of the comparison of these runs.
         exact: p of McNemar's exact test by pair of runs and floors.
         strata: the same systems on the items of each stratum alone.
     """
@@ -199,7 +199,6 @@ class Block:
     runs: list[System]
     groups: list[System]
     label: str
-    compared: Sequence[str] = ()
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
     exact: Mapping[frozenset[str], float] = field(default_factory=dict)
     strata: "Mapping[str, Block]" = field(default_factory=dict)
@@ -230,11 +229,6 @@ class Block:
         """Return ``name`` less ``base``, both as the comparison has them; None if that was not compared."""
         found = self._differences.get((key, frozenset((name, base))))
         return found if found is None or found.name == name else found.turned()
-
-    @property
-    def tested(self) -> list[str]:
-        """Keys of the metrics on which anything was compared."""
-        return list(dict.fromkeys(key for key, _ in self._differences))
 
     @cached_property
     def _differences(self) -> dict[tuple[str, frozenset[str]], Difference]:
