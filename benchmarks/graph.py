@@ -12,14 +12,11 @@ import pyarrow as pa
 
 from benchmarks.harness import Context, Disagreement, Section, compare, peak_memory, run_stage_in
 from keycontrast.network import centrality, components
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.phrases import ranked_by
-from stages.common.columns.texts import TEXTS
-from stages.common.columns.tokens import TOKENS
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, read_table, row_count, write_table
-from stages.common.writing import table_writer
+from stages.common.schemas import EXAMPLES, TEXTS
+from stages.common.tables import Provenance, read_table, row_count, table_writer, write_table
+from stages.common.text_tables import TOKENS, ranked_by
 from stages.graph.params import Graph
 from stages.graph.relations import relate
 from stages.graph.triples import node_triples

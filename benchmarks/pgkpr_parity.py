@@ -27,8 +27,8 @@ from torch.nn import functional as F
 
 from benchmarks.harness import WANTED, Context, Disagreement, Section
 from keycontrast.errors import InputError
+from models.common import BOS, EOS, IGNORE, PAD
 from models.common.decoding import Rules
-from models.common.special import BOS, EOS, IGNORE, PAD
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
 from stages.tracks.pgkpr.batches import PairBatches, training_mask

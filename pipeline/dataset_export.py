@@ -21,7 +21,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder, sha256_of
 from pipeline.datasets import dataset_with
 from pipeline.markdown import escaped, table
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import SPLITS
 from stages.common.settings import Params, stage_hash

@@ -26,9 +26,9 @@ from pipeline.drawings import Word, word_graph_svg
 from pipeline.finding import ranking_of
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computing
 from stages.common.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod
 from stages.common.paths import PARAMS, DatasetPaths
-from stages.common.precision import computing
 from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import read_params
 from stages.common.tables import check_columns, read_table, row_count

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError
-from stages.common.columns.words import WORD_VECTORS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import WORD_VECTORS
 from stages.common.settings import Params, Values
 from stages.common.tables import read_table
 from stages.run.log import logger
@@ -65,9 +65,9 @@ class StageFinding:
 
     def written(self, dataset: str) -> Mapping[str, str]:
         """Return how the training texts of ``dataset`` write words with capitals; where they are not here, nothing."""
-        from stages.common.columns.tokens import TOKENS
-        from stages.common.example_texts import read_examples, training_text_ids
+        from stages.common.examples import read_examples, training_text_ids
         from stages.common.tables import read_batches
+        from stages.common.text_tables import TOKENS
         from stages.tracks.common.readable import written_forms
 
         paths = DatasetPaths(dataset)

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResult, ModelCardData
 
-from stages.common.model_folder import DIGESTS_FILE, seal
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.settings import Params, stage_hash
+from stages.common.training import DIGESTS_FILE, seal
 from stages.tracks.common.track import Track
 
 _MARK = "---\n"

@@ -21,12 +21,19 @@ from keycontrast.graph import KeywordGraph
 from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
 from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import EDGES, NODES, PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.texts import TEXTS
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import NO_KEYWORD, TableSchema
+from stages.common.schemas import (
+    CLUSTERS,
+    EDGES,
+    EXAMPLES,
+    NO_KEYWORD,
+    NODES,
+    PHRASE_EDGES,
+    PHRASE_NODES,
+    PHRASE_TEXTS,
+    TEXTS,
+    TableSchema,
+)
 from stages.common.tables import check_columns, read_table
 
 DRAWINGS = Path(".keycontrast") / "graphs"

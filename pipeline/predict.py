@@ -9,7 +9,7 @@ from typing import Any
 from keycontrast.errors import InputError
 from pipeline.finding import StageFinding
 from pipeline.remarks import standing, with_remarks
-from stages.common.precision import computing
+from stages.common.device import computing
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params
 from stages.run.log import logger

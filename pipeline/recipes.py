@@ -38,7 +38,7 @@ from stages.common.paths import (
 from stages.common.settings import laid_over
 from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import Params, parse_params, with_what_dvc_reads
-from stages.tracks.common.finished import forget_others
+from stages.tracks.common.frame import forget_others
 from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
 
 _DATA = "{data}"

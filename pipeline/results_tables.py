@@ -6,7 +6,7 @@ from pipeline.markdown import escaped, table
 from stages.metrics.registered import Metric, metric
 from stages.results.model import HELPS, ONE_SEED, Block, Difference, System, Value
 from stages.results.published import NOTES, PublishedRow
-from stages.tracks.common.evaluation.strata import STRATA
+from stages.tracks.common.schemas import STRATA
 
 NOTHING = "–"
 

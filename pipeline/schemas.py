@@ -2,25 +2,28 @@
 
 from keycontrast.errors import InputError, nearest
 from pipeline.judgement.results import JUDGEMENTS
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import (
+from stages.common.methods import KEYWORDS, METHODS, SIDE_BY_SIDE
+from stages.common.schemas import (
+    ATTRIBUTION,
+    CLUSTERS,
     EDGES,
+    EXAMPLES,
+    LABELLED_EXAMPLES,
     NODE_VECTORS,
     NODES,
     PHRASE_EDGES,
     PHRASE_NODES,
     PHRASE_TEXTS,
+    PLAIN_EXAMPLES,
+    PSI,
+    REJECTED,
+    S_TAGS,
     TEXT_VECTORS,
+    TEXTS,
+    WORD_VECTORS,
+    TableSchema,
 )
-from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.phrases import ranked_by
-from stages.common.columns.side_by_side import SIDE_BY_SIDE
-from stages.common.columns.texts import REJECTED, TEXTS
-from stages.common.columns.tokens import TOKENS
-from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS, WORD_VECTORS
-from stages.common.methods import METHODS
-from stages.common.schemas import TableSchema
+from stages.common.text_tables import TOKENS, ranked_by
 from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED
 from stages.tracks.clld.schemas import (
     CALIBRATION,
@@ -34,9 +37,7 @@ from stages.tracks.clld.schemas import (
     LINEAR_FLOOR,
     VALIDATION_CONFUSION,
 )
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES, SCORES
+from stages.tracks.common.schemas import ITEMS, PARAPHRASE_SCORES, PREDICTIONS, SCORES
 from stages.tracks.common.track import Track
 from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, VOCABULARY

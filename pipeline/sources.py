@@ -5,13 +5,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from keycontrast.errors import InputError
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.common.paths import ARTIFACTS
 from stages.ingest.counts import few_labelled, source_counts
 from stages.ingest.deduplicate import deduplicate
-from stages.ingest.exclusions import connected
 from stages.ingest.files import data_files, published_splits, read_rows
 from stages.ingest.params import Dataset, Ingest
+from stages.ingest.sources import connected
 from stages.params import Params
 from stages.params.paths import named_paths
 

@@ -3,8 +3,8 @@
 import torch
 from tiny_rewriters import settings
 
+from models.common import BOS, EOS, PAD
 from models.common.decoding import Rules
-from models.common.special import BOS, EOS, PAD
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 

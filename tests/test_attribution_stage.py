@@ -20,9 +20,9 @@ from stages.attribution.params import Attribution
 from stages.attribution.saliency.blocks import Attributed, fallbacks, gathered
 from stages.attribution.saliency.scorers import ClassifierScorer, texts_of_a_chunk
 from stages.common import tables as tables_module
+from stages.common.device import computed_in
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, parts_of, read_frame, read_metadata, write_table
 
 TEXTS = ["what is the best way to learn a language ?", "how do i learn a new language", "don't eat dog , cat",

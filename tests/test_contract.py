@@ -10,7 +10,7 @@ import transformer_cases
 from torch.nn import functional as F
 
 from models.clld import ClldModel
-from models.common.special import PAD
+from models.common import PAD
 from models.common.task import Step
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective

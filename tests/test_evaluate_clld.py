@@ -14,8 +14,8 @@ from transformers import AutoTokenizer
 from keycontrast.errors import InputError
 from models.clld import ClldModel
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
@@ -33,7 +33,7 @@ from stages.tracks.clld.evaluate import (
     run,
 )
 from stages.tracks.clld.params import LinearFloor
-from stages.tracks.common.evaluation.systems import Resampling
+from stages.tracks.common.evaluation import Resampling
 
 FLOOR = LinearFloor(min_count=1).model_dump()
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})

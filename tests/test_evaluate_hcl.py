@@ -9,13 +9,13 @@ import yaml
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import bleu, distinct, rouge, self_bleu
 from stages.metrics.bertscore import BertScores
 from stages.metrics.bleu import sacrebleu
-from stages.tracks.common.evaluation.systems import Resampling
+from stages.tracks.common.evaluation import Resampling
 from stages.tracks.hcl.evaluate import LEADING, main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),

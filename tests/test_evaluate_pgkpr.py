@@ -11,13 +11,13 @@ from nltk.translate.bleu_score import corpus_bleu
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import rouge
 from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
 from stages.metrics.rouge import MEASURES
-from stages.tracks.common.evaluation.systems import Resampling
+from stages.tracks.common.evaluation import Resampling
 from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
 from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
 from stages.tracks.pgkpr.train import plain_items

@@ -17,10 +17,9 @@ from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
+from stages.common.schemas import TEXTS
 from stages.common.settings import Values
-from stages.common.tables import Provenance, parts_of, read_metadata, read_table, write_part, write_table
-from stages.common.writing import table_writer
+from stages.common.tables import Provenance, parts_of, read_metadata, read_table, table_writer, write_part, write_table
 from stages.keywords import textrank
 from stages.params import Params
 from stages.run.executor import Executor, code_fingerprint, make_part
@@ -146,7 +145,7 @@ def test_errors_of_workers_arrive_as_they_are(source, tmp_path, workers, cluster
 PARENT = """
 import sys
 from pathlib import Path
-from stages.common.writing import table_writer
+from stages.common.tables import table_writer
 from stages.run.executor import Executor
 import test_executor as test
 

@@ -14,12 +14,12 @@ from transformers import AutoTokenizer
 from keycontrast.errors import InputError
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
-from stages.common.model_folder import save_notes
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.training import save_notes
 from stages.params import Params
 from stages.tracks.hcl.data import joined_items, notes_of
 from stages.tracks.hcl.generate import Paraphraser, main, run, unseen_remark, with_keywords

@@ -7,8 +7,8 @@ import tiny_rewriters
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.pgkpr import generate
 from stages.tracks.pgkpr.generate import Paraphraser, evaluated_items, main, marked_words, run

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, peaked, tagged_batch
 
-from models.common.special import EOS, MASK, PAD
+from models.common import EOS, MASK, PAD
 from models.common.transformer import Decoder, DecoderStep, Heads, masking
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import AggregationLayer, SeparateNormsLayer, primary_secondary, rewriter_of

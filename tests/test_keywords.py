@@ -20,7 +20,7 @@ from keycontrast.ranking.blocks import Spans, TokenBlock
 from keycontrast.ranking.keyword import content_words
 from keycontrast.ranking.selection import InverseFrequency
 from pipeline.schemas import SCHEMAS
-from stages.common.example_texts import marked_texts
+from stages.common.examples import marked_texts
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords

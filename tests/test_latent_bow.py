@@ -6,8 +6,8 @@ import pytest
 import torch
 from recurrent_cases import VOCABULARY, batch, model, peaked
 
+from models.common import PAD
 from models.common.losses import bag_of_words
-from models.common.special import PAD
 from models.pgkpr import rewriters
 from models.pgkpr.rewriters import Bags
 

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
 from models.hcl.baselines.pretrained import generated
-from stages.common.model_folder import save_notes
+from stages.common.training import save_notes
 from stages.tracks.hcl.data import PieceOrigin
 from stages.tracks.hcl.export import AUTO, export_library_model
 

@@ -13,9 +13,9 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.graph import node_vectors
 

@@ -17,8 +17,8 @@ from models.common.precision import products
 from models.keywords.attribution import from_encoding, siamese_saliency, word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
 from stages.common import precision
+from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
-from stages.common.precision import check_precision, computed_in, computing, settled_precision
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance
 from stages.metrics.bertscore import BertScorer

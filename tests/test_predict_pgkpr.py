@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from keycontrast.text.annotate import annotator
-from models.common.special import UNK
+from models.common import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
 from models.pgkpr.rewriters import load_rewriter
 from pipeline import finding

@@ -16,10 +16,10 @@ from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
 from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
-from stages.common.model_folder import save_notes
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata
+from stages.common.training import save_notes
 from stages.metrics.retention import shows_keyword
 from stages.tracks.hcl.data import TrainedOn, joined_items, notes_of
 from stages.tracks.hcl.generate import Paraphraser

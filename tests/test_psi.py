@@ -10,8 +10,8 @@ from scipy.stats import spearmanr
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
+from stages.common.examples import source_pairs
 from stages.common.paths import DatasetPaths
-from stages.common.source_pairs import source_pairs
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import psi
 from stages.psi.importance.psi import centred_ranks, importance

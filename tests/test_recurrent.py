@@ -4,8 +4,8 @@ import pytest
 import torch
 from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
 
+from models.common import BOS, PAD
 from models.common.decoding import beam_search, contrastive_search
-from models.common.special import BOS, PAD
 
 # settings that change how a model decodes, laid over those of the architecture
 CASES = [("residual_lstm", {}), ("latent_bow", {}), ("latent_bow", {"gumbel": True})]

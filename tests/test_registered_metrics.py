@@ -25,7 +25,7 @@ from stages.results.compare import run
 from stages.results.gather import read_results
 from stages.results.report import main
 from stages.results.tracks import TRACKS
-from stages.tracks.common.evaluation.floors import FLOORS
+from stages.tracks.common.floors import FLOORS
 from stages.tracks.common.params import Evaluation
 
 WORDS = ["café", "Bar", "foo", "你好", "a", "?"]

@@ -5,7 +5,7 @@ import torch
 from recurrent_cases import batch, model, peaked
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from models.common.special import PAD
+from models.common import PAD
 from models.pgkpr.rewriters import LstmStack, attend
 
 

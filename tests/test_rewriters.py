@@ -16,8 +16,8 @@ from transformer_cases import (
 )
 from whole_steps import WholeSteps
 
+from models.common import BOS, EOS, PAD
 from models.common.decoding import beam_search
-from models.common.special import BOS, EOS, PAD
 from models.common.transformer import Embedder, sinusoids
 from models.pgkpr.pgkpr import RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of

@@ -9,7 +9,7 @@ from source_imports import ROOT
 
 from keycontrast.errors import InputError
 from stages.common.settings import read_params
-from stages.tracks.common.finished import FINISHED
+from stages.tracks.common.frame import FINISHED
 
 SPEC = importlib.util.spec_from_file_location("run_rows", ROOT / "tools" / "run_rows.py")
 run_rows = importlib.util.module_from_spec(SPEC)

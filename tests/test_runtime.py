@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import hash_values
-from stages.common.fingerprint import hash_files
 from stages.common.seeds import derived_seed, generator
+from stages.common.settings import hash_files
 from stages.run.checkpoints import FolderCheckpoints, write_tensors
 from stages.run.process import run_stage
 

@@ -16,8 +16,8 @@ from keycontrast.errors import InputError
 from models.common.task import Step
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.psi import s_tagger
 from stages.psi.importance.texts import read_words

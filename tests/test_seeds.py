@@ -18,7 +18,7 @@ from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths
 from stages.common.settings import module_of
 from stages.params import parse_params, stage_hash
 from stages.run.checkpoints import FolderCheckpoints
-from stages.tracks.common.finished import FINISHED, forget, forget_others
+from stages.tracks.common.frame import FINISHED, forget, forget_others
 from stages.tracks.registry import forget_seeds, seed_of
 
 PROJECTS = {

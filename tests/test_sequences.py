@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
+from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.pgkpr.pgkpr import counterpart, perturbed
 
 LENGTHS = torch.tensor([9, 1, 4])

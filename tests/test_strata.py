@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from stages.tracks.common.evaluation.strata import STRATA, keyword_columns
+from stages.tracks.common.schemas import STRATA, keyword_columns
 
 
 def items():

@@ -10,8 +10,8 @@ import pytest
 
 from keycontrast.errors import InputError
 from stages.common import tables, writing
-from stages.common.columns.texts import TEXTS
 from stages.common.lookup import Lookup
+from stages.common.schemas import TEXTS
 from stages.common.tables import (
     Provenance,
     column_names,
@@ -20,9 +20,9 @@ from stages.common.tables import (
     read_metadata,
     read_table,
     row_count,
+    table_writer,
     write_table,
 )
-from stages.common.writing import table_writer
 
 STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]
 PROVENANCE = Provenance("ingest@toy", "h", counts={"n": 1})

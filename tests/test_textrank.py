@@ -22,7 +22,7 @@ from keycontrast.ranking import Settings, rank
 from keycontrast.ranking.package import docs, pytextrank, rank_with_package
 from keycontrast.text.normal_form import normal_form
 from pipeline.schemas import SCHEMAS
-from stages.common.example_texts import all_text_ids, is_single, read_examples, training_text_ids
+from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank

@@ -18,9 +18,9 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from keycontrast.errors import InputError
 from models.clld import ClldModel
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
-from stages.common.precision import computed_in
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs

@@ -21,12 +21,12 @@ from models.common.task import Step
 from models.hcl.latent import GaussianNetwork, Posterior
 from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
-from stages.common.model_folder import save_notes
 from stages.common.paths import ModelPaths
-from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import read_frame, read_metadata
+from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import RECORDS
 from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joined_items, load_lookup, notes_of

@@ -13,13 +13,13 @@ from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
-from models.common.special import BOS, EOS
+from models.common import BOS, EOS
 from models.common.task import Step
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS
+from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths
-from stages.common.precision import computed_in
 from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.run.checkpoints import FolderCheckpoints

@@ -302,7 +302,7 @@ def test_schedule_rises_then_falls_to_zero():
     ([1, 1, 1, 1, 1, 1], None, 0, 6, 1),  # the earliest of equals
 ])
 def test_patience_and_selection(losses, patience, start, epochs, best):
-    settings = Settings(epochs=6, batch_size=11, patience=patience, patience_from=start)
+    settings = Settings(epochs=6, batch_size=11, patience=patience, final_from_step=start)
     snapshots = []
     task = Regression(validation=losses)
     inner = task.validate

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from keycontrast.errors import InputError
 from pipeline.verify import show_verified
-from stages.common.model_folder import check_seal, seal
 from stages.common.tables import Provenance, read_batches, read_frame, read_table, write_table
+from stages.common.training import check_seal, seal
 from tests.harness.bits import SCHEMA, damaged_table, table
 from tests.harness.cases import draw, run
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app
 from pipeline.dag import out_of_date, read_dag
-from stages.common.fingerprint import hash_files
+from stages.common.settings import hash_files
 
 DVC = (sys.executable, "-m", "dvc")
 # Two projects of two dozen stages, each a process of its own, while other tests run beside.

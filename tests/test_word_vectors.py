@@ -19,9 +19,8 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
-from stages.common.skip_gram import isotropic_vectors
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
-from stages.common.vector_files import read_vectors
+from stages.common.word_vectors import isotropic_vectors, read_vectors
 from stages.psi import word_vectors
 from stages.psi.params import WordVectors
 

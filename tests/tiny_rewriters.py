@@ -10,9 +10,9 @@ import yaml
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from pipeline.schemas import SCHEMAS
-from stages.common.model_folder import save_notes
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_table
+from stages.common.training import save_notes
 from stages.tracks.pgkpr.export import TrainedOn, notes_of
 from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.params import TrainPgkpr

@@ -20,7 +20,7 @@ from typing import Any
 
 from keycontrast.errors import InputError, nearest
 from stages.common.settings import read_params
-from stages.tracks.common.finished import FINISHED
+from stages.tracks.common.frame import FINISHED
 from stages.tracks.registry import all_runs, seeds_of_stage, track_of_run
 
 DONE, FAILED, TIME_OVER = 0, 1, 3

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
+from models.common import EOS, PAD
 from models.common.decoding import Rules
 from models.common.encoders import special_ids
-from models.common.special import EOS, PAD
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
 from models.hcl.model import HclModel

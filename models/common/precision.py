@@ -1,7 +1,7 @@
 """The precision of matrix products: said in one place for trainings and everything else; recurrent layers stay out.
 
 Weights, gradients and optimisers are fp32 whatever the products are, and losses see to it that they are
-(:func:`models.common.losses.reduction.at_least_float32`).
+(:func:`models.common.losses.at_least_float32`).
 """
 
 from typing import Any

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
+from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.common.decoding import (
     BeamCache,
     CachedSteps,
@@ -27,7 +28,6 @@ from models.common.decoding import (
 from models.common.former import without_former
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
-from models.common.special import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
 from models.pgkpr.config import (
     ARCHITECTURES,

@@ -15,11 +15,11 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 
+from models.common import BOS, MASK, PAD
 from models.common.decoding import Decodable, project_in_full
 from models.common.losses import at_least_float32, bag_of_words
 from models.common.precision import recurrent
 from models.common.rows import HostTensor, RealTokens
-from models.common.special import BOS, MASK, PAD
 from models.common.transformer import Attention, Decoder, DecoderLayer, DecoderStep, Embedder, Encoder, token_nll
 from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig, wrapped
 

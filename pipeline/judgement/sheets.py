@@ -16,7 +16,7 @@ from keycontrast.files import atomic_folder, sha256_of
 from stages.common.paths import PREDICTED, row_name
 from stages.common.seeds import generator
 from stages.common.tables import read_frame, read_metadata, write_json
-from stages.tracks.common.schemas.predictions import PREDICTIONS
+from stages.tracks.common.schemas import PREDICTIONS
 
 KEY, SHEETS = "key.json", "sheets"
 COLUMNS = ["item", "position", "source", "output"]

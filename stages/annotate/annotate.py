@@ -19,13 +19,11 @@ from keycontrast.files import hash_values
 from keycontrast.text.annotate import annotated, annotator
 from keycontrast.text.annotators import is_foreign, load_annotator
 from keycontrast.text.tokens import stream_chunks
-from stages.common.columns.texts import TEXTS
-from stages.common.columns.tokens import TOKENS
-from stages.common.fingerprint import hash_code
 from stages.common.paths import DatasetPaths
-from stages.common.settings import code_of
-from stages.common.tables import Provenance, read_batches, write_json, write_part
-from stages.common.writing import table_writer
+from stages.common.schemas import TEXTS
+from stages.common.settings import code_of, hash_code
+from stages.common.tables import Provenance, read_batches, table_writer, write_json, write_part
+from stages.common.text_tables import TOKENS
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess, run_stage
 

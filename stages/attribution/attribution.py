@@ -20,20 +20,15 @@ import pyarrow.compute as pc
 from keycontrast.files import hash_values
 from stages.attribution.saliency.blocks import BLOCK_CHUNKS, Attributed, Piece, fallbacks, gathered, score_block
 from stages.attribution.saliency.scorers import Scorer, load_scorer, settings
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.texts import TEXTS
-from stages.common.columns.tokens import TOKENS
-from stages.common.columns.words import ATTRIBUTION
-from stages.common.device import choose_device
-from stages.common.fingerprint import hash_code, hash_files
+from stages.common.device import choose_device, computed_in, computing
+from stages.common.examples import source_pairs
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computed_in, computing
+from stages.common.schemas import ATTRIBUTION, EXAMPLES, TEXTS
 from stages.common.seeds import seed_everything
-from stages.common.settings import Values, code_of
-from stages.common.source_pairs import source_pairs
-from stages.common.tables import Provenance, check_columns, read_table, write_part
-from stages.common.writing import table_writer
+from stages.common.settings import Values, code_of, hash_code, hash_files
+from stages.common.tables import Provenance, check_columns, read_table, table_writer, write_part
+from stages.common.text_tables import TOKENS
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess, run_stage
 

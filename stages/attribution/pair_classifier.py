@@ -21,10 +21,9 @@ from models.common.task import Bar, CheckpointStore, Criterion, History, Setting
 from models.common.training import fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier
 from stages.attribution.pair_points import model_card, split_points
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.texts import TEXTS
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.seeds import derived_seed
 from stages.common.tables import read_frame, read_table, write_json
 from stages.common.training import fit_of_data_set

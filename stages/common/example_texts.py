@@ -13,8 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
-from stages.common.schemas import TableSchema
+from stages.common.schemas import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, TableSchema
 from stages.common.tables import column_names, read_batches, read_table
 
 _ROLES = ("source_id", "target_id", "negative_id")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from stages.common.example_texts import TextIds, reference_pairs
+from stages.common.examples import TextIds, reference_pairs
 
 MODES = ("xx", "xy")
 

@@ -50,7 +50,7 @@ class Provenance:
         models: name of each model used and its description (version, checksum).
         counts: whatever the stage counted besides rows.
         fallbacks: sentences, one per fall-back taken.
-        precision: of matrix products, see :func:`stages.common.precision.computed_in`; empty where there are none.
+        precision: of matrix products, see :func:`stages.common.device.computed_in`; empty where there are none.
         reason: why a table was left without rows; empty for all others.
     """
 

@@ -10,12 +10,10 @@ import torch
 from keycontrast.files import hash_values
 from models.common.parallel import gathered
 from models.common.task import Bar, History, Settings
-from stages.common.device import choose_device
+from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import check_devices
-from stages.common.fingerprint import hash_code, hash_files
-from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import code_of, read_params
+from stages.common.settings import code_of, hash_code, hash_files, read_params
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import StageProcess
 from stages.run.progress import TrainingBar
@@ -91,7 +89,7 @@ def training_record(history: History, precision: Mapping[str, Any], device: str,
 
     Args:
         history: of the training.
-        precision: from :func:`stages.common.precision.computed_in`.
+        precision: from :func:`stages.common.device.computed_in`.
         device: of the training.
         processes: that shared it.
     """

@@ -9,15 +9,14 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from stages.common.columns.items import EXAMPLES
-from stages.common.example_texts import examples_schema
+from stages.common.examples import examples_schema
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES
 from stages.common.tables import write_json
-from stages.graph.graph_tables import GraphTables, graph_tables, write_graph
+from stages.graph.graph import GraphTables, contrast_shares, graph_tables, write_graph
 from stages.graph.joins import JoinLimits
 from stages.graph.phrases import write_phrases
 from stages.graph.relations import relate
-from stages.graph.statistics import contrast_shares
 from stages.graph.triples import NodeTriples, Searched, node_triples
 from stages.run.process import StageProcess, run_stage
 

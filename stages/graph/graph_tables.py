@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.network import Centrality, Communities, centrality, communities, components
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import EDGES, NODES
 from stages.common.paths import DatasetPaths
-from stages.common.tables import ROW_GROUP, Provenance, write_table
-from stages.common.writing import table_writer
+from stages.common.schemas import CLUSTERS, EDGES, NODES
+from stages.common.tables import ROW_GROUP, Provenance, table_writer, write_table
+from stages.graph.graph import node_table
 from stages.graph.relations import Relations
-from stages.graph.statistics import node_table
 from stages.graph.triples import NodeTriples
 from stages.run.process import StageProcess
 

@@ -13,12 +13,10 @@ import pandas as pd
 import pyarrow as pa
 
 from keycontrast.errors import InputError
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.phrases import PHRASES
-from stages.common.columns.texts import TEXTS
-from stages.common.columns.tokens import TOKENS
+from stages.common.methods import KEYWORDS
+from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.tables import check_columns, check_pages, dataset_of
+from stages.common.text_tables import PHRASES, TOKENS
 from stages.run.process import StageProcess
 
 # A table by its file (never in memory as a whole), or in memory.

@@ -22,17 +22,14 @@ from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from keycontrast.text.batches import Chunk
 from models.common.encoders import load_encoder
-from stages.common.columns.graph import NODE_VECTORS, NODES, TEXT_VECTORS
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.texts import TEXTS
+from stages.common.device import computed_in, computing
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.lookup import Lookup
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.precision import computed_in, computing
+from stages.common.schemas import EXAMPLES, NODE_VECTORS, NODES, TEXT_VECTORS, TEXTS
 from stages.common.seeds import seed_everything
-from stages.common.tables import Provenance, read_batches, read_table
-from stages.common.writing import table_writer
+from stages.common.tables import Provenance, read_batches, read_table, table_writer
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "node_vectors"

@@ -17,17 +17,13 @@ import pyarrow.compute as pc
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
 from keycontrast.network import Containment, contained, phrase_graph
-from stages.common.columns.graph import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
-from stages.common.columns.phrases import PHRASES, ranked_by
-from stages.common.columns.texts import TEXTS
-from stages.common.columns.tokens import TOKENS
-from stages.common.fingerprint import hash_code, hash_files
 from stages.common.lookup import Following
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths
-from stages.common.settings import code_of
-from stages.common.tables import Provenance, as_table, read_batches, read_table, write_part, write_table
-from stages.common.writing import table_writer
+from stages.common.schemas import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS, TEXTS
+from stages.common.settings import code_of, hash_code, hash_files
+from stages.common.tables import Provenance, as_table, read_batches, read_table, table_writer, write_part, write_table
+from stages.common.text_tables import PHRASES, TOKENS, ranked_by
 from stages.graph.joins import JoinLimits, joining
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess

@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.network import Edges
-from stages.common.columns.graph import NODES
+from stages.common.schemas import NODES
 from stages.common.tables import as_table
 from stages.graph.triples import NodeTriples
 

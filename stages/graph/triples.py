@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from keycontrast.network import Containment, contained
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.schemas import NO_KEYWORD
+from stages.common.schemas import CLUSTERS, NO_KEYWORD
 from stages.common.tables import ROW_GROUP, as_table
 from stages.graph.joins import DEFAULT_LIMITS, JoinLimits, Rows, joining
 

@@ -7,11 +7,10 @@ import numpy as np
 
 from stages.common.schemas import SPLITS
 from stages.ingest.deduplicate import UniqueRows
-from stages.ingest.exclusions import Connected
 from stages.ingest.items import PAPER_TRIPLES, Items, nearest_rule
 from stages.ingest.params import Ingest
 from stages.ingest.parsing import SENTENCES
-from stages.ingest.sources import rule_of
+from stages.ingest.sources import Connected, rule_of
 from stages.ingest.splits import TEST, TRAIN, VALIDATION, large_components
 from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.common.schemas import SPLITS
 from stages.ingest.layouts import LAYOUTS, forms_of
 from stages.ingest.params import Dataset

@@ -7,9 +7,9 @@ from typing import Any
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.reading import COMPRESSIONS, file_format
+from stages.ingest.files import read_file
 from stages.ingest.layouts import DOCUMENT, LAYOUTS, Layout, layout_of
 from stages.ingest.params import Dataset
-from stages.ingest.readers import read_file
 from stages.ingest.rows import RawRow, RowMaker
 
 # The order in which files are named.

@@ -12,14 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
-from stages.common.columns.items import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES
-from stages.common.columns.texts import REJECTED, TEXTS
 from stages.common.encoders import resolve_encoder
-from stages.common.layouts import is_paired, structure_of
+from stages.common.examples import is_paired, structure_of
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import SPLITS, TableSchema
-from stages.common.tables import Provenance, write_json
-from stages.common.writing import table_writer
+from stages.common.schemas import EXAMPLES, LABELLED_EXAMPLES, PLAIN_EXAMPLES, REJECTED, SPLITS, TEXTS, TableSchema
+from stages.common.tables import Provenance, table_writer, write_json
 from stages.ingest.counts import (
     account,
     by_split,
@@ -33,14 +30,21 @@ from stages.ingest.counts import (
     triple_lines,
 )
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows, deduplicate
-from stages.ingest.exclusions import Connected, connected, in_items
 from stages.ingest.files import read_rows
 from stages.ingest.items import Items
 from stages.ingest.negatives import Embed, frozen
 from stages.ingest.params import Dataset, Ingest
 from stages.ingest.parsing import strip_post
 from stages.ingest.rows import RawRow
-from stages.ingest.sources import check_source, make_items, negative_origin, with_negatives
+from stages.ingest.sources import (
+    Connected,
+    check_source,
+    connected,
+    in_items,
+    make_items,
+    negative_origin,
+    with_negatives,
+)
 from stages.ingest.splits import (
     LARGEST_HASH,
     TRAIN,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from keycontrast.errors import nearest
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.ingest import parsing
 
 # Files with named columns, in the order in which those of a folder are read if `files` names none.

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.encoders import embed_texts, resolve_encoder
-from stages.common.layouts import TURN
+from stages.common.examples import TURN
 from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.ingest.items import Items
 from stages.ingest.splits import TRAIN

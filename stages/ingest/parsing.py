@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stages.common.layouts import TURN
+from stages.common.examples import TURN
 from stages.ingest.text_keys import text_key
 
 SENTENCES = 5

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from keycontrast.reading import Words, is_unicode, text_fault
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.ingest.layouts import SPLIT, BoundLayout, roles_of
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError, dialogue_texts, story_sentences, story_texts

@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from keycontrast.errors import InputError
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
 from stages.ingest.deduplicate import CONTINUATIONS
-from stages.ingest.exclusions import Connected
 from stages.ingest.items import (
     Items,
     caption_items,
@@ -21,6 +20,7 @@ from stages.ingest.items import (
 from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, search
 from stages.ingest.params import Dataset, Ingest
+from stages.ingest.sources import Connected
 from stages.ingest.splits import TRAIN
 from stages.ingest.texts import NO_TEXT
 

@@ -11,11 +11,10 @@ from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import Spans, TokenBlock
 from keycontrast.ranking.keyword import choose, content_words, normal_forms, phrase_candidates
 from keycontrast.ranking.selection import InverseFrequency
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.methods import METHOD_TABLES
 from stages.common.lookup import Following
-from stages.common.methods import METHODS, Holds
+from stages.common.methods import KEYWORDS, METHODS, Holds
 from stages.common.schemas import NO_KEYWORD
+from stages.common.text_tables import METHOD_TABLES
 
 STALE = "the tables are of different runs. Run `keycontrast run`."
 # Columns that choosing reads of table ``tokens``, and of a method's table by what it holds.

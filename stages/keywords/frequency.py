@@ -7,9 +7,9 @@ from pathlib import Path
 
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.selection import InverseFrequency
-from stages.common.columns.tokens import TOKENS
-from stages.common.example_texts import training_texts
+from stages.common.examples import training_texts
 from stages.common.tables import read_batches
+from stages.common.text_tables import TOKENS
 
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256

@@ -12,10 +12,7 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.selection import InverseFrequency
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.methods import METHOD_TABLES
-from stages.common.columns.tokens import TOKENS
-from stages.common.example_texts import (
+from stages.common.examples import (
     TextMarks,
     all_text_ids,
     marked_texts,
@@ -23,9 +20,10 @@ from stages.common.example_texts import (
     room_for,
     training_text_ids,
 )
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, read_batches, read_metadata, write_json
-from stages.common.writing import table_writer
+from stages.common.tables import Provenance, read_batches, read_metadata, table_writer, write_json
+from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.keywords.choice import STALE, TOKEN_COLUMNS, beside, choose_keywords, ranking_columns
 from stages.keywords.tally import Tally
 from stages.run.process import StageProcess, run_stage

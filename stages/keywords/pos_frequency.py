@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
-from stages.common.bernoulli import flipped
 from stages.common.figures import PALETTE, Plot, drawing, finished
 from stages.common.schemas import STRINGS
+from stages.common.seeds import flipped
 
 # The five that the paper shows. By family, NN stands for NN, NNS, NNP and NNPS, and so on.
 FAMILIES = ("NN", "JJ", "PRP", "RB", "VB")

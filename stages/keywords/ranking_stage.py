@@ -12,22 +12,20 @@ from keycontrast.ranking import Report
 from keycontrast.ranking.blocks import pieces
 from keycontrast.ranking.ranker import Ranked
 from keycontrast.ranking.selection import InverseFrequency
-from stages.common.columns.phrases import PHRASES, ranked_by
-from stages.common.columns.tokens import TOKENS
-from stages.common.fingerprint import hash_code, hash_files
 from stages.common.methods import METHODS
 from stages.common.paths import DatasetPaths
-from stages.common.settings import code_of
+from stages.common.settings import code_of, hash_code, hash_files
 from stages.common.tables import (
     Provenance,
     as_table,
     check_columns,
     read_batches,
     read_metadata,
+    table_writer,
     write_part,
     write_table,
 )
-from stages.common.writing import table_writer
+from stages.common.text_tables import PHRASES, TOKENS, ranked_by
 from stages.keywords.frequency import training_frequency
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess

@@ -22,16 +22,13 @@ from keycontrast.ranking.blocks import TokenBlock, pieces
 from keycontrast.ranking.keyword import content_words
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.normal_form import normal_form
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.methods import METHOD_TABLES
-from stages.common.columns.side_by_side import SIDE_BY_SIDE
-from stages.common.columns.tokens import TOKENS
-from stages.common.example_texts import marked_texts, training_text_ids
+from stages.common.examples import marked_texts, training_text_ids
 from stages.common.lookup import Following
-from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS
+from stages.common.methods import COMPARED, COMPARED_NAMING, METHODS, SIDE_BY_SIDE
 from stages.common.paths import DatasetPaths
-from stages.common.tables import Provenance, read_batches, read_metadata, read_table, write_json
-from stages.common.writing import table_writer
+from stages.common.schemas import EXAMPLES
+from stages.common.tables import Provenance, read_batches, read_metadata, read_table, table_writer, write_json
+from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.keywords.choice import scored_alone
 from stages.keywords.pos_frequency import COUNTED, Counted, counted_rows, frequency_table, pos_counts, pos_plot
 from stages.run.process import StageProcess, run_stage

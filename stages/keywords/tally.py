@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.example_texts import TextMarks, is_single, room_for
+from stages.common.examples import TextMarks, is_single, room_for
 
 _ROLES = ("source", "target", "negative")
 _UNSEEN = ("validation", "test")

@@ -12,8 +12,7 @@ import numpy as np
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
-from stages.common.skip_gram import train_skip_gram, training_description
-from stages.common.vector_files import read_vectors
+from stages.common.word_vectors import read_vectors, train_skip_gram, training_description
 from stages.metrics.tokens import Text, basic_tokens, joined
 
 # As wide as the Twitter vectors of DialogWAE; the rest are gensim's own defaults, with more passes over small data.

@@ -10,7 +10,7 @@ from keycontrast.errors import InputError
 from stages.common import settings
 from stages.common.settings import PARAMS, laid_over
 from stages.common.yaml_files import read_yaml
-from stages.params.dvc import Place, left_out
+from stages.params.load import Place, left_out
 from stages.params.problems import problem_lines
 from stages.params.root import Params
 

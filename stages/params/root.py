@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from keycontrast.errors import nearest
 from stages.annotate.params import Annotate
 from stages.attribution.params import Attribution, PairClassifier
-from stages.common.layouts import is_paired, structure_of
+from stages.common.examples import is_paired, structure_of
 from stages.common.methods import FOR_ANY_TEXT, METHODS
 from stages.common.params import Block, Cluster, Encoder, Name, Runtime
 from stages.common.settings import laid_over, seed_of_earlier

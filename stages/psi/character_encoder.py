@@ -22,12 +22,11 @@ from transformers import BertConfig, BertModel, BertTokenizer
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.texts import TEXTS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES, TEXTS
 from stages.common.seeds import derived_seed
-from stages.common.skip_gram import train_skip_gram, training_description
 from stages.common.tables import read_frame, write_json
+from stages.common.word_vectors import train_skip_gram, training_description
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "character_encoder"

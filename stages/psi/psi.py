@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.progress import progress
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.tokens import TOKENS
-from stages.common.columns.words import PSI, WORD_VECTORS
+from stages.common.examples import MODES, source_pairs
 from stages.common.paths import DatasetPaths
-from stages.common.source_pairs import MODES, source_pairs
-from stages.common.tables import Provenance, read_batches, read_metadata, read_table
-from stages.common.writing import table_writer
+from stages.common.schemas import EXAMPLES, PSI, WORD_VECTORS
+from stages.common.tables import Provenance, read_batches, read_metadata, read_table, table_writer
+from stages.common.text_tables import TOKENS
 from stages.psi.importance.psi import importance
 from stages.psi.importance.texts import Texts, read_texts
 from stages.psi.importance.vectors import VectorTable

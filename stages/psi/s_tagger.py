@@ -20,10 +20,8 @@ from models.common.precision import products
 from models.common.task import Bar, CheckpointStore, Criterion, Settings
 from models.common.training import fit
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.tokens import TOKENS
-from stages.common.columns.words import S_TAGS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES, S_TAGS
 from stages.common.seeds import derived_seed
 from stages.common.tables import (
     Provenance,
@@ -34,6 +32,7 @@ from stages.common.tables import (
     write_json,
     write_table,
 )
+from stages.common.text_tables import TOKENS
 from stages.common.training import fit_of_data_set
 from stages.psi.importance.texts import WordTexts, read_words
 from stages.psi.tagging.sources import labelled_sources, vocabulary, word_ids

@@ -10,7 +10,7 @@ The value of the whole is the mean over its seeds, on every resample.
 
 Floors take part as "floor copy" and so on.
 
-Strata. Where a track has strata of its items (stages.tracks.common.evaluation.strata), all of it is done within each
+Strata. Where a track has strata of its items (stages.tracks.common.schemas), all of it is done within each
 of them
 too, for comparison/by_stratum.parquet and under ``strata`` in metrics.json.
 

@@ -18,7 +18,7 @@ from stages.common.schemas import TableSchema
 from stages.metrics.resampling import Statistic, difference, interval, resampled
 from stages.metrics.seeds import Members, over_seeds
 from stages.results.track import TrackResults
-from stages.tracks.common.evaluation.strata import STRATA
+from stages.tracks.common.schemas import STRATA
 
 _DECIMALS = 6
 PAIRED = TableSchema(
@@ -47,7 +47,7 @@ PAIRED = TableSchema(
     ))
 
 BY_STRATUM = TableSchema(
-    "by_stratum", "The same tests within strata of the items (stages.tracks.common.evaluation.strata), where a track "
+    "by_stratum", "The same tests within strata of the items (stages.tracks.common.schemas), where a track "
     "has any.",
     ("dataset", "stratum", "metric", "first", "second"), (
         PAIRED.fields[0], ("stratum", pa.string(), "name of the stratum"), *PAIRED.fields[1:]))

@@ -25,10 +25,8 @@ from typing import Any
 from keycontrast.errors import InputError
 from keycontrast.files import flush_path, sha256_of
 from keycontrast.progress import progress_bar
-from stages.common.fingerprint import hash_code
-from stages.common.settings import Values
-from stages.common.tables import footers
-from stages.common.writing import TableWriter
+from stages.common.settings import Values, hash_code
+from stages.common.tables import TableWriter, footers
 from stages.run.process import StageProcess
 from stages.run.processes import die_with
 from stages.run.progress import advance

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from keycontrast.errors import InputError, nearest
 from stages.common.settings import Params
 from stages.tracks.clld.track import CLLD
-from stages.tracks.common.finished import forget
+from stages.tracks.common.frame import forget
 from stages.tracks.common.track import Track
 from stages.tracks.hcl.track import HCL
 from stages.tracks.pgkpr.track import PGKPR

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.common.losses.reduction import at_least_float32, masked_mean
+from models.common.losses import at_least_float32, masked_mean
 
 
 def positive_pairs(labels: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.common.losses.reduction import at_least_float32
+from models.common.losses import at_least_float32
 
 
 def gaussian_kl(mu_q: Tensor, logvar_q: Tensor, mu_p: Tensor, logvar_p: Tensor) -> Tensor:

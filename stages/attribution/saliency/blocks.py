@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from keycontrast.text.batches import fixed_chunks, piece_counts
 from stages.attribution.saliency.scorers import Pairs, Scorer
-from stages.common.columns.words import ATTRIBUTION
-from stages.common.source_pairs import MODES
+from stages.common.examples import MODES
+from stages.common.schemas import ATTRIBUTION
 from stages.common.tables import as_table
 
 # Chunks that are scored together.

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from keycontrast.errors import InputError
-from stages.common.vector_files import FileVectors, read_vectors
+from stages.common.word_vectors import FileVectors, read_vectors
 from stages.psi.importance.texts import WordTexts, read_words, split_texts
 from stages.psi.importance.vectors import forms
 

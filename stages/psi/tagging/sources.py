@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
-from stages.common.columns.items import EXAMPLES
-from stages.common.example_texts import reference_pairs
+from stages.common.examples import reference_pairs
+from stages.common.schemas import EXAMPLES
 from stages.psi.importance.texts import STALE, WordTexts
 
 _PAIRS = pa.schema([EXAMPLES.arrow().field(name) for name in ("source_id", "reference_ids")])

@@ -10,9 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.side_by_side import SIDE_BY_SIDE
-from stages.common.methods import METHODS, NAMING
+from stages.common.methods import KEYWORDS, METHODS, NAMING, SIDE_BY_SIDE
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import read_batches, read_frame, read_metadata

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from stages.common.columns.graph import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS
-from stages.common.columns.texts import TEXTS
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import TableSchema
+from stages.common.schemas import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS, TEXTS, TableSchema
 from stages.common.tables import read_batches, read_frame
 from stages.results.page import layout
 

@@ -10,7 +10,7 @@ from stages.results.model import Block, System, Value
 from stages.results.page.labels import number, percentage, value_text
 from stages.results.published import NOTES, PublishedTable
 from stages.results.track import TableLayout, TrackResults
-from stages.tracks.common.evaluation.strata import STRATA
+from stages.tracks.common.schemas import STRATA
 
 MISSING = "–"
 

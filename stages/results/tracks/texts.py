@@ -6,7 +6,7 @@ import pandas as pd
 from stages.metrics.registered import METRICS, family
 from stages.metrics.resampling import Statistic, mean_statistic
 from stages.results.track import TableLayout
-from stages.tracks.common.evaluation.floors import FLOORS
+from stages.tracks.common.floors import FLOORS
 
 AS_HCL = TableLayout(
     "As HCL reports them", "BLEU-n here is the mean of sentence BLEU with order n alone and NLTK's smoothing "

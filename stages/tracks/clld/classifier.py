@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
 from models.clld import ClldConfig, ClldModel
-from stages.common.model_folder import load_origin
+from stages.common.training import load_origin
 
 # Texts of a forward pass.
 ROWS = 64

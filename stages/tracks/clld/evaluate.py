@@ -19,8 +19,8 @@ from transformers import AutoTokenizer
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from models.clld import ClldModel
+from stages.common.device import computed_in, computing
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.classification import Sureness, bin_of, class_statistics
@@ -38,9 +38,8 @@ from stages.tracks.clld.schemas import (
     LINEAR_FLOOR,
 )
 from stages.tracks.clld.tables import class_numbers, class_table, confusion_table, counted
-from stages.tracks.common.evaluating import write_run_manifest
-from stages.tracks.common.evaluation.systems import Resampling, rounded
-from stages.tracks.common.seeds import for_each_seed
+from stages.tracks.common.evaluation import Resampling, rounded, write_run_manifest
+from stages.tracks.common.frame import for_each_seed
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]

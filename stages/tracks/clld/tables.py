@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from keycontrast.errors import InputError
-from stages.common.columns.texts import TEXTS
-from stages.common.example_texts import read_examples
+from stages.common.examples import read_examples
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import TEXTS
 from stages.common.tables import read_frame
 
 COLUMNS = ["example_id", "text_id", "split", "text", "label"]

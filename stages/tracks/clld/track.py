@@ -1,6 +1,6 @@
 """The CLLD track: classifying texts, with contrasts that know how far classes are apart."""
 
-from stages.common.columns.items import LABELLED_EXAMPLES
+from stages.common.schemas import LABELLED_EXAMPLES
 from stages.tracks.clld.rows import TEXTCNN, source_of
 from stages.tracks.clld.schemas import CLASS_PREDICTIONS, CLASS_SCORES, LABELLED_ITEMS
 from stages.tracks.common.track import Track

@@ -36,12 +36,11 @@ from models.common.precision import products
 from models.common.task import CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
 from stages.common.encoders import resolve_encoder
-from stages.common.model_folder import TRAINED_ON_FILE
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.seeds import derived_seed
 from stages.common.settings import Params, earlier_model
 from stages.common.tables import read_frame
-from stages.common.training import loop_settings, processes
+from stages.common.training import TRAINED_ON_FILE, loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.clld.classifier import TrainedOn
@@ -55,8 +54,7 @@ from stages.tracks.clld.tables import (
     distance_table,
     read_labelled_texts,
 )
-from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.common.training import ModelFolder, OpenBar, Table, Training, best_values, model_card, train
 
 if TYPE_CHECKING:
     from stages.tracks.clld.params import ClldModel as ModelBlock

@@ -10,20 +10,25 @@ from functools import partial
 
 import pandas as pd
 
+from stages.common.device import computed_in, computing
 from stages.common.manifest import write_manifest
 from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.schemas import TableSchema
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics.tokens import Text
 from stages.run.process import StageProcess
-from stages.tracks.common.evaluation.similarity import Similarity, similarity_of, similarity_sources
-from stages.tracks.common.evaluation.systems import Evaluation, Resampling, write_evaluation
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.seeds import for_each_seed
+from stages.tracks.common.evaluation import (
+    Evaluation,
+    Resampling,
+    Similarity,
+    similarity_of,
+    similarity_sources,
+    write_evaluation,
+)
+from stages.tracks.common.frame import for_each_seed
+from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 
 
 @dataclass(frozen=True)

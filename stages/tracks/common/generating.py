@@ -14,14 +14,14 @@ import pandas as pd
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.progress import progress
+from stages.common.device import computed_in, computing
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.precision import computed_in, computing
 from stages.common.seeds import seed_everything
 from stages.common.settings import Params
 from stages.common.tables import Provenance, write_table
 from stages.run.process import StageProcess
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.seeds import for_each_seed
+from stages.tracks.common.frame import for_each_seed
+from stages.tracks.common.schemas import PREDICTIONS
 
 # Wraps the list of chunks, to show progress.
 Progress = Callable[[list[Any]], Iterable[Any]]

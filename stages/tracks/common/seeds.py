@@ -10,11 +10,10 @@ from typing import Any
 import torch
 
 from keycontrast.files import hash_values
-from stages.common.fingerprint import hash_code, hash_files
 from stages.common.paths import ModelPaths, RunPaths
-from stages.common.settings import code_of
+from stages.common.settings import code_of, hash_code, hash_files
 from stages.run.process import StageProcess
-from stages.tracks.common.finished import Finished
+from stages.tracks.common.frame import Finished
 
 
 def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None],

@@ -13,11 +13,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.files import atomic_file, atomic_folder
 from models.common.task import History
-from stages.common.model_folder import save_notes, seal, write_history
 from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema
 from stages.common.tables import Provenance, write_json, write_table
-from stages.common.training import selection
+from stages.common.training import save_notes, seal, selection, write_history
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,11 @@ from keycontrast.errors import InputError
 from keycontrast.files import hash_values
 from models.common.parallel import from_first, gathered, place
 from models.common.task import Bar, CheckpointStore, History
-from stages.common.device import choose_device
+from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group
-from stages.common.fingerprint import hash_code, hash_files
 from stages.common.paths import ModelPaths
-from stages.common.precision import settled_precision
 from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import Params, code_of
+from stages.common.settings import Params, code_of, hash_code, hash_files
 from stages.common.tables import Provenance
 from stages.common.training import (
     open_checkpoints,
@@ -33,8 +31,8 @@ from stages.common.training import (
     warn_of_idle_processes,
 )
 from stages.run.process import StageProcess
-from stages.tracks.common.finished import Finished
-from stages.tracks.common.trained import ModelFolder, write_model
+from stages.tracks.common.frame import Finished
+from stages.tracks.common.training import ModelFolder, write_model
 
 OpenBar = Callable[[int, int], Bar]
 

@@ -34,9 +34,7 @@ from stages.common.encoders import resolve_encoder
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.tracks.common.starts import GivenStart
-from stages.tracks.common.trained import ModelFolder, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training
+from stages.tracks.common.training import GivenStart, ModelFolder, OpenBar, Training, best_values, model_card
 from stages.tracks.hcl.data import (
     STAGE,
     TABLES,
@@ -410,7 +408,7 @@ def run(row: HclRow, start: Start, initial: Any, store: CheckpointStore, device:
         training = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
     nn.Module.to(model, device)
     task = PieceTask(model, train, validation, training, row.seed)
-    settings = replace(settings, patience_from=model.settled(settings.total_steps(len(train))))
+    settings = replace(settings, final_from_step=model.settled(settings.total_steps(len(train))))
     return TrainedPieces(model, fit(task, settings, store, partial(derived_seed, row.seed, STAGE), open_bar))
 
 

@@ -16,18 +16,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from keycontrast.errors import InputError
 from models.common.encoders import Pooling, load_encoder, special_ids
 from models.hcl.config import HclConfig
-from stages.common.columns.graph import NODES
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
-from stages.common.columns.texts import TEXTS
 from stages.common.encoders import embed_texts, resolve_encoder
-from stages.common.layouts import TURN
-from stages.common.model_folder import TRAINED_ON_FILE, load_origin
+from stages.common.examples import TURN
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import EXAMPLES, NODES, TEXTS
 from stages.common.seeds import derived_seed
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.starts import Start
-from stages.tracks.common.trained import Table
+from stages.common.training import TRAINED_ON_FILE, load_origin
+from stages.tracks.common.schemas import ITEMS
+from stages.tracks.common.training import Start, Table
 
 STAGE = "train_hcl"  # names the seeds of what is drawn in training
 # Tables that every architecture is trained on; HCL reads the graph besides.

@@ -16,19 +16,19 @@ from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_re
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.systems import ScoredItems
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.evaluating import Evaluated, evaluate
-from stages.tracks.common.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.common.evaluation.strata import keyword_columns
-from stages.tracks.common.evaluation.systems import (
+from stages.tracks.common.evaluation import (
     USUAL,
+    Evaluated,
     Evaluation,
     Resampling,
+    evaluate,
     evaluation,
     first_samples,
     predicted_split,
     score_systems,
 )
-from stages.tracks.common.schemas.scores import SCORES
+from stages.tracks.common.floors import FLOORS, floor_outputs
+from stages.tracks.common.schemas import SCORES, keyword_columns
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -44,7 +44,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, fl
         predictions: table ``predictions``; sample 0 is scored, further ones only for variety within an item.
         items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
         vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.common.evaluation.floors.floor_outputs`.
+        floors: outputs that need no model, see :func:`stages.tracks.common.floors.floor_outputs`.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
 

@@ -23,7 +23,7 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import write_json
-from stages.tracks.common.starts import GivenStart
+from stages.tracks.common.training import GivenStart
 from stages.tracks.hcl.data import PieceOrigin, load_lookup
 
 _CAUSAL, _TWO = ("AutoModelForCausalLM", AutoModelForCausalLM), ("AutoModelForSeq2SeqLM", AutoModelForSeq2SeqLM)

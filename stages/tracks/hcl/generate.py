@@ -29,8 +29,8 @@ from stages.common.seeds import derived_seed, generator
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
-from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.frame import Progress, Rewritten, generate, split_of
+from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl.data import PieceOrigin, UnseenKeywords, load_lookup, node_ids, padded, word_pieces
 
 STAGE = "generate_hcl"

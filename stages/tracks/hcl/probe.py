@@ -19,17 +19,17 @@ from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_folder, sha256_of
 from keycontrast.text.normal_form import normal_form
 from models.hcl.graph import KeywordGraph
+from stages.common.device import computed_in, computing
 from stages.common.figures import Plot
 from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths
-from stages.common.precision import computed_in, computing
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed, generator, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.schemas.items import ITEMS
+from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import (

@@ -3,9 +3,7 @@
 import pyarrow as pa
 
 from stages.common.schemas import TableSchema
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.schemas.scores import SCORES
+from stages.tracks.common.schemas import ITEMS, PREDICTIONS, SCORES
 from stages.tracks.common.track import Track
 
 HCL = Track(

@@ -29,22 +29,28 @@ from models.hcl.graph import KEY, KeywordGraph, joined_texts
 from models.hcl.hcl import BatchTotals, kl_weight, objective
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
-from stages.common.columns.clusters import CLUSTERS
-from stages.common.columns.graph import EDGES, NODE_VECTORS, TEXT_VECTORS
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.keywords import KEYWORDS
 from stages.common.encoders import resolve_encoder
-from stages.common.layouts import structure_of
+from stages.common.examples import structure_of
+from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
+from stages.common.schemas import CLUSTERS, EDGES, EXAMPLES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.seeds import derived_seed
 from stages.common.settings import GIVEN, Params
 from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.common.starts import GivenStart, Start, start_of
-from stages.tracks.common.trained import ModelFolder, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.common.training import (
+    GivenStart,
+    ModelFolder,
+    OpenBar,
+    Start,
+    Training,
+    best_values,
+    model_card,
+    start_of,
+    train,
+)
 from stages.tracks.hcl import baselines
 from stages.tracks.hcl.data import (
     STAGE,
@@ -153,7 +159,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
                    report.copied if report is not None else (), item_views)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
-    settings = replace(settings, patience_from=annealing)
+    settings = replace(settings, final_from_step=annealing)
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
     return TrainedHcl(model, items, history, report, item_views)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from keycontrast.errors import InputError
-from models.common.special import BOS, EOS, UNK
-from stages.common.bernoulli import flipped
+from models.common import BOS, EOS, UNK
+from stages.common.seeds import flipped
 from stages.tracks.pgkpr.items import COLUMNS, FLIPPED_RULES, USED, Rule, Vocabulary, first_places, fixed_masks
 
 _REMEDY = "Run the stage paraphrase_items again."

@@ -24,19 +24,20 @@ from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.evaluating import Evaluated, evaluate
-from stages.tracks.common.evaluation.floors import FLOORS, floor_outputs
-from stages.tracks.common.evaluation.systems import (
+from stages.tracks.common.evaluation import (
     USUAL,
+    Evaluated,
     Evaluation,
     Resampling,
+    evaluate,
     evaluation,
     extended,
     first_samples,
     predicted_split,
     score_systems,
 )
-from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES
+from stages.tracks.common.floors import FLOORS, floor_outputs
+from stages.tracks.common.schemas import PARAPHRASE_SCORES
 from stages.tracks.pgkpr.items import (
     PARAPHRASE_ITEMS,
     UNKNOWN,
@@ -82,7 +83,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
             keywords or not. Floor ``keyword`` consists of them.
         form: in which the released norm compares texts.
         vectors: word vectors of the embedding metrics.
-        floors: outputs that need no model, see :func:`stages.tracks.common.evaluation.floors.floor_outputs`.
+        floors: outputs that need no model, see :func:`stages.tracks.common.floors.floor_outputs`.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
 

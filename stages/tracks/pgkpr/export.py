@@ -10,9 +10,9 @@ from torch import nn
 
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import load_rewriter
-from stages.common.model_folder import TRAINED_ON_FILE, load_origin, save_notes, seal
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
+from stages.common.training import TRAINED_ON_FILE, load_origin, save_notes, seal
 from stages.tracks.pgkpr.items import Rule, Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"

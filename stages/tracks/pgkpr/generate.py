@@ -15,14 +15,14 @@ import torch
 from torch import nn
 
 from keycontrast.errors import InputError
+from models.common import EOS, PAD
 from models.common.decoding import Rules
-from models.common.special import EOS, PAD
 from models.pgkpr.rewriters import load_rewriter
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.generating import Progress, Rewritten, generate, split_of
+from stages.tracks.common.frame import Progress, Rewritten, generate, split_of
 from stages.tracks.pgkpr.batches import Rows
 from stages.tracks.pgkpr.export import load_lookup
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks

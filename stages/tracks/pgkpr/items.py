@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow as pa
 
 from keycontrast.errors import InputError
-from models.common.special import EOS, PAD, UNK
-from stages.common.bernoulli import flipped
+from models.common import EOS, PAD, UNK
 from stages.common.schemas import STRINGS, TableSchema
+from stages.common.seeds import flipped
 
 PARAPHRASE_ITEMS = TableSchema(
     "paraphrase_items", "Pairs as words, with tags and keyword scores of the source (PGKPR).",
@@ -51,7 +51,7 @@ VOCABULARY = TableSchema(
     ))
 
 
-# By id; models.common.special names the ids.
+# By id; models.common names the ids.
 SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
 KINDS = ("special", "tag", "word")
 # The word tags of the Penn Treebank. Symbols and punctuation have tags too; of these, those that are seen.

@@ -18,17 +18,20 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import Faults, InputError
 from keycontrast.ranking.blocks import pieces
-from stages.common.columns.items import EXAMPLES
-from stages.common.columns.methods import METHOD_TABLES
-from stages.common.columns.texts import TEXTS
-from stages.common.columns.tokens import TOKENS
-from stages.common.columns.words import ATTRIBUTION, PSI, S_TAGS
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import SPLITS, TableSchema
+from stages.common.schemas import ATTRIBUTION, EXAMPLES, PSI, S_TAGS, SPLITS, TEXTS, TableSchema
 from stages.common.settings import NOTHING
-from stages.common.tables import Provenance, check_columns, read_batches, read_metadata, write_json, write_table
-from stages.common.writing import table_writer
+from stages.common.tables import (
+    Provenance,
+    check_columns,
+    read_batches,
+    read_metadata,
+    table_writer,
+    write_json,
+    write_table,
+)
+from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, PENN_WORD_TAGS, VOCABULARY, Vocabulary
 from stages.tracks.pgkpr.words import (

@@ -1,8 +1,6 @@
 """The PGKPR track: paraphrasing with the reconstruction of keywords and parts of speech."""
 
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.schemas.predictions import PREDICTIONS
-from stages.tracks.common.schemas.scores import PARAPHRASE_SCORES
+from stages.tracks.common.schemas import ITEMS, PARAPHRASE_SCORES, PREDICTIONS
 from stages.tracks.common.track import Track
 
 PGKPR = Track(

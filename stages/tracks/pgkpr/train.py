@@ -31,10 +31,19 @@ from stages.common.tables import read_frame, read_metadata
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.common.schemas.items import ITEMS
-from stages.tracks.common.starts import GivenStart, Start, start_of
-from stages.tracks.common.trained import ModelFolder, Table, best_values, model_card
-from stages.tracks.common.training import OpenBar, Training, train
+from stages.tracks.common.schemas import ITEMS
+from stages.tracks.common.training import (
+    GivenStart,
+    ModelFolder,
+    OpenBar,
+    Start,
+    Table,
+    Training,
+    best_values,
+    model_card,
+    start_of,
+    train,
+)
 from stages.tracks.pgkpr.batches import PairBatches, training_mask, training_passes
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
 from stages.tracks.pgkpr.items import (

@@ -11,14 +11,13 @@ from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from models.common.encoders import load_encoder
 from stages.common.encoders import resolve_encoder
-from stages.common.fingerprint import hash_files
 from stages.common.seeds import derived_seed
-from stages.common.settings import Params
+from stages.common.settings import Params, hash_files
 from stages.metrics import EncoderVectors, WordVectors
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer
 from stages.metrics.tokens import Text
 from stages.metrics.word_tables import vectors_from_file, vectors_from_training
-from stages.tracks.common.evaluation.floors import SEEDED_AS
+from stages.tracks.common.floors import SEEDED_AS
 
 if TYPE_CHECKING:
     from stages.tracks.common.params import BertScore

@@ -23,7 +23,7 @@ from stages.metrics.bertscore import BertScorer, rescaled
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
-from stages.tracks.common.evaluation.floors import SEEDED_AS
+from stages.tracks.common.floors import SEEDED_AS
 
 _DECIMALS = 6
 
@@ -182,7 +182,7 @@ def write_evaluation(paths: RunPaths, schema: TableSchema, result: Evaluation, s
         result: what was made.
         stage: stage instance.
         params_hash: of the params that it depends on.
-        precision: of the encoder behind BERTScore, see :func:`stages.common.precision.computed_in`.
+        precision: of the encoder behind BERTScore, see :func:`stages.common.device.computed_in`.
     """
     settings = result.metrics["settings"]
     write_table(paths.scores, schema, result.scores, Provenance(
