@@ -80,7 +80,7 @@ class Choice:
         keywords = ranked["keyword"].to_pylist()
         text = ranked["text_id"].to_numpy()
         scores = ranked["score"].to_numpy(zero_copy_only=False)
-        kept = [rank > 0 and self._fits(keyword, score, counts)
+        kept = [rank > 0 and self.fits(keyword, score, counts)
                 for rank, keyword, score in zip(ranked["rank"].to_pylist(), keywords, scores, strict=True)]
         rows, ranks = list[int](), list[int]()
         borders = [0, *(np.flatnonzero(np.diff(text)) + 1).tolist(), len(text)] if len(text) else [0]
@@ -92,7 +92,8 @@ class Choice:
             ranks += range(1, len(taken) + 1) if taken else [0]
         return _ranked_anew(ranked.take(pa.array(rows, pa.int64())), ranks)
 
-    def _fits(self, keyword: str, score: float, counts: Counter[str] | None) -> bool:
+    def fits(self, keyword: str, score: float, counts: Counter[str] | None = None) -> bool:
+        """Return whether a phrase is kept, by its words, its score and, with ``counts``, the texts that hold it."""
         words = keyword.split(" ")
         return ((counts is None or counts[keyword] >= self.min_count)
                 and (self.ngram_range is None or self.ngram_range[0] <= len(words) <= self.ngram_range[1])

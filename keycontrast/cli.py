@@ -221,7 +221,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
 def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotated[str, typer.Option(
         help="tfidf, pytextrank, positionrank, mihalcea, yake or embedrank")] = "pytextrank",
             candidates: Candidates = None, seed_words: SeedWords = "", pipeline: Pipeline = "embedded",
-            language: Language = "en") -> None:
+            language: Language = "en", threshold: Threshold = None, stop_words: StopWords = None) -> None:
     """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice.
 
     Example: `keycontrast explain "My rice cooker burns the bottom layer."`
@@ -229,8 +229,9 @@ def explain(text: Annotated[str, typer.Argument(help="a text")], method: Annotat
     from keycontrast.explain import explain as explained
     from keycontrast.explain import print_explanation
 
-    engine = _engine(method, language, 1, None, candidates, seed_words, pipeline=pipeline)
-    print_explanation(explained(*engine.ranking_input(text, 5), method=method), Console())
+    engine = _engine(method, language, 1, stop_words, candidates, seed_words, threshold=threshold, pipeline=pipeline)
+    tokens, ranking, choice = engine.ranking_input(text, 5)
+    print_explanation(explained(tokens, ranking, method=method, choice=choice), Console())
 
 
 @dataclass(frozen=True)
@@ -281,7 +282,8 @@ def _given(file: str, *settings: Any) -> "list[Given]":
     return texts
 
 
-def _lines(file: Path | None) -> list[str]:
+def lines_of(file: Path | None) -> list[str]:
+    """Return the lines of a file of words; none without a file."""
     from keycontrast.texts import file_texts
 
     return [] if file is None else [given.text for given in file_texts(file) if given.text is not None]
@@ -300,8 +302,8 @@ def _engine(method: str, language: str, texts: int, stop_words: Path | None, can
         raise InputError(f"--method: no ranking is called {method!r}; {nearest(method, METHODS)}")
     workers = min(os.cpu_count() or 1, -(-texts // _MANY))
     return Keywords(method, language, workers=workers, on_null="skip",  # type: ignore[arg-type]
-                    stop_words=_lines(stop_words),
-                    candidates=None if candidates is None else _lines(candidates),
+                    stop_words=lines_of(stop_words),
+                    candidates=None if candidates is None else lines_of(candidates),
                     seed_words=_parted(seed_words), **options)
 
 

@@ -7,7 +7,7 @@ The scores are the engine's own: :func:`explain` runs the same steps as ``keycon
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from keycontrast.cells import cell, printable
+from keycontrast.choice import Choice
 from keycontrast.ranking.blocks import TokenBlock
 from keycontrast.ranking.keyword import choose, phrase_candidates
 from keycontrast.ranking.methods import Ranking, Settings, Solved
@@ -110,8 +111,10 @@ class Explanation:
 
 
 def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, method: str = "textrank",
-            idf: InverseFrequency | None = None, kw_lemma: bool = False) -> Explanation:
+            idf: InverseFrequency | None = None, kw_lemma: bool = False, choice: Choice | None = None) -> Explanation:
     """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
+
+    With ``choice``, phrases that it leaves out are neither listed nor chosen.
 
     Under ``engine: package`` the ranking is that of the pytextrank package, computed by our engine. ``method`` is the
     keyword method whose ranking it is, ``idf`` IDF over training texts; without one, ties fall to the position.
@@ -124,9 +127,11 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     block = TokenBlock(tokens)
     solved = ranking.solve(block, idf)
     ranked = rank_spans(block, solved, idf, None)
-    listed = _phrases(block, ranked, idf)
+    choice = replace(choice or Choice(), top=phrases)
+    fitting = [one for one in _phrases(block, ranked, idf) if choice.fits(one.keyword, one.score)]
+    listed = tuple(replace(one, rank=rank) for rank, one in enumerate(fitting, 1))
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
-    candidates = phrase_candidates(block, ranker(ranking, phrases, idf)(tokens).table)
+    candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))
     row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
                  kw_lemma).to_pylist()[0]
     keyword, graphs = row["keyword"] or "<nokw>", solved.graphs

@@ -328,9 +328,11 @@ class Keywords:
         counts = choice.counted([ranked]) if self._idf is None else self._counts
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
-    def ranking_input(self, texts: Texts, top: int) -> tuple[pa.Table, Ranking]:
-        """Return token rows, whose noun chunks are the candidates, and the function that ranks ``top`` of them."""
-        return self._candidates(self.tokens(texts)), self._ranking(self._method, replace(self._choice, top=top))
+    def ranking_input(self, texts: Texts, top: int) -> tuple[pa.Table, Ranking, Choice]:
+        """Return token rows, whose noun chunks are the candidates, what ranks ``top`` of them, and what it leaves out.
+        """
+        choice = replace(self._choice, top=top)
+        return self._candidates(self.tokens(texts)), self._ranking(self._method, choice), choice
 
     def tokens(self, texts: Texts) -> pa.Table:
         """Return the token rows of texts or documents, numbered from 0, without those that are skipped."""

@@ -134,7 +134,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
             as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: the whole answer as CSV")] = False,
             as_json: Annotated[bool, typer.Option(
                 "--json", help="with --sql: the whole answer, one JSON object per line")] = False) -> None:
-    """Show an artifact: columns with their meaning, counts, nulls, provenance, first rows. Or query them all.
+    """Show an artifact: columns with their meaning, counts, provenance, first rows. Or query them all.
 
     Example: `keycontrast inspect artifacts/data/sample/keywords --rows 10 --text`, or
     `keycontrast inspect --sql "select keyword, count(*) from keywords group by 1 order by 2 desc limit 10"`
@@ -160,6 +160,7 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
             method: Annotated[str | None, typer.Option(
                 help="in place of that of the params: a ranking of textrank.method, or a keyword method, such as "
                      "yake")] = None,
+            threshold: library.Threshold = None, stop_words: library.StopWords = None,
             as_text: Annotated[bool, typer.Option(
                 "--text", help="the argument is a text, though it is a number")] = False,
             svg: Annotated[Path | None, typer.Option(
@@ -172,7 +173,7 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
     """
     from pipeline import explain as explaining
 
-    explaining.show(text, dataset, method, as_text, svg, Console())
+    explaining.show(text, dataset, method, as_text, svg, Console(), threshold, library.lines_of(stop_words))
 
 
 @app.command()
@@ -303,7 +304,7 @@ app.add_typer(judge, name="judge")
 
 @app.command()
 def verify() -> None:
-    """Compare all artifacts, and DVC's cache of them, with what dvc.lock names, byte by byte.
+    """Compare all artifacts with what dvc.lock names, byte by byte.
 
     Example: `keycontrast verify`
     """

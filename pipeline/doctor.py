@@ -1,15 +1,10 @@
 """``keycontrast doctor``: every condition that the pipeline needs, checked, each problem with its remedy."""
 
-import importlib
-import io
 import os
 import platform
-import re
 import shutil
 import sys
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -23,14 +18,10 @@ from rich.text import Text
 from keycontrast.errors import InputError, unwritten
 from stages.common.paths import PARAMS
 
-CONSTRAINTS = Path("constraints.txt")
 _PROJECT = "keycontrast"
 _MIN_PYTHON = (3, 11)
 _FREE_GIB = 3.0
 _MEMORY_GIB = 4.0
-_FIRST_BROKEN_FASTAPI = Version("0.155")
-# Modules that are not called as their packages are.
-_MODULES = {"pyyaml": "yaml", "scikit-learn": "sklearn"}
 _AGAIN = "install again: make env (or pip install -c constraints.txt -e .)"
 
 
@@ -54,7 +45,7 @@ class Finding:
 def diagnose(root: Path = Path()) -> list[Finding]:
     """Check everything; one check that fails never hides another."""
     checks: dict[str, Callable[[Path], Iterator[Finding]]] = {
-        "python": _python, "system": _system, "packages": _packages, "prefect and fastapi": _prefect_pair,
+        "python": _python, "system": _system, "packages": _packages,
         "params": _params, "language pipeline": _language_pipeline, "encoder": _encoder, "hub": _hub,
         "dvc": _repository, "disk": _disk, "memory": _memory, "device": _device}
     return [finding for subject, check in checks.items() for finding in _checked(subject, check, root)]
@@ -93,76 +84,23 @@ def _system(_: Path) -> Iterator[Finding]:
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
 
-def _packages(root: Path) -> Iterator[Finding]:
-    """Compare installed packages with what the project requires, and with the versions known to work together."""
-    pinned = _pins(root / CONSTRAINTS)
+def _packages(_: Path) -> Iterator[Finding]:
+    """Compare installed packages with what the project requires."""
     good = 0
     for text in requires(_PROJECT) or []:
         requirement = Requirement(text)
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
-        module = _MODULES.get(requirement.name, requirement.name.replace("-", "_"))
-        problem = package_problem(requirement, pinned.get(_normal(requirement.name))) or import_problem(module)
-        if problem is None:
-            good += 1
-        else:
-            yield Finding(requirement.name, problem, True, _AGAIN)
+        try:
+            installed = Version(version(requirement.name)).public     # without a label such as +cpu
+        except PackageNotFoundError:
+            yield Finding(requirement.name, f"not installed (needed: {requirement})", True, _AGAIN)
+            continue
+        fits = requirement.specifier.contains(installed, prereleases=True)
+        good += fits
+        if not fits:
+            yield Finding(requirement.name, f"{installed} is installed, {requirement} is needed", True, _AGAIN)
     yield Finding("packages", f"{good} as required")
-
-
-def package_problem(requirement: Requirement, pin: str | None) -> str | None:
-    """Return what is wrong with the installed version of a required package; None if nothing is.
-
-    Args:
-        requirement: what the project requires.
-        pin: version in the constraints file, if it names one.
-    """
-    try:
-        installed = version(requirement.name)
-    except PackageNotFoundError:
-        return f"not installed (needed: {requirement})"
-    # A local label such as +cpu tells how the same version was built.
-    if not requirement.specifier.contains(Version(installed).public, prereleases=True):
-        return f"{installed} is installed, {requirement} is needed"
-    if pin is not None and Version(installed).public != Version(pin).public:
-        return f"{installed} is installed, the versions known to work together have {pin}"
-    return None
-
-
-def import_problem(module: str) -> str | None:
-    """Return why ``module`` cannot be used though its package is installed; None if it can.
-
-    It is imported: what lies in the folder of a package may be less than was installed.
-    """
-    try:
-        # Some print or warn as they are imported, which is nobody's problem.
-        with redirect_stdout(io.StringIO()), warnings.catch_warnings(action="ignore"):
-            imported = importlib.import_module(module)
-    except Exception as error:  # noqa: BLE001 - a broken package may raise anything, and all of it is reported
-        return f"cannot be imported: {type(error).__name__}: {' '.join(str(error).split())}"
-    if getattr(imported, "__file__", None) is None:
-        return "cannot be imported: its folder is there without the module"
-    return None
-
-
-def _pins(constraints: Path) -> dict[str, str]:
-    if not constraints.exists():
-        return {}
-    lines = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;#]+)", constraints.read_text(encoding="utf-8"), re.MULTILINE)
-    return {_normal(name): pin for name, pin in lines}
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _prefect_pair(_: Path) -> Iterator[Finding]:
-    try:
-        prefect, fastapi = version("prefect"), version("fastapi")
-    except PackageNotFoundError:
-        return  # already named among the packages
-    yield Finding("prefect and fastapi", f"{prefect} with {fastapi}", Version(fastapi) >= _FIRST_BROKEN_FASTAPI,
-                  "flows break at run time with fastapi 0.155 and later: pip install fastapi==0.150.0")
 
 
 def _params(root: Path) -> Iterator[Finding]:
@@ -205,7 +143,7 @@ def _hub(root: Path) -> Iterator[Finding]:
         params = load_params(root / PARAMS).plain()
     except InputError:      # a finding of its own
         return
-    yield from (Finding("hub", remark) for remark in remarks(params, root))
+    yield from (Finding("hub", remark) for remark in remarks(params))
 
 
 def _found_encoder(subject: str, source: str) -> Finding:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
+from keycontrast.candidates import listed_words, with_candidates
 from keycontrast.cells import printable
+from keycontrast.choice import Choice
 from keycontrast.errors import InputError
 from keycontrast.explain import Explanation, explain, print_explanation
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.annotators import load_annotator
+from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import token_table
 from pipeline.datasets import dataset_with, datasets_with
 from pipeline.drawings import Word, word_graph_svg
@@ -74,7 +77,7 @@ class Subject:
 
 
 def show(argument: str, dataset: str | None, method: str | None, as_text: bool, svg: Path | None,
-         console: Console) -> None:
+         console: Console, threshold: float | None = None, stop_words: Sequence[str] = ()) -> None:
     """Print and draw why a text has its keyword.
 
     Args:
@@ -83,6 +86,8 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         method: keyword method in place of the data set's, or ranking in place of ``textrank.method``.
         as_text: take a number for a text, not for an id.
         svg: file of the drawing; None takes one below ``.keycontrast/graphs``.
+        threshold: least score of a phrase.
+        stop_words: words that no phrase has.
 
     Raises:
         InputError: params or artifacts are missing or wrong, or there is no such text.
@@ -100,8 +105,14 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     named_by = METHODS[params.keywords.method]
     by, settings = ranking_settings(params, method, named_by)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
-    found = explain(subject.tokens, by.ranking(settings, subject.language), settings.phrases, method=by.name, idf=idf,
-                    kw_lemma=params.keywords.kw_lemma)
+    stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
+    ranking: Any = by.ranking(settings, subject.language)
+    tokens = subject.tokens
+    if stops:
+        tokens = with_candidates(tokens, subject.language, stops, None)
+        ranking = replace(ranking, chunks="annotated") if hasattr(ranking, "chunks") else ranking
+    found = explain(tokens, ranking, settings.phrases, method=by.name, idf=idf, kw_lemma=params.keywords.kw_lemma,
+                    choice=Choice(threshold=threshold, stop_words=stops))
     console.print(Text(printable(subject.name), style="bold"))
     console.print(Text(printable(subject.text)))
     for sentence in subject.origin:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.json import JSON
 from rich.table import Table
@@ -84,51 +83,12 @@ def _made_by(path: Path) -> str:
 
 
 def column_table(path: Path) -> Table:
-    """Return one row per column of a table: name, type, nulls, meaning."""
-    nulls = null_counts(path)
-    shown = Table("column", "type", "nulls", "meaning", title="Columns", title_justify="left")
+    """Return one row per column of a table: name, type, meaning."""
+    shown = Table("column", "type", "meaning", title="Columns", title_justify="left")
     for field in schema_of(path):
         meaning = (field.metadata or {}).get(b"description", b"").decode()
-        cells = (field.name, str(field.type), f"{nulls[field.name]:,}", meaning)
-        shown.add_row(*(Text(printable(text)) for text in cells))
+        shown.add_row(*(Text(printable(text)) for text in (field.name, str(field.type), meaning)))
     return shown
-
-
-def null_counts(path: Path) -> dict[str, int]:
-    """Return the number of nulls of every column of a table, nulls inside lists included.
-
-    The statistics of the footers answer for plain columns; lists, whose statistics count empty lists too, are read in
-    batches, so that the table never lies in memory as a whole.
-    """
-    parts = list(footers(path).values())
-    counts: dict[str, int | None] = {}
-    for field in schema_of(path):
-        of_parts = [_null_statistics(footer, field) for footer in parts]
-        counts[field.name] = None if None in of_parts else sum(count or 0 for count in of_parts)
-    unknown = [name for name, count in counts.items() if count is None]
-    found = dict.fromkeys(unknown, 0)
-    for batch in dataset_of(path).to_batches(columns=unknown, batch_size=_BATCH) if unknown else ():
-        for name, column in zip(unknown, batch.columns, strict=True):
-            found[name] += column.null_count + (pc.list_flatten(column).null_count if _is_list(column.type) else 0)
-    return {name: found[name] if count is None else count for name, count in counts.items()}
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-
-
-def _null_statistics(footer: pq.FileMetaData, field: pa.Field) -> int | None:
-    """Return the nulls of a plain column as the footer of a file counts them; None if it does not."""
-    if pa.types.is_nested(field.type):
-        return None
-    place = next(index for index in range(len(footer.schema)) if footer.schema.column(index).path == field.name)
-    total = 0
-    for group in range(footer.num_row_groups):
-        statistics = footer.row_group(group).column(place).statistics
-        if statistics is None or not statistics.has_null_count:
-            return None
-        total += statistics.null_count
-    return total
 
 
 def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """A phrase in the phrase graph, or a keyword in HCL's graph: its node, neighbours and texts, and a drawing."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -274,10 +274,12 @@ def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int,
     _print_node(part, graph, console)
     if graph.signed:
         _print_signed(part, console)
-        _print_further(part, console)
-        _print_examples(example_texts(paths, name), console)
     else:
         _print_sharing(part, console)
+    _print_further(part, console)
+    if graph.signed:
+        _print_examples(example_texts(paths, name), console)
+    else:
         _print_texts(holding_texts(paths, part.nodes.index[0]), console)
     path = svg or DRAWINGS / f"{paths.name}-{slug(name)}.svg"
     write_drawing(path, drawing_of(part, paths.name) if graph.signed else phrase_drawing(part))
@@ -340,9 +342,6 @@ def _print_sharing(part: Neighbourhood, console: Console) -> None:
     console.print(shown if shown.row_count else Text("It shares no text with another phrase."))
     if left := part.left_out.get(1, 0):
         console.print(Text(f"{left} more that share fewer texts are left out; --neighbours shows more."))
-    for hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
-        console.print(Text(f"\n{hops} edges away ({len(far)}): ", style="italic")
-                      + Text(", ".join(map(printable, sorted(far["keyword"])))))
 
 
 def _print_texts(texts: pd.DataFrame, console: Console) -> None:
@@ -358,13 +357,9 @@ def _signed(count: int) -> str:
 
 
 def _print_further(part: Neighbourhood, console: Console) -> None:
-    for hops in range(2, int(part.nodes["hops"].max()) + 1):
-        far = part.nodes[part.nodes["hops"] == hops]
-        for sign, name in ((1, "positive"), (-1, "negative")):
-            words: Sequence[str] = sorted(far.loc[far["sign"] == sign, "keyword"])
-            if words:
-                console.print(Text(f"\n{hops} edges away, by way of {name} neighbours ({len(words)}): ", style="italic")
-                              + Text(", ".join(map(printable, words))))
+    for hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
+        console.print(Text(f"\n{hops} edges away ({len(far)}): ", style="italic")
+                      + Text(", ".join(map(printable, sorted(far["keyword"])))))
 
 
 def _print_examples(examples: pd.DataFrame, console: Console) -> None:

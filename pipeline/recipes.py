@@ -45,31 +45,6 @@ _DATA = "{data}"
 _HEADER = """\
 # Written by `keycontrast use {recipe}`. Edit freely: `keycontrast run` and `dvc repro` check it first.
 """
-_LITERAL = "--set graph.preset=paper --set train_hcl.preset=paper --model hcl"
-_FOUR_EPOCHS = ("--set train_clld.training.epochs=4 --set train_clld.training.patience=null --set "
-                "train_clld.textcnn.embedding=300 --set train_clld.textcnn.filters=100 --set 'every_model.seeds="
-                "[13, 14, 15]' --model ct --model ct-cl --model ct-clsled --model ct-clald")
-# Names that recipes had before those that differ by a data set or a value became one, and what to write now.
-_FORMER = {
-    **{f"paper-hcl-{name}": f"paper-hcl --set dataset={name}" for name in ("qqp", "rocstories", "douban")},
-    **{f"literal-hcl-{name}": f"paper-hcl --set dataset={name} {_LITERAL}" for name in ("qqp", "rocstories", "douban")},
-    **{f"paper-clld-{name}{end}": f"paper-clld --set dataset={name}"
-       for name in ("trec6", "mr", "r8", "r52", "20ng") for end in ("", "-others")},
-    "cpu-clld-converged": "cpu-clld-textcnn --set dataset=DATASET",
-    "cpu-clld-textcnn-sentences": f"cpu-clld-textcnn --set dataset=DATASET {_FOUR_EPOCHS}",
-    "cpu-clld-textcnn-documents": f"cpu-clld-textcnn --set dataset=DATASET {_FOUR_EPOCHS}",
-    "cpu-clld-minilm-seeds": "cpu-clld-minilm --set dataset=trec6",
-    "cpu-hcl-qqp-attribution": "cpu-hcl-qqp --set keywords.method=attribution "
-                               "--set 'attribution.datasets=[qqp, qqp-pairs, qqp-20k]' --model hcl --model no-graph "
-                               "--model no-keyword",
-    "cpu-pgkpr-budget": "cpu-pgkpr-choices --set train_pgkpr.training.epochs=9 --set 'every_model.seeds=[13, 14]' "
-                        "--model pgkpr --model transformer --model lbow",
-    "cpu-pgkpr-keywords": "cpu-pgkpr-choices",
-}
-# Experiments whose files are in git alone; docs/results.md has what they found.
-_ON_RECORD = ("cpu-hcl-choices", "cpu-hcl-choices-stories", "cpu-hcl-qqp-labelled", "cpu-pgkpr-rates")
-_LAST_COMMIT = "5c62e87"
-
 
 @dataclass(frozen=True)
 class Change:
@@ -117,35 +92,9 @@ def _read(name: str, data: str | None, folder: Path, changes: Sequence[str],
     """Return the content of a recipe with ``changes`` and ``data``, and the file that it is from."""
     path = folder / f"{name}.yaml"
     if not path.exists():
-        raise InputError(_missing(name, folder))
-    content = _without_former_defaults(_chosen(read_yaml(path), changes, str(path)))
+        raise InputError(f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}")
+    content = _chosen(read_yaml(path), changes, str(path))
     return _with_data(content if called is None else {**content, "recipe": called}, name, data), str(path)
-
-
-def _without_former_defaults(content: dict[str, Any]) -> dict[str, Any]:
-    """Return ``content`` without settings that are gone, where they say what is so now without them.
-
-    That is a data set with ``keywords: false``, and a run of CLLD for a model of the same name.
-    """
-    content = {**content}
-    if isinstance(datasets := content.get("datasets"), Mapping):
-        content["datasets"] = {
-            name: {key: value for key, value in entry.items() if (key, value) != ("keywords", False)}
-            if isinstance(entry, Mapping) else entry for name, entry in datasets.items()}
-    if (isinstance(runs := content.get("runs"), Mapping) and isinstance(rows := runs.get("clld"), Mapping)
-            and all(row == {"model": name} for name, row in rows.items())):
-        content["runs"] = {track: named for track, named in runs.items() if track != "clld"}
-    return content
-
-
-def _missing(name: str, folder: Path) -> str:
-    if name in _FORMER:
-        called = name + "-DATASET" * ("DATASET" in _FORMER[name])
-        return f"recipe {name!r} is now: keycontrast use {_FORMER[name]} --data DIR --as {called}"
-    if name in _ON_RECORD:
-        return (f"recipe {name!r} was removed; docs/results.md says which experiments used it. The file is at commit "
-                f"{_LAST_COMMIT}, for a clone at that commit.")
-    return f"no recipe is called {name!r}; {nearest(name, recipe_names(folder))}"
 
 
 def _chosen(recipe: Any, changes: Sequence[str], place: str) -> dict[str, Any]:

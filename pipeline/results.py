@@ -15,7 +15,7 @@ from stages.params import Params
 from stages.results.comparison import pooled_name
 from stages.results.gather import known_metrics, seeded_runs
 from stages.results.model import values_of
-from stages.results.track import FEW
+from stages.results.track import FEW, SCRATCH
 from stages.results.tracks import TRACKS
 
 # Of a column; the report has all metrics, and eighty columns, the width of a log, have room for a few.
@@ -69,7 +69,12 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
             datasets = {name: track.models(params)[model].dataset
                         for name, model in zip(metrics, models.values(), strict=True)}
             columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
+            read: Any = params
+            rows = {run: track.row(track.settings(read, model), track.decoding(read, run))
+                    for run, model in models.items()}
             tables.append(_table(track.headline, columns, metrics, datasets))
+            tables[-1].caption = "\n".join(f"{run}: {track.names.label(row)}" for run, row in rows.items()
+                                           if SCRATCH in row.switches) or None
     return tables
 
 
@@ -81,8 +86,8 @@ def _pooled(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _table(title: str, columns: Sequence[Metric], metrics: Mapping[str, dict[str, Any]],
            datasets: Mapping[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, padding=(0, 1, 0, 0),
-                  pad_edge=False)
+    table = Table(title=title, title_justify="left", caption_justify="left", header_style="bold", box=None,
+                  padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("run", no_wrap=True)
     for heading in ("items", *(column.short for column in columns)):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -1,6 +1,7 @@
 """What the templates of the results document show of single tracks: triples, monitors, losses, steps, confusions."""
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from pipeline.markdown import escaped, table
@@ -10,7 +11,7 @@ from stages.common.schemas import SPLITS
 from stages.common.settings import Params
 from stages.metrics.registered import metric
 from stages.results.classifiers import QUESTIONS, Step, steps
-from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results, shares_tables
+from stages.results.model import BETTER, HELPS, ONE_SEED, Block, Model, Results
 from stages.results.page.labels import settings_text
 from stages.results.published import paper
 from stages.results.track import TrackResults
@@ -120,14 +121,26 @@ def _with_interval(values: Mapping[str, Any], key: str, share: bool) -> str:
 
 
 def shares_of(results: Results, track: TrackResults) -> list[tuple[str, str, list[str]]]:
-    """Return title, note and lines of each table of shares that the trainings of a track report."""
+    """Return title, note and lines of each table of shares that the trainings of a track report, means over seeds."""
+    evaluated = {block.split for block in results.blocks_of(track)}
+    splits = [split for split in SPLITS if split == "train" or split in evaluated]
     found = []
-    for shares in shares_tables(track, results.models_of(track), {one.split for one in results.blocks_of(track)}):
-        heads = [f"{heading}, {split}" for heading, splits in shares.groups for split in splits]
-        rows = [[escaped(name), *(NOTHING if value is None else percent(value) for value in values)]
-                for name, values in shares.rows]
-        title = shares.about.title
-        found.append((f"{title[0].lower()}{title[1:]}", shares.about.note, table(["model", *heads], rows)))
+    for layout in track.shares:
+        columns = {f"{heading}, {split}": (split, key)
+                   for key, heading in layout.by_split.items() for split in splits}
+        of_training = {f"{heading}, train": key for key, heading in layout.of_training.items()}
+        models = [one for one in results.models_of(track) if layout.under in one.metrics
+                  and layout.concerns(one.settings)]
+        rows = []
+        for name, seeds in groupby(models, lambda model: model.paths.name):
+            shares = [one.metrics[layout.under] for one in seeds]
+            cells = [[one.get(split, {}).get(key) for one in shares] for split, key in columns.values()]
+            cells += [[one.get(key) for one in shares] for key in of_training.values()]
+            rows.append([escaped(name), *(NOTHING if None in cell else percent(sum(cell) / len(cell))
+                                          for cell in cells)])
+        if rows:
+            found.append((f"{layout.title[0].lower()}{layout.title[1:]}", layout.note,
+                          table(["model", *columns, *of_training], rows)))
     return found
 
 

@@ -86,7 +86,7 @@ def _system_rows(system: System, columns: Sequence[Metric], scale: int, level: f
 
 
 def _name(system: System) -> str:
-    return f"**{escaped(system.name)}**" if system.runs else f"*floor: {escaped(system.name)}*"
+    return f"**{escaped(system.title)}**" if system.runs else f"*floor: {escaped(system.name)}*"
 
 
 def _text(value: Value | None, column: Metric, scale: int = 1) -> str:

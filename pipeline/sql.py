@@ -321,28 +321,15 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _explained(error: Exception, files: Catalog) -> str:
-    """Return DuckDB's message with the names of this catalog in place of its guesses among its own tables."""
-    message = str(error).replace("\n\n", "\n")
+    """Return DuckDB's message, and where it knows no such table, the views of that name and how to list all."""
+    message = "--sql: " + str(error).replace("\n\n", "\n")
     if isinstance(error, duckdb.PermissionException):
-        return (f"--sql: {message}\nArtifacts are views here, such as {files.names()[0]}; no file can be read or "
-                f"written by its path.")
-    column = re.search(r'Referenced column "(.+?)" not found.*\nCandidate bindings: (.*)', message)
-    if column is not None:
-        candidates = [name.rpartition(".")[2] for name in re.findall(r'"(.+?)"', column[2])]
-        return f"--sql: no column is called {column[1]!r}; {nearest(column[1], candidates)}{_place(message)}"
-    table = re.search(r'Table with name "?([^\s"]+)"? does not exist', message)
-    if table is None:
-        return f"--sql: {message}"
-    view = table[1].rpartition(".")[2]
-    owners = [name for name in files.names() if name.rpartition(".")[2] == quoted(view)]
-    hint = (f"did you mean {' or '.join(owners)}?" if owners
-            else nearest(table[1], [*files.names(), *files.short_names()]))
-    return f"--sql: no view is called {table[1]!r}; {hint} `show all tables` lists them.{_place(message)}"
-
-
-def _place(message: str) -> str:
-    """Return the lines of DuckDB's message that point into the statement."""
-    return "".join(message.partition("\nLINE ")[1:])
+        return f"{message}\nArtifacts are views, such as {files.names()[0]}; no file can be used by its path."
+    if table := re.search(r'Table with name "?([^\s"]+)"? does not exist', message):
+        view = table[1].rpartition(".")[2]
+        owners = [name for name in files.names() if name.rpartition(".")[2] == quoted(view)]
+        message += f"\nViews of that name: {', '.join(owners) or 'none'}. `show all tables` lists them all."
+    return message
 
 
 def print_answer(found: Answer, console: Console, limit: int | None = None) -> None:

@@ -7,9 +7,8 @@ import pandas as pd
 import yaml
 
 from pipeline.schemas import SCHEMAS
-from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths
+from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import Provenance, read_frame, write_json, write_table
-from stages.keywords.pos_frequency import PosCounts, frequency_table
 
 ATTACK = "<script>alert('x')</script>"
 IMAGE = '<img src=x onerror="alert(1)">'
@@ -61,13 +60,6 @@ def write_dataset():
         "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS[:6]], "idf": [["first", "second"]] * 6,
         "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
         "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
-    agreement = {"textrank~idf": {"texts": 6, "same_best": 0.25, "shared_word": 0.5, "jaccard": 0.125}}
-    write_json(paths.metrics("side_by_side"), {"texts": 6, "agreement": agreement,
-                                               "pos_frequency": {"split": "test", "sources": 2}})
-    counts = PosCounts()
-    counts.add(["NN", "VB", "DT"], ["NOUN", "VERB", "DET"], [1, 1, 0], penn=True)
-    paths.pos_frequency.mkdir()
-    frequency_table({"psi": counts}).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
     write_json(paths.metrics("ingest"), {
         "rows": {"read": 1234, "rejected": 7}, "examples": {"train": 10, "validation": 1, "test": 2},
         "triples_by_negative_source": {"labelled": 345, "retrieved": 678}})
@@ -185,23 +177,13 @@ def write_comparison():
         "floor copy": {"runs": [], "seeds": [], "bleu_1": {**value, "sd": None}}}}})
 
 
-def write_probe():
-    paths = ProbePaths("full")
-    write_table(paths.table("keyword_swap"), SCHEMAS["keyword_swap"], pd.DataFrame({
-        "example_id": [6, 6, 6], "choice": ["given", "random", "textrank"], "keyword": ["sleep", ATTACK, "belly fat"],
-        "keyword_known": [True, False, True], "source": TEXTS[0], "prediction": ["sleep well", "who", "lose belly fat"],
-        "reference": TEXTS[1], "shows_keyword": [True, False, True], "same_as_textrank": [False, False, True]}),
-        provenance("probe_hcl@full"))
-    write_json(paths.metrics, {"keyword_swap": {"items": 1, "share_shows_keyword": {"given": 1.0}}})
-
-
 def write_params(**changes):
     models = {"full": {"dataset": "tiny"}, "plain": {"dataset": "tiny", "seeds": [SEEDS["plain"]],
                                                      "overrides": {"graph": {"iterations": 0}}}}
     runs = {"full": {"model": "full"}, "plain": {"model": "plain", "decode": {"num_beams": 1}}}
     content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
                **{name: {"datasets": ["tiny"]} for name in ("keywords", "graph", "node_vectors")},
-               "models": {"hcl": models}, "runs": {"hcl": runs}, "probes": {"hcl": {"full": {"model": "full"}}},
+               "models": {"hcl": models}, "runs": {"hcl": runs},
                "report": {"examples": 12, "remark_on_alarms": REMARK}}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))
 
@@ -216,7 +198,6 @@ def write_project():
     write_run("full", 0.5, 0.3, f"wrote {ATTACK} the author")
     write_run("plain", 0.4, 0.1, "")
     write_comparison()
-    write_probe()
 
 
 # The PGKPR track, on a data set of its own.
@@ -235,7 +216,7 @@ READ = 17       # words that a model reads
 
 
 def write_pairs():
-    """Write counts of the data set and its picture of parts of speech."""
+    """Write counts of the data set."""
     paths = DatasetPaths("quora")
     write_json(paths.metrics("ingest"), {"examples": {"train": 40, "validation": 4, "test": ITEMS}})
     read = {"words": 9.0, "outside_vocabulary": 0.0125, "cut": 0.05}
@@ -244,15 +225,6 @@ def write_pairs():
         "train": {"pairs": 80, "examples": 40}, "validation": {"pairs": 8, "examples": 4},
         "test": {"pairs": 60, "examples": ITEMS, "expected_keywords": {"xx": 4.26, "xy": 5.0}, "source": read,
                  "target": {**read, "cut": 0.075}}})
-    write_json(paths.metrics("side_by_side"), {"texts": 9, "agreement": {}, "pos_frequency": {"split": "test",
-                                                                                              "sources": 1234}})
-    counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
-    tags = ["NN", "NNS", "JJ", "PRP", "RB", "VBD", "DT"]
-    for name, weights in (("attribution", [1, 1, 0, 0, 1, 1, 1]), ("psi", [1, 1, 1, 0, 0, 0, 0]),
-                          ("attribution_expected", [0.9, 0.75, 0.2, 0.1, 0.5, 0.5, 0.05])):
-        counts[name].add(tags, ["X"] * len(tags), weights, penn=True)
-    paths.pos_frequency.mkdir(exist_ok=True)
-    frequency_table(counts).to_csv(paths.pos_frequency / "pos_frequency.csv", index=False)
 
 
 def write_rewriter(name, seed):

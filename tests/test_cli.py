@@ -141,6 +141,18 @@ def test_results_have_a_table_per_track(tmp_path):
     assert all(Console(width=200).measure(table).maximum <= 80 for table in (first, second))
 
 
+def test_a_small_form_of_a_pretrained_model_is_called_so(tmp_path):
+    overrides = {"a": {}, "b": {"architecture": "t5_claps"}}
+    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, **OF_PAIRS, "models": {"hcl": {
+        name: {"dataset": "d", "overrides": own} for name, own in overrides.items()}},
+        "runs": {"hcl": {name: {"model": name} for name in overrides}}}, "params")
+    for name in overrides:
+        write_json(tmp_path / f"artifacts/runs/{name}/13/metrics.json", {
+            "run": {"bleu_1": 0.5}, "floors": {"copy": {"bleu_1": 0.75}}, "counts": {"examples": 12}})
+    table, = results_tables(params, {"a", "b"}, tmp_path)
+    assert table.caption == "b: T5-CLAPS (small, from scratch)"
+
+
 def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
     params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "layout": "trec"}},
                            "linear_floor": {"datasets": ["d"]}, "models": {"clld": {"a": {"dataset": "d"}}}}, "params")

@@ -22,6 +22,7 @@ from stages.common.schemas import TEXTS
 from stages.common.settings import Values
 from stages.common.tables import Provenance, parts_of, read_metadata, read_table, table_writer, write_part, write_table
 from stages.keywords import textrank
+from stages.params import Params
 from stages.run.executor import Executor, code_fingerprint, make_part
 from stages.run.processes import alive
 
@@ -168,13 +169,30 @@ def wait_until(condition, seconds=60):
 
 # What is wrong with a cluster
 
-@pytest.mark.parametrize(("asked", "message"), [
-    (block("tcp://127.0.0.1:9", wait=0.5), r"address: 'tcp://127.0.0.1:9': no Dask scheduler answers .*Start one with"),
-    (block("nowhere", wait=0.5), "cluster.address: 'nowhere': no Dask scheduler answers"),
-    (block(file="none.json", wait=0.5), "cluster.scheduler_file: 'none.json': no Dask scheduler answers")])
-def test_nobody_at_the_address(source, tmp_path, asked, message):
-    with pytest.raises(InputError, match=message):
-        made(source, tmp_path, cluster=asked)
+MORTAL = """import distributed
+if __name__ == "__main__":
+    cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp",
+                                       dashboard_address=None)
+    print(cluster.scheduler_address, flush=True)
+    input()
+"""
+
+
+def test_a_scheduler_that_dies(source, tmp_path):
+    with subprocess.Popen([sys.executable, "-c", MORTAL], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True,
+                          env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}) as process:
+        address = process.stdout.readline().strip()
+        watcher = subprocess.Popen([sys.executable, "-c", f"import os, time, pathlib\n"
+                                    f"while not pathlib.Path({str(tmp_path / 'log')!r}).exists(): time.sleep(0.1)\n"
+                                    f"os.kill({process.pid}, 9)"])
+        try:
+            with pytest.raises(InputError, match=r"shout@toy: the connection to the scheduler was lost. Start"):
+                made(source, tmp_path, arguments=(str(tmp_path / "log"), 5.0), cluster=block(address))
+        finally:
+            process.kill()
+            watcher.kill()
+            watcher.wait()
 
 
 def test_a_worker_with_other_code_or_files_is_refused(tmp_path):

@@ -118,18 +118,6 @@ def test_a_keyword_of_another_method_or_a_fall_back_says_so(paths):
     assert "It differs from the choice above: the table was made with other params" in squeezed(asked("4"))
 
 
-def test_psi_and_its_missing_scores(paths):
-    write(paths, "keywords", {"text_id": [0, 1], "keyword": ["alpha", "delta"], "method": ["psi", "psi"],
-                              "score": [0.5, 0.5]})
-    assert "artifacts/data/small/psi is not there any more." in squeezed(asked("0"))
-    write(paths, "psi", {"text_id": [0], "mode": ["xx"], "pair": [0], "word": [TEXTS[0].split()],
-                         "score": [[0.5, 0.1, 0.1]], "primary": [[True, False, False]]})
-    assert "alpha 0.500, beta 0.100, gamma 0.100." in squeezed(asked("0"))
-    assert "small/psi has no scores of this text." in squeezed(asked("1"))
-    with pytest.raises(InputError, match="data/small/keywords: no row of text 2; the tables are of different runs"):
-        asked("2")
-
-
 def test_labels_are_escaped_and_the_bytes_are_the_same_twice(paths, tmp_path):
     asked("1", "--svg", "one.svg")
     asked("1", "--svg", "two.svg")
@@ -189,11 +177,3 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monke
         write_params()
     with pytest.raises(InputError, match="artifacts/data/small/tokens: no such artifact"):
         asked("a text", "--dataset", "small")
-
-
-def test_texts_that_are_to_have_no_keywords_are_not_looked_for(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "r", "datasets": {
-        "questions": {"source": "x", "layout": "trec"}}}))
-    with pytest.raises(InputError, match="--dataset questions: keywords.datasets does not name it"):
-        asked("0", "--dataset", "questions")

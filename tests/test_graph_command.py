@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from pipeline.cli import app
-from pipeline.drawings import Neighbour, SignedEdge, Word, neighbourhood_svg, word_graph_svg
+from pipeline.drawings import Word, word_graph_svg
 from pipeline.neighbourhood import (
     Graph,
     direct_neighbours,
@@ -18,11 +18,9 @@ from pipeline.neighbourhood import (
     near_keywords,
     neighbourhood,
     node_of,
-    slug,
 )
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import xml_text
-from stages.common.paths import DatasetPaths
 from stages.common.tables import write_table
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -65,14 +63,6 @@ def test_hops_limits_and_what_is_left_out(paths):
     assert alone.nodes.index.tolist() == [5] and alone.edges.empty and direct_neighbours(alone).empty
 
 
-def test_a_breadth_first_walk_reaches_the_same_nodes(paths):
-    graph = nx.Graph([(target, source) for target, source, _, _ in EDGES])
-    for hops in (1, 2, 3):
-        for start in range(5):
-            found = neighbourhood(Graph(paths, signed=True), start, None, hops).nodes["hops"].to_dict()
-            assert found == nx.single_source_shortest_path_length(graph, start, cutoff=hops)
-
-
 def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
     shown = asked("graph", "--signed", "Belly  FAT")
     assert "belly fat  (node 1 of small)" in shown and "2 training examples whose input has this keyword" in shown
@@ -85,7 +75,7 @@ def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
     assert ".keycontrast/graphs/small-belly-fat.svg" in shown
     further = asked("graph", "--signed", "belly fat", "--hops", "2", "--neighbours", "1")
     assert "1 more positive neighbours with smaller counts are left out" in further
-    assert r"2 edges away, by way of positive neighbours (1): 减肥 \x1b[31m" in further and "\x1b[31m" not in further
+    assert r"2 edges away (1): 减肥 \x1b[31m" in further and "\x1b[31m" not in further
     assert "No neighbours" in asked("graph", "--signed", "zzz")
 
 
@@ -116,21 +106,6 @@ def test_the_drawing_is_xml_with_every_label_escaped_and_the_same_bytes_twice(pa
 
 def value(name, style):
     return re.search(rf"{name}: ([^;]+)", style)[1]
-
-
-@pytest.mark.parametrize(("edges", "heads"), [
-    ([SignedEdge(0, 1, 1, 1)], 1), ([SignedEdge(1, 0, 1, 1)], 1),
-    ([SignedEdge(0, 1, 1, 1), SignedEdge(1, 0, 1, 1)], 2)])
-def test_an_arrow_ends_at_the_keyword_that_receives(edges, heads):
-    around = [Neighbour("c", 0, 0, 0), Neighbour("p", 1, 1, 0)]
-    drawn = ET.fromstring(neighbourhood_svg("t", around, edges))
-    line, *arrows = [item.get("d").split() for item in drawn.iter(f"{SVG}g") if item.get("id") == "edge-0"
-                     for item in item.iter(f"{SVG}path")]
-    ends = float(line[1]), float(line[-2])     # from the middle to its neighbour
-    tips = [sum(map(float, head[1:8:3])) / 3 for head in arrows]
-    assert len(tips) == heads
-    for edge in edges:
-        assert min(tips, key=lambda tip: abs(tip - ends[edge.target])) == pytest.approx(ends[edge.target], abs=8)
 
 
 def test_the_word_graph_sizes_words_by_score_and_marks_the_choice():
@@ -193,12 +168,6 @@ def test_errors_say_which_data_set_and_what_to_run(paths, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path / "empty")
     with pytest.raises(InputError, match="no data set has a table nodes .*; make it with `keycontrast run`"):
         asked("graph", "--signed", "sleep")
-
-
-@pytest.mark.parametrize(("keyword", "name"), [("belly fat", "belly-fat"), ("../..", "keyword"), ("减肥", "减肥"),
-                                               ("<nokw>", "nokw"), ("a" * 300, "a" * 60), ("c++ / c", "c-c")])
-def test_keywords_become_names_of_files(keyword, name):
-    assert slug(keyword) == name
 
 
 def test_graphml_goes_round_through_networkx(paths):
@@ -266,20 +235,3 @@ def test_export_is_whole_or_not_at_all(paths, tmp_path):
         asked("export", "--signed", "graph.gml")
     with pytest.raises(InputError, match="no export to 'a file without ending'"):
         asked("export", "--signed", "graph")
-
-
-def test_a_graph_without_edges_is_exported_too(paths):
-    other = DatasetPaths("bare")
-    for kind, rows in (("nodes", {name: values[:1] for name, values in nodes().items()}),
-                       ("edges", {"target": [], "source": [], "sign": [], "count": []})):
-        write_table(other.table(kind), SCHEMAS[kind], rows, PROVENANCE)
-    asked("export", "--signed", "bare.xml", "--dataset", "bare", "--format", "graphml")
-    assert list(nx.read_graphml("bare.xml")) == ["<script>"]
-
-
-def test_long_and_wide_labels_are_cut_and_kept_as_notes():
-    label = "很" * 40
-    drawn = ET.fromstring(neighbourhood_svg("t", [Neighbour(label, 0, 0, 0)], []))
-    part = next(item for item in drawn.iter(f"{SVG}g") if item.get("id") == "keyword-0")
-    assert "很" * 14 + "…" in [item.text for item in part.iter(f"{SVG}text")]
-    assert part.findtext(f"{SVG}title") == label

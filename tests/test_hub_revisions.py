@@ -20,9 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OLD, NEW = "a" * 40, "b" * 40
 REMARKS = """
 import json, sys
-from pathlib import Path
 from pipeline.hub_revisions import remarks
-print(json.dumps(remarks(json.loads(sys.argv[1]), Path(sys.argv[2]))))
+print(json.dumps(remarks(json.loads(sys.argv[1]))))
 """
 
 
@@ -38,8 +37,8 @@ def home(tiny, tmp_path):
     return tmp_path / "home"
 
 
-def remarks(home, params, root):
-    done = subprocess.run([sys.executable, "-c", REMARKS, json.dumps(params), str(root)], capture_output=True,
+def remarks(home, params):
+    done = subprocess.run([sys.executable, "-c", REMARKS, json.dumps(params)], capture_output=True,
                           text=True, check=True, cwd=ROOT, env={**os.environ, "HF_HOME": str(home)})
     return json.loads(done.stdout)
 
@@ -65,29 +64,26 @@ def test_a_repository_without_a_revision_is_named_with_what_pins_it(home, tmp_pa
         **{block: {"datasets": ["mine"]} for block in ("keywords", "graph", "node_vectors")}}, "params").plain()
     assert unpinned(params) == {"somebody/tiny-bert": "encoder.source", "nobody/nothing":
                                 "models.hcl.t5.overrides.t5.source"}
-    said = remarks(home, params, tmp_path)
+    said = remarks(home, params)
     assert said == [f"encoder.source: {source} names no commit; the cache here holds {NEW}. To keep to it: "
                     f"{source}@{NEW}.",
-                    "models.hcl.t5.overrides.t5.source: hub:nobody/nothing names no commit, and the hub's newest "
-                    "will be taken. To keep to one: hub:nobody/nothing@COMMIT."]
+                    "models.hcl.t5.overrides.t5.source: hub:nobody/nothing names no commit; the hub's newest will "
+                    "be taken. To keep to it: hub:nobody/nothing@COMMIT."]
     pinned = params | {"encoder": {"source": f"{source}@{NEW}"}, "models": {}}
-    assert remarks(home, pinned, tmp_path) == []
-    branch = remarks(home, {"encoder": {"source": f"{source}@main"}}, tmp_path)
+    assert remarks(home, pinned) == []
+    branch = remarks(home, {"encoder": {"source": f"{source}@main"}})
     assert branch == [f"encoder.source: {source}@main names no commit; the cache here holds {NEW}. To keep to it: "
                       f"{source}@{NEW}."]
 
 
-def test_artifacts_of_another_revision_than_the_cache_holds_are_named(home, tmp_path):
-    table = tmp_path / "artifacts" / "data" / "mine" / "word_vectors.parquet"
-    params = {"encoder": {"source": "hub:somebody/tiny-bert"}}
-
-    def made_with(version):
-        table.parent.mkdir(parents=True, exist_ok=True)
-        write_table(table, WORD_VECTORS, {"word": ["a"], "count": [1], "vector": [[1.0]]}, Provenance(
-            "node_vectors@mine", "0", {"encoder": {"name": "somebody/tiny-bert", "version": version}}))
-        return remarks(home, params, tmp_path)[1:]
-
-    assert made_with(NEW) == []
-    assert made_with(OLD) == [
-        f"encoder.source: node_vectors@mine read commit {OLD} of hub:somebody/tiny-bert, not {NEW}, and DVC sees no "
-        f"change. Make them anew (`keycontrast stage NAME --force`), or go back: hub:somebody/tiny-bert@{OLD}."]
+@pytest.mark.whole
+def test_a_run_says_so_before_it_begins(home, tmp_path):
+    folder = tiny_project.make(tmp_path / "project")
+    tiny_project.write_params(folder, encoder={"source": "hub:somebody/tiny-bert"})
+    cache = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    ran = tiny_project.call(folder, *tiny_project.command("run", "ingest@tiny"), **cache)
+    assert ran.returncode == 0, ran.stderr
+    said = f"To keep to it: hub:somebody/tiny-bert@{NEW}."
+    assert ran.stdout.index(said) < ran.stdout.index("ingest@tiny") and ran.stdout.count(said) == 1
+    found = tiny_project.call(folder, *tiny_project.command("doctor"), **cache)
+    assert said in found.stdout

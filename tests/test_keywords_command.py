@@ -178,5 +178,11 @@ def test_graph_and_explain_take_the_options_of_the_ranking(tmp_path, capsys):
         assert f"<keyword graph: {nodes} node" in made.output, (options, made.output, made.exception)
     assert "'no-such' is neither an installed" in str(CliRunner().invoke(app, [
         "graph", str(tmp_path / "t.txt"), "--out", str(tmp_path / "g.svg"), "--pipeline", "no-such"]).exception)
-    explain("A red ball hits the old fence.", "pytextrank", tmp_path / "words", "fence")
+    text = "A red ball hits the old fence."
+    explain(text, "pytextrank", tmp_path / "words", "fence")
     assert "Keyword: fence" in capsys.readouterr().out
+    explain(text, stop_words=tmp_path / "words")
+    shown = capsys.readouterr().out
+    assert "red ball" not in shown and "old fence" not in shown     # parts of phrases that a stop word ends
+    explain(text, threshold=9)
+    assert "No phrase was ranked" in capsys.readouterr().out

@@ -5,7 +5,6 @@ from dataclasses import asdict
 import pytest
 
 from models.hcl.settings import KeywordSettings
-from stages.params import parse_params
 from stages.results.published import NOTES, dataset_kind_of, paper, printed_table
 from stages.results.tracks.hcl import HCL
 from stages.results.tracks.pgkpr import PGKPR, keywords_of
@@ -199,7 +198,6 @@ def test_suspicions_of_pgkpr_hold_and_stand_at_their_cells():
 
 NO_CON, NO_REC = {"contrast": {"weight": 0}}, {"reconstruction": {"weight": 0.0}}
 BY_PSI = {"keywords": {"by": "psi"}}
-BY_RANDOM = {"keywords": {"by": "random"}}
 IANET = {"architecture": "ianet"}
 
 
@@ -219,39 +217,12 @@ def test_runs_of_pgkpr_find_the_published_rows(settings, keywords, name):
     assert names_of(PGKPR, settings, {"keywords": keywords}, "qqp") == [name] * (name is not None)
 
 
-def test_whole_settings_and_decoding_of_pgkpr_do_as_well():
-    content = {"recipe": "x", "datasets": {"d": {"source": "d"}},
-               **{name: {"datasets": ["d"]} for name in ("keywords", "attribution")},
-               "paraphrase_items": {"datasets": {"d": {}}}, "models": {"pgkpr": {
-        "full": {"dataset": "d"}, "released": {"dataset": "d", "overrides": {"preset": "released"}},
-        "flat": {"dataset": "d", "overrides": {**NO_CON, **NO_REC}}}},
-        "runs": {"pgkpr": {"ref": {"model": "full", "decode": {"keywords": "xy", "num_beams": 4}}}}}
-    params = parse_params(content, "params")
-    decode = params.decoding("ref").model_dump()
-    names = {name: names_of(PGKPR, params.model(name).model_dump(), decode, "qqp")
-             for name in params.models.pgkpr}
-    assert names == {"full": ["PGKPR-ref"], "released": ["PGKPR-ref"], "flat": []}
-    assert PGKPR.row(params.model("flat").model_dump(), {}).switches == {"contrast", "reconstruction"}
-
-
 def test_keywords_of_a_run_follow_its_model_unless_they_are_named():
     assert [keywords_of(settings, {}) for settings in ({}, BY_PSI, IANET, {"architecture": "transformer"})] == [
         "xx", "psi_xx", "psi_xx", None]
     assert keywords_of(IANET, {"keywords": "s_tagger"}) == "s_tagger"
     assert keywords_of({"architecture": "latent_bow"}, {"keywords": "xx"}) is None
     assert keywords_of({**IANET, "keywords": {"by": "random"}}, {}) == "random"
-
-
-@pytest.mark.parametrize(("settings", "keywords", "label"), [
-    ({}, "random", "PGKPR, given random words as keywords"), ({}, "none", "PGKPR, given no keyword"),
-    (BY_RANDOM, None, "PGKPR, trained with random words as keywords"),
-    (BY_RANDOM, "xx", "PGKPR, trained with random words as keywords, given keywords by attribution, from the source "
-                      "alone"),
-    ({**IANET, "keywords": {"by": "textrank"}}, None, "IANet, trained with keywords by TextRank"),
-    ({**IANET, "keywords": {"by": "textrank"}}, "all", "IANet, given every word as a keyword, trained with keywords by "
-                                                       "TextRank")])
-def test_controls_of_pgkpr_have_names(settings, keywords, label):
-    assert PGKPR.names.label(PGKPR.row(settings, {"keywords": keywords})) == label
 
 
 @pytest.mark.parametrize("track", [HCL, PGKPR], ids=lambda track: track.name)

@@ -1,6 +1,5 @@
 """`keycontrast use`: writing params, putting artifacts away and bringing them back."""
 
-import shlex
 
 import pytest
 import yaml
@@ -8,7 +7,7 @@ from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
 from keycontrast.errors import InputError
-from pipeline.recipes import _FORMER, _ON_RECORD, Change, apply, params_text, plan, read_recipe, recipe_names
+from pipeline.recipes import Change, apply, params_text, plan, read_recipe, recipe_names
 from stages.common.settings import NOTHING, laid_over
 from stages.common.yaml_files import read_yaml
 from stages.graph.params import Graph
@@ -16,7 +15,6 @@ from stages.params import Params, load_params, parse_params
 from stages.results.published import paper
 from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl.params import TrainHcl
-from stages.tracks.registry import all_models
 
 
 @pytest.fixture
@@ -45,38 +43,6 @@ def test_every_preset_sets_its_switches_and_may_be_spelt_out(block, preset):
     values = getattr(parse_params({**content, block: {"preset": preset}}, "params"), block).model_dump()
     assert laid_over(values, Params.model_fields[block].annotation.presets[preset]) == values
     assert getattr(parse_params({**content, block: values}, "params"), block).model_dump() == values
-
-
-@pytest.mark.parametrize("name", [*_FORMER, *_ON_RECORD])
-def test_a_recipe_that_is_gone_says_what_to_write(name):
-    with pytest.raises(InputError) as found:
-        read_recipe(name, folder=ROOT / "recipes")
-    if name in _ON_RECORD:
-        assert "5c62e87" in str(found.value)
-        return
-    said = str(found.value).partition("is now: ")[2].replace("DATASET", "r8")
-    words = shlex.split(said.removeprefix("keycontrast use "))
-    options = list(zip(words[1::2], words[2::2], strict=True))
-    changes, models = ([value for option, value in options if option == wanted] for wanted in ("--set", "--model"))
-    change = plan(words[0], dict(options)["--data"], ROOT, changes, models, called=dict(options)["--as"])
-    assert change.params.recipe.removesuffix("-r8") == name.removesuffix("-r8")
-    assert set(models) <= all_models(change.params).keys()
-
-
-def test_gone_settings_that_say_what_is_the_default_now_are_left_out(recipes):
-    text = """
-        recipe: old
-        datasets: {mine: {source: a.csv, layout: labelled, columns: {label: label}, keywords: %s}}
-        linear_floor: {datasets: [mine]}
-        models: {clld: {ct: {dataset: mine}}}
-        runs: {clld: {%s: {model: ct}}}
-        """
-    (recipes / "old.yaml").write_text(text % ("false", "ct"))
-    assert read_recipe("old", folder=recipes).models.clld.keys() == {"ct"}
-    for keywords, run, message in (("true", "ct", "keywords: gone"), ("false", "other", r"runs\.clld")):
-        (recipes / "old.yaml").write_text(text % (keywords, run))
-        with pytest.raises(InputError, match=message):
-            read_recipe("old", folder=recipes)
 
 
 def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):

@@ -35,10 +35,3 @@ def test_the_page_is_named_and_opened_on_request_alone(opened, tmp_path):
 def test_without_a_page_the_command_that_makes_it_is_named(opened):
     error = CliRunner().invoke(app, ["report", "--open"]).exception
     assert isinstance(error, InputError) and "Make it with `keycontrast run`" in str(error) and opened == []
-
-
-def test_without_a_browser_the_page_is_named(opened, monkeypatch):
-    page()
-    monkeypatch.setattr(webbrowser, "open", lambda address: False)
-    error = CliRunner().invoke(app, ["report", "--open"]).exception
-    assert isinstance(error, InputError) and f"Open {REPORT_PAGE} in one" in str(error)

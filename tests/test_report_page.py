@@ -29,12 +29,6 @@ def file(made_report):
 
 
 @pytest.fixture(scope="module")
-def three(made_report):
-    """The page of small artifacts of all tracks."""
-    return made_report("hcl", "pgkpr", "clld") / REPORT_PAGE
-
-
-@pytest.fixture(scope="module")
 def browser():
     with Browser() as running:
         yield running
@@ -44,12 +38,6 @@ def browser():
 def page(browser, file, request):
     """The page at both widths; whatever a test does with it, nothing goes wrong in it and it does not grow too wide."""
     yield from opened(browser, file, request.param)
-
-
-@pytest.fixture(params=[WIDE, PHONE])
-def classes(browser, three, request):
-    """The same of the page of all tracks."""
-    yield from opened(browser, three, request.param)
 
 
 def opened(browser, file, width):
@@ -118,24 +106,6 @@ def test_the_map_shows_phrases_with_their_edges_and_opens_them(page):
     assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
 
 
-def test_a_finger_passes_over_the_map_and_a_tap_opens_a_keyword(browser, file):
-    tab = browser.open(file, PHONE)
-    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
-    place, height = tab.evaluate(AT_SLEEP), tab.evaluate("scrollY")
-    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[place])
-    for way in range(0, 201, 20):
-        tab.send("Input.dispatchTouchEvent", type="touchMove", touchPoints=[{**place, "y": place["y"] - way}])
-    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-    tab.wait(f"scrollY > {height} + 100")
-    assert tab.texts(".view h4") == ["belly fat"]
-    tab = browser.open(file, PHONE)
-    tab.send("Emulation.setTouchEmulationEnabled", enabled=True)
-    tab.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[tab.evaluate(AT_SLEEP)])
-    tab.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
-    tab.wait("document.querySelector('.view h4').textContent === 'sleep'")
-    assert tab.problems() == []
-
-
 def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
     """As where WebGL is switched off: the library itself fails."""
     text = file.read_text(encoding="utf-8")
@@ -147,16 +117,6 @@ def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path
     tab.type(".combobox input", "SLE")
     tab.press("Enter")
     assert tab.texts(".view h4") == ["sleep"]
-
-
-def test_neighbours_in_the_picture_lead_on(page):
-    assert page.texts(".radial text.middle") == ["belly fat"]
-    assert len(page.texts(".radial g")) == 3
-    page.click(".radial g circle")
-    assert page.texts(".view h4") == ["sleep"]
-    page.evaluate("document.querySelectorAll('.radial g')[1].focus()")
-    page.press("Enter")
-    assert page.texts(".view h4") == ["עברית"]
 
 
 def test_texts_open_with_their_phrase_marked(page):
@@ -172,63 +132,3 @@ def test_texts_open_with_their_phrase_marked(page):
         page.click("button.open", "Open 1 text")
         shown, = page.texts(".explorer article p")
         assert shown.split() == text.split() and page.texts(".explorer article mark")[0].lower() in text.lower()
-
-
-@pytest.mark.parametrize(("dark", "colour"), [(False, "rgb(253, 253, 252)"), (True, "rgb(21, 24, 28)")])
-def test_the_page_is_dark_or_light_as_the_system_is(browser, file, dark, colour):
-    tab = browser.open(file, WIDE, dark=dark)
-    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == colour and tab.problems() == []
-
-
-def test_curves_can_be_switched_off(page):
-    page.evaluate("document.querySelector('.curves').scrollIntoView()")
-    lines = "[...document.querySelectorAll('[data-part=series-1]')].filter((one) => one.getClientRects().length).length"
-    before = page.evaluate(lines)
-    assert before > 4
-    page.click(".curves .legend button", "plain")
-    assert page.evaluate(lines) == 0
-    page.click(".curves .legend button", "plain")
-    assert page.evaluate(lines) == before
-
-
-def test_three_tracks_fit_and_cells_say_what_they_are(classes):
-    assert classes.texts("main .method > h2") == ["HCL", "PGKPR", "CLLD"]
-    cell = ".classifier[open] .matrix [data-part='cell-2-4'] path"
-    classes.evaluate(f"document.querySelector({cell!r}).scrollIntoView({{block: 'center', inline: 'center'}})")
-    classes.click(cell)
-    assert re.fullmatch(r"alt\.atheism taken for talk\.religion\.misc: \d+ of 15 texts", classes.texts(".hint")[0])
-    classes.press("Escape")
-    assert classes.texts(".hint") == []
-    classes.evaluate("for (const one of document.querySelectorAll('.classifier')) one.open = true")
-    assert classes.evaluate(TOO_WIDE) == []
-
-
-def test_everything_can_be_reached_by_keyboard(page):
-    assert page.evaluate("""[...document.querySelectorAll("button, input, a[href], summary, .scroll")]
-        .filter((one) => one.tabIndex < 0).length""") == 0
-    page.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
-    # Every control has a name.
-    assert page.evaluate("""[...document.querySelectorAll("button, input")].filter((one) =>
-        !one.textContent.trim() && !one.labels?.length && !one.ariaLabel).length""") == 0
-
-
-def test_details_are_folded_until_somebody_wants_them(browser, three):
-    tab = browser.open(three, WIDE)
-    assert tab.texts(".curves") == [] and tab.texts("#hcl-training") == ["Training"]
-    tab.click("#unfold", "Unfold all")
-    assert len(tab.texts(".curves")) == 3 and tab.texts("#unfold") == ["Fold all"]
-    tab.click("#unfold")
-    # A link of the contents does not leave folded what it leads to.
-    tab.click(".contents a[href='#pgkpr-training']")
-    tab.wait("document.querySelectorAll('.curves')[1].checkVisibility()")
-    assert len(tab.texts(".curves")) == 1 and tab.problems() == []
-
-
-def test_a_missing_browser_is_told_with_what_to_do(monkeypatch):
-    import browser as driver
-
-    monkeypatch.setattr(driver, "PROGRAMS", ("no-such-browser",))
-    monkeypatch.delenv("KEYCONTRAST_BROWSER", raising=False)
-    with pytest.raises(RuntimeError, match="apt-get install chromium.*KEYCONTRAST_BROWSER.*pytest --ignore"):
-        driver.program()

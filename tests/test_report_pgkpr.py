@@ -72,8 +72,7 @@ def test_tracks_on_the_same_items_keep_their_own_comparison():
                   "d/test (PGKPR)": {"groups": {"pgkpr": {"runs": ["pgkpr"]}}}}
     found = {key: blocks_of(TRACKS[key], [run(key, key)], {}, comparison, pd.DataFrame(), pd.DataFrame())[0]
              for key in ("hcl", "pgkpr")}
-    assert {key: (block.label, block.compared) for key, block in found.items()} == {
-        "hcl": ("d/test", ["hcl", "floor copy"]), "pgkpr": ("d/test (PGKPR)", ["pgkpr"])}
+    assert {key: block.label for key, block in found.items()} == {"hcl": "d/test", "pgkpr": "d/test (PGKPR)"}
 
 
 # -- results and published rows ---------------------------------------------------------------------------------
@@ -147,10 +146,3 @@ def test_examples_mark_every_keyword_of_the_source(page):
     assert re.findall('class="output"><dt lang="en">(.*?)</dt>', examples)[:5] == [
         "pgkpr/13", "pgkpr-ref", "w-o-con", "psi-s", "lbow"]
     assert "&lt;script&gt;alert(" in examples
-
-
-def test_pairs_as_words_stand_among_what_ran(page):
-    ran = part(page, "ran")
-    assert "Pairs as words (PGKPR)" in ran and "vocabulary: words" in ran
-    assert "Runs of PGKPR" in ran and "keywords = s_tagger" in ran
-

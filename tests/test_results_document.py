@@ -11,13 +11,11 @@ from report_artifacts import over_seeds, write_rewriting
 
 from keycontrast.errors import InputError
 from pipeline import results_document
-from pipeline.markdown import escaped, table
+from pipeline.markdown import escaped
 from pipeline.results_document import begin, end, with_block
-from pipeline.results_run import read_material
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, DatasetPaths, ModelPaths, ProbePaths, RunPaths, row_name
 from stages.common.tables import Provenance, write_json, write_table
-from stages.params import load_params
 from stages.run.process import RECORDS
 
 MODELS = {"hcl": {"seeds": [1, 2]}, "flat": {"overrides": {"graph": {"iterations": 0}}},
@@ -180,20 +178,6 @@ def test_the_main_table_has_floors_seeds_intervals_and_the_paper(project):
     assert "mini\\|LM" in text
 
 
-def test_suspicious_cells_have_their_note(project):
-    content = yaml.safe_load((project / "params.yaml").read_text())
-    content["models"]["hcl"]["calm"]["overrides"] = {"contrasts": {"mahalanobis": {"weight": 0}}}
-    (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    text = section(made(), "as HCL reports it")
-    assert row(text, "*paper: w/o MA* (r2)")[1] == "0.6013"
-    assert "\n(r2) The lowest Extrema, Average and Greedy of the ablations" in text
-    content["datasets"]["qqp"] |= {"layout": "stories", "source": "roc"}
-    (project / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    text = section(made(), "as HCL reports it")
-    assert row(text, "*paper: Ours*")[5:] == ["0.5218 (!3)", "0.5884", "0.6131 (!3)"]
-    assert "(!3) Lower than T5-CLAPS" in text and "w/o MA" not in text
-
-
 def test_ordinary_metrics_stand_apart(project):
     text = section(made(), "ordinary metrics")
     heads = row(text, "row")
@@ -249,23 +233,6 @@ def test_monitors_and_alarms(project):
     assert "No alarm was raised." in section(made(), "monitors and alarms")
 
 
-def test_what_an_item_sees_of_its_target_has_one_row_for_all_seeds(project):
-    heading = "what an item sees of its target in the graph"
-    assert heading not in made()
-    for name, share in (("hcl/1", 0.5), ("hcl/2", 0.75), ("flat", 0.5), ("plain", 0.5), ("calm", None)):
-        path = ModelPaths(row_name(name), seed_of(name)).metrics
-        seen = {} if share is None else {"target_is_neighbour": share, "target_is_only_neighbour": 0.25,
-                                         "without_neighbour": 0.0, "unseen": 0.125}
-        write_json(path, json.loads(path.read_text()) | {
-            "graph": {"train": seen, "validation": seen, "test": seen | {"target_is_neighbour": 0.1}}})
-    text = section(made(), heading)
-    assert row(text, "model")[1:4] == ["target is a neighbour, train", "target is a neighbour, test",
-                                       "its only one, train"]
-    assert row(text, "hcl")[1:] == ["62.5 %", "10.0 %", "25.0 %", "25.0 %", "0.0 %", "0.0 %", "12.5 %", "12.5 %", "–"]
-    assert row(text, "calm")[1:4] == ["–", "10.0 %", "–"]
-    assert "| flat" not in text and "| plain" not in text   # which read no graph
-
-
 MISSING = [
     (DatasetPaths("qqp").metrics("ingest"), "keycontrast run ingest@qqp"),
     (DatasetPaths("qqp").metrics("graph"), "keycontrast run graph@qqp"),
@@ -293,13 +260,6 @@ def test_what_is_missing_is_named_with_the_stage_to_run(project, capsys, path, r
     assert not results_document.DOCUMENT.exists()
 
 
-@pytest.mark.parametrize(("text", "problem"), [("{", "not valid JSON"), ("[]", "must hold names and values")])
-def test_broken_metrics_are_named(project, text, problem):
-    RunPaths("flat", 13).metrics.write_text(text)
-    with pytest.raises(InputError, match=f"{problem}.*Remove it and run `keycontrast run evaluate_hcl@flat`"):
-        made()
-
-
 def test_a_comparison_of_other_runs_is_refused(project):
     write_comparison(runs=("hcl/1", "hcl/2", "gone"))
     with pytest.raises(InputError, match="runs: gone, which params.yaml does not have. Run `keycontrast run comp"):
@@ -315,18 +275,6 @@ def test_a_recipe_without_runs_has_no_results(project):
         made()
 
 
-def test_runs_on_other_items_have_tables_of_their_own(project):
-    content = json.loads((COMPARISON / "metrics.json").read_text())
-    calm = content["qqp/test"]["groups"].pop("calm")
-    write_json(COMPARISON / "metrics.json", {"qqp/test (as calm)": {"groups": {"calm": calm}}, **content})
-    material = read_material(load_params())
-    assert [(one.label, [system.name for system in one.systems]) for one in material.results.blocks] == [
-        ("qqp/test", ["hcl", "flat", "plain"]), ("qqp/test (as calm)", ["calm"])]
-    text = made()
-    assert "### qqp, qqp/test (as calm): as HCL reports it" in text
-    assert text.count("of the paper's 44,949") == 1
-
-
 # PGKPR
 
 @pytest.fixture
@@ -336,19 +284,6 @@ def rewriting(tmp_path, monkeypatch):
     write_rewriting(train_pgkpr={"sizes": {"layers": 2, "heads": 4, "width": 256, "feed_forward": 512},
                                  "training": {"epochs": 5, "batch_size": 64}})
     return tmp_path
-
-
-def test_what_was_run_of_pgkpr_is_said(rewriting):
-    content = yaml.safe_load((rewriting / "params.yaml").read_text())
-    content["train_pgkpr"]["training"]["learning_rate"] = 0.002
-    content["models"]["pgkpr"]["psi"].setdefault("overrides", {})["training"] = {"learning_rate": 0.0005}
-    (rewriting / "params.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    text = section(made("quora"), "what was run")
-    assert row(text, "pgkpr (2 seeds)") == ["pgkpr (2 seeds)", "PGKPR", "nothing", "13, 99", "2/2 2/2"]
-    assert row(text, "pgkpr-ref")[2] == "decode.keywords = xy"
-    assert row(text, "lbow")[2] == "architecture = latent\\_bow, latent\\_bow.gumbel = True"
-    assert "learning rate 0.002" in text and "training.learning\\_rate = 0.0005" in row(text, "psi-s")[2]
-    assert "encoder" not in text and "graph" not in text
 
 
 def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):
@@ -368,34 +303,6 @@ def test_the_main_table_of_pgkpr_is_in_the_paper_s_unit(rewriting):
     assert text.count("*paper:") == 5 and "\n(!4) " in text and "\n(!9) " in text
 
 
-def test_ordinary_metrics_of_pgkpr_are_raw(rewriting):
-    text = section(made("quora"), "ordinary metrics")
-    cells = dict(zip(row(text, "row"), row(text, "**lbow**"), strict=True))
-    assert [cells[name] for name in ("BLEU-1, corpus", "ROUGE-1, py-rouge", "ROUGE-1", "tokens")] == [
-        "0.5000", "0.2500", "0.5000", "9.5"]
-    assert "Of whole references and real words." in text and "source BLEU-4" not in cells
-
-
-def test_rows_of_pgkpr_do_without_a_part_or_the_method(rewriting):
-    text = section(made("quora"), "what each part is worth")
-    assert row(text, "w-o-con", "PGKPR without the contrast of pairs")[2:] == ["BLEU-1", "–", "–", "-6.1 %", "-0.4 %"]
-    assert row(text, "lbow", "LBOW, words of the bag drawn by Gumbel-softmax")[2:] == [
-        "BLEU-1", "–", "–", "-6.1 %", "-5.2 %"]
-    assert row(text, "pgkpr-ref", "PGKPR, given keywords of the reference too, an oracle")[2:] == [
-        "–", "–", "(not compared)", "+12.3 %", "+0.0 %"]
-    assert row(text, "psi-s")[1] == "PGKPR, keywords by PSI, given keywords as the S-Tagger sees them"
-    assert row(text, "*floor: copy*") == ["*floor: copy*", "BLEU-1", "–", "–"]
-    assert row(text, "lbow", "0.002")[2:] == ["50.00", "40.00", "+10.00", "+5.00 to +15.00", "0.002", "0.010",
-                                                "3.00", "helps"]
-
-
-def test_losses_of_pgkpr_are_those_of_the_epoch_that_was_kept(rewriting):
-    text = made("quora")
-    losses = text.split("### quora: validation losses of PGKPR's models\n")[1]
-    assert row(losses, "lbow") == ["lbow", "5.7500", "5.0000", "–", "–", "–"]
-    assert "monitors and alarms" not in text
-
-
 # CLLD
 
 @pytest.fixture
@@ -404,14 +311,6 @@ def classifying(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_classifiers(train_clld={"training": {"epochs": 4, "batch_size": 32, "patience": 3}})
     return tmp_path
-
-
-def test_what_was_run_of_clld_is_said(classifying):
-    text = section(made("20ng"), "what was run")
-    assert row(text, "ct (2 seeds)") == [
-        "ct (2 seeds)", "CT, TextCNN", "row = CT, encoder = textcnn", "13, 99", "2/3 2/3"]
-    assert row(text, "clsled")[2] == "row = CT+CLSLED, encoder = textcnn, pairs\\_of = ct"
-    assert row(text, "simcse")[2] == "row = CT+SimCSE, encoder = bundled, contrast.temperature = 0.1"
 
 
 def test_the_main_table_of_clld_is_in_per_cent_with_the_paper_below(classifying):
@@ -444,12 +343,6 @@ def test_what_is_confused_and_what_moved_is_said(classifying):
     assert row(text, "mini")[2] == "–" and "<script>" not in text and "&lt;script&gt;" in text
 
 
-def test_validations_of_clld(classifying):
-    text = made("20ng").split("### 20ng: validation of CLLD's models\n")[1]
-    assert row(text, "clald") == ["clald", "0.6500", "0.6000", "1.1500", "–"]
-    assert "ordinary metrics" not in made("20ng") and "what each part is worth" not in made("20ng")
-
-
 def test_all_tracks_stand_in_one_block(project):
     write_rewriting()
     write_classifiers()
@@ -477,28 +370,11 @@ def test_blocks_are_put_at_the_end_and_then_replaced(project):
     assert "What it says: nothing." in text and text.count(begin("one")) == 1
 
 
-def test_other_documents_and_new_ones(project):
-    assert results_document.main(["one", "--out", "mine/new.md"]) == 0
-    assert (project / "mine" / "new.md").read_text(encoding="utf-8").startswith(f"# Results\n\n{begin('one')}\n")
-
-
 @pytest.mark.parametrize("document", [begin("a"), end("a"), f"{end('a')}\n{begin('a')}",
                                       f"{begin('a')}\n{end('a')}\n{begin('a')}\n{end('a')}"])
 def test_broken_marks_are_refused(document):
     with pytest.raises(InputError, match="the marks of block a must stand once each"):
         with_block(document, "a", "text")
-
-
-def test_a_name_that_begins_like_another_is_another():
-    document = with_block("", "qqp", "one")
-    document = with_block(document, "qqp-labelled", "two")
-    assert with_block(document, "qqp", "three") == document.replace("one", "three")
-
-
-@pytest.mark.parametrize("name", ["", "Two Words", "a-->"])
-def test_names_of_blocks_are_plain(project, capsys, name):
-    assert results_document.main([name]) == 1
-    assert "cannot name a block" in capsys.readouterr().err
 
 
 # Markdown
@@ -510,11 +386,6 @@ def test_names_of_blocks_are_plain(project, capsys, name):
     ("plain, text.", "plain, text."), ("!" + "x" * 500, "\\!" + "x" * 398 + "…")])
 def test_text_from_data_stays_text(text, shown):
     assert escaped(text) == shown
-
-
-def test_tables_are_padded():
-    assert table(["name", "n"], [["a", "10"], ["longer", "7"]]) == [
-        "| name   |   n |", "| ------ | --: |", "| a      |  10 |", "| longer |   7 |"]
 
 
 def test_the_keyword_swap_and_the_latent_space_are_told_in_numbers(project):

@@ -1,10 +1,13 @@
 """Tables of the shares that trainings report: one row for all seeds, and none for a model without them."""
 
+from types import SimpleNamespace
 
 import pytest
 from report_artifacts import TOLD
 
-from stages.results.model import Model, shares_tables
+from pipeline.results_details import shares_of
+from stages.results.model import Model, Results
+from stages.results.tracks import TRACKS
 from stages.results.tracks.hcl import HCL
 
 FIRST = "target_is_neighbour"
@@ -18,30 +21,35 @@ def told(share):
     return {**TOLD, "train": {**TOLD["train"], FIRST: share}}
 
 
-def without(split):
-    return {name: value for name, value in TOLD.items() if name != split}
+def tables(models, *evaluated, track=HCL):
+    """The cells of each table, where runs were evaluated on these splits."""
+    blocks = [SimpleNamespace(track=track, split=split) for split in evaluated]
+    found = shares_of(Results("r", 1, "e", models, [], blocks), track)
+    return [[[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines] for _, _, lines in found]
 
 
 @pytest.mark.parametrize(("models", "first"), [
     ([], []),
     ([model(graph=None)], []),
-    ([model()], [("hcl", 0.96, 0.1)]),
-    ([model("b"), model("a"), model("c", graph=None)], [("b", 0.96, 0.1), ("a", 0.96, 0.1)]),
+    ([model("b"), model("a"), model("c", graph=None)], [["b", "96.0 %", "10.0 %"], ["a", "96.0 %", "10.0 %"]]),
     ([model("hcl/1", 1, graph=told(0.5)), model("hcl/2", 2, graph=told(0.25)), model("other")],
-     [("hcl", 0.375, 0.1), ("other", 0.96, 0.1)]),
-    ([model("hcl/1", 1), model("hcl/2", 2, graph=without("test"))], [("hcl", 0.96, None)]),
+     [["hcl", "37.5 %", "10.0 %"], ["other", "96.0 %", "10.0 %"]]),
+    ([model("hcl/1", 1), model("hcl/2", 2, graph={name: TOLD[name] for name in TOLD if name != "test"})],
+     [["hcl", "96.0 %", "–"]]),
     ([model(settings={"graph": {"iterations": 0}}), model("kw", settings={"keyword": {"condition": False}}),
       model("z", settings={"latent": {"enabled": False}})], []),
-    ([model(settings={"graph": {"iterations": 2, "own_edges": "leaking"}})], [("hcl", 0.96, 0.1)]),
 ])
-def test_rows(models, first):
-    found = [(name, *values[:2]) for table in shares_tables(HCL, models, {"test"}) for name, values in table.rows]
-    assert found == first
+def test_rows_are_those_of_models_that_read_the_graph(models, first):
+    assert [row[:3] for table in tables(models, "test") for row in table[2:]] == first
 
 
-@pytest.mark.parametrize(("evaluated", "splits"), [
-    (set(), ["train"]), ({"test"}, ["train", "test"]), ({"test", "validation"}, ["train", "validation", "test"])])
-def test_evaluated_splits_stand_beside_training(evaluated, splits):
-    table, = shares_tables(HCL, [model()], evaluated)
-    assert [found for _, found in table.groups] == [splits] * 4 + [["train"]]
-    assert table.rows[0][1] == [TOLD[split][key] for key in HCL.shares[0].by_split for split in splits] + [0.25]
+def test_evaluated_splits_stand_beside_training():
+    (heads, _, row), = tables([model()], "validation", "test")
+    assert [head.partition(", ")[2] for head in heads[1:]] == ["train", "validation", "test"] * 4 + ["train"]
+    assert row[-1] == "25.0 %" and len(row) == len(heads)
+    assert [bool(tables([model()], track=track)) for track in TRACKS.values()] == [track is HCL for track in
+                                                                                 TRACKS.values()]
+
+
+def test_names_stay_text_in_the_document():
+    assert tables([model("<b>")])[0][2][0] == "&lt;b&gt;"

@@ -69,10 +69,10 @@ def test_a_second_seed_has_views_of_its_own(project):
 
 
 def test_a_name_in_several_places_is_not_guessed(project):
-    with pytest.raises(InputError, match=r"'predictions'; did you mean runs_hcl\.predictions or runs_hcl_no_"):
+    with pytest.raises(InputError, match=r"of that name: runs_hcl\.predictions, runs_hcl_no_"):
         rows("select * from predictions")
     write_graph("other-one")
-    with pytest.raises(InputError, match=r"did you mean other_one\.nodes or small\.nodes\?"):
+    with pytest.raises(InputError, match=r"of that name: other_one\.nodes, small\.nodes"):
         rows("select * from nodes")
     assert rows("select count(*) from nodes", dataset="other-one") == [(6,)]
     with pytest.raises(InputError, match=r"--dataset smal: no artifacts of that data set; did you mean 'small'\?"):
@@ -88,9 +88,8 @@ def test_names_that_sql_reserves_or_that_collide_are_made_distinct(project):
 
 
 @pytest.mark.parametrize(("sql", "message"), [
-    ("select keywrd from nodes", r"no column is called 'keywrd'; did you mean 'keyword'\?\nLINE 1"),
-    ("select * from nodess", r"no view is called 'nodess'; did you mean 'nodes'\?"),
-    ("select * from samll.nodes", r"no view is called 'samll\.nodes'; did you mean small\.nodes\?"),
+    ("select keywrd from nodes", "keyword"), ("select * from nodess", "`show all tables` lists them all"),
+    ("select * from samll.nodes", r"of that name: small\.nodes"),
     ("selec 1", r"Parser Error: syntax error at or near \"selec\""),
     ("select 'a'::int", "Could not convert string 'a'"),
     ("select 1; select 2", "one statement that reads .* found SELECT and SELECT"),

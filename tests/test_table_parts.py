@@ -1,6 +1,5 @@
 """Tables as folders of parts: read as one table, whole or not at all, and every damage is named."""
 
-import io
 
 import duckdb
 import numpy as np
@@ -8,7 +7,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from keycontrast.errors import InputError
 from pipeline import dataset_export, inspection, sql
@@ -50,14 +48,6 @@ def written(path, step=3):
         for start in range(0, len(STRINGS), step):
             writer.write(rows(start, min(start + step, len(STRINGS))))
     return path
-
-
-def flip(file, text=b"dogs bark 7"):
-    """Turn over a bit of a data page, or of the footer."""
-    content = bytearray(file.read_bytes())
-    place = len(content) // 4 if text is None else content.index(text)
-    content[place] ^= 1
-    file.write_bytes(content)
 
 
 def test_a_table_is_a_folder_of_parts_of_a_fixed_number_of_rows(tmp_path):
@@ -138,47 +128,6 @@ def test_every_bit_of_a_table_is_read_as_written_or_named(tmp_path, single, monk
             else:
                 assert found.to_pydict() == expected.to_pydict(), place
     assert named > len(content) / 3
-
-
-def test_duckdb_export_and_inspection_notice_a_flipped_bit(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tables, "WRITTEN", {**tables.WRITTEN, "compression": "none", "use_dictionary": False})
-    paths = DatasetPaths("toy")
-    many = written(paths.table("texts"))
-    ids = list(range(20))
-    write_table(paths.table("examples"), SCHEMAS["plain_examples"], {
-        "example_id": ids, "split": ["train"] * 20, "text_id": ids}, PROVENANCE)
-    files = sql.catalog()
-    assert files.names() == ["toy.examples", "toy.texts"]
-    query = "SELECT count(*), min(text), max(text_id) FROM texts"
-    with sql.answer(query, files) as found:
-        assert list(found.rows) == [(20, min(STRINGS), 19)]
-    with sql.answer("SELECT count(*) FROM artifact", sql.single_file(many)) as found:
-        assert list(found.rows) == [(20,)]
-    with joining({"texts": many}, JoinLimits(threads=2)) as connection:
-        assert connection.sql("SELECT count(*), max(text_id) FROM texts").fetchall() == [(20, 19)]
-    console = Console(width=200, record=True, file=io.StringIO())
-    inspection.show(many, console)
-    assert "20 rows, 3 columns" in (shown := console.export_text()) and "in 4 parts" in shown and STRINGS[4] in shown
-    assert dataset_export._write(paths, "train", tmp_path / "train.parquet") == 20
-
-    flip(many / "part-00001.parquet")
-    for read in (lambda: inspection.show(many, console, rows=20),
-                 lambda: dataset_export._write(paths, "train", tmp_path / "train.parquet")):
-        with pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable Parquet file, or damaged"):
-            read()
-    with (pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable"),
-          sql.answer(query, files) as found):
-        list(found.rows)
-    with (pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable"),
-          joining({"texts": many}, JoinLimits()) as connection):
-        connection.sql("SELECT max(text) FROM texts").fetchall()
-    footer = many / "part-00001.parquet"
-    footer.write_bytes(footer.read_bytes()[:-1])
-    with (pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable"), sql.answer(query, files)):
-        pass
-    with pytest.raises(InputError, match=r"texts/part-00001.parquet: not a readable Parquet file"):
-        dataset_export._write(paths, "train", tmp_path / "train.parquet")
 
 
 # Rows by id

@@ -24,15 +24,13 @@ QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
 
 @dataclass(frozen=True)
 class Classifier:
-    """A run of CLLD, class by class: tables ``classes``, ``calibration`` and (of its model) ``label_distance``.
+    """A run of CLLD, class by class: tables ``classes`` and (of its model) ``label_distance``.
 
-    ``confusion`` counts texts (N, N), rows true, columns predicted; ``mistakes`` are the texts that it has wrong.
+    ``confusion`` counts texts (N, N), rows true, columns predicted.
     """
 
     classes: pd.DataFrame
     confusion: np.ndarray
-    calibration: pd.DataFrame
-    mistakes: pd.DataFrame
     distances: pd.DataFrame
 
     @property

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from keycontrast.errors import InputError
 from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.common.settings import Params
-from stages.common.tables import read_frame, read_table
+from stages.common.tables import read_frame
 from stages.results.classifiers import Classifier
 from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED, EvaluatedRun
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
@@ -25,13 +24,11 @@ from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.results.tracks.texts import SAME_OUTPUT
-from stages.tracks.clld.schemas import CALIBRATION, CLASSES, CONFUSION, LABEL_DISTANCE
+from stages.tracks.clld.schemas import CLASSES, CONFUSION, LABEL_DISTANCE
 from stages.tracks.common.track import Track
 
 if TYPE_CHECKING:
     from stages.params.root import Params as Validated
-
-LETTERS = 400       # of a text that a classifier has wrong; what is beyond is left out
 
 
 def read_json(path: Path, stage: str) -> dict[str, Any]:
@@ -188,7 +185,6 @@ def _model(params: Params, track: TrackResults, name: str, paths: ModelPaths) ->
     block, settings = track.models(params)[paths.name], track.settings(params, paths.name)
     own = {key: settings[key] for key in track.named if key in settings}
     return Model(name, track.name, block.dataset, paths.seed, {**own, **block.overrides}, settings,
-                 {group: settings[group] for group in track.shown(settings) if group in settings},
                  read_json(paths.metrics, f"train_{track.name}@{paths.name}") if paths.metrics.exists() else {},
                  model_history(track.name, paths))
 
@@ -204,19 +200,15 @@ def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model:
 def _classifier(track: TrackResults, run: RunPaths, model: ModelPaths) -> Classifier:
     """Return what ``run`` says of each class; tables that are missing, or of other classes, are an ``InputError``."""
     evaluated, trained = f"{track.evaluated_by}@{run.name}", f"train_{track.name}@{model.name}"
-    classes, confusion, calibration = (read_frame(require(run.table(schema.name), evaluated), schema)
-                                       for schema in (CLASSES, CONFUSION, CALIBRATION))
+    classes, confusion = (read_frame(require(run.table(schema.name), evaluated), schema)
+                          for schema in (CLASSES, CONFUSION))
     names = classes["class"].tolist()
     if sorted(names) != sorted(confusion["label"].unique()):
         raise InputError(f"run {run.name}: confusion.parquet is of other classes than classes.parquet. Make both again "
                          f"with `keycontrast run evaluate_clld@{run.name}`.")
     square = confusion.pivot(index="label", columns="predicted", values="texts").loc[names, names]
-    wrong = read_table(require(run.predictions, f"{track.computed_by}@{run.name}"), track.schemas["predictions"],
-                       ["example_id", "text", "label", "predicted", "probability"],
-                       pc.field("label") != pc.field("predicted")).to_pandas()
-    cut = [text if len(text) <= LETTERS else text[:LETTERS - 1] + "…" for text in wrong["text"]]
     distances = read_frame(require(model.table(LABEL_DISTANCE.name), trained), LABEL_DISTANCE)
-    return Classifier(classes, square.to_numpy(np.int64), calibration, wrong.assign(text=cut), distances)
+    return Classifier(classes, square.to_numpy(np.int64), distances)
 
 
 def _comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -277,10 +269,9 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
               for name, group in groups.items() if len(group["runs"]) > 1]
     pooled.sort(key=lambda system: places[system.runs[0]])
     tests = {frozenset((row["first"], row["second"])): float(row["p_value"]) for row in exact.to_dict("records")}
-    of_runs = {name for name, group in groups.items() if group["runs"]}
-    names = [*(one.name for one in (*pooled, *single) if one.name in of_runs), *sorted(groups.keys() - of_runs)]
+    were_compared = any(group["runs"] for group in groups.values())
     block = Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
-                  names if of_runs else [], paired if of_runs else paired.iloc[:0], tests)
+                  paired if were_compared else paired.iloc[:0], tests)
     parts = {name: _part(block, found, strata[strata["stratum"] == name])
              for name, found in compared.get("strata", {}).items() if len(strata)}
     return replace(block, strata=parts)

@@ -3,20 +3,18 @@
 One model of them all, which the page, the results document and the table in a terminal render.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from stages.common.paths import ModelPaths, RunPaths, row_name
-from stages.common.schemas import SPLITS
 from stages.metrics.registered import Metric, metric
 from stages.results.published import PublishedRow
-from stages.results.track import Row, SharesLayout, TrackResults
+from stages.results.track import SCRATCH, Row, TrackResults
 
 if TYPE_CHECKING:
     from stages.results.classifiers import Classifier
@@ -39,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model, named as results call it; ``shown`` are those of its settings that it reads."""
+    """A trained model, named as results call it."""
 
     name: str
     track: str
@@ -47,7 +45,6 @@ class Model:
     seed: int
     overrides: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
-    shown: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
     history: pd.DataFrame | None = None
 
@@ -113,6 +110,11 @@ class System:
     def compared_as(self) -> str:
         """Its name in the comparison."""
         return f"{FLOOR}{self.name}" if self.kind == "floor" else self.name
+
+    @property
+    def title(self) -> str:
+        """Its name in tables, where a small form of a pretrained model says that it is one."""
+        return f"{self.name}: {self.label}" if self.row and SCRATCH in self.row.switches else self.name
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class Block:
         kind: of its data set among the papers'; None for any other.
         counts, settings: of the first run's evaluation.
         groups: runs whose models have several seeds, these taken together.
-        label: name of the comparison of these runs; ``compared`` names all that was compared.
+        label: name of the comparison of these runs.
         exact: p of McNemar's exact test by pair of runs and floors.
         strata: the same systems on the items of each stratum alone.
     """
@@ -197,7 +199,6 @@ class Block:
     runs: list[System]
     groups: list[System]
     label: str
-    compared: Sequence[str] = ()
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
     exact: Mapping[frozenset[str], float] = field(default_factory=dict)
     strata: "Mapping[str, Block]" = field(default_factory=dict)
@@ -228,11 +229,6 @@ class Block:
         """Return ``name`` less ``base``, both as the comparison has them; None if that was not compared."""
         found = self._differences.get((key, frozenset((name, base))))
         return found if found is None or found.name == name else found.turned()
-
-    @property
-    def tested(self) -> list[str]:
-        """Keys of the metrics on which anything was compared."""
-        return list(dict.fromkeys(key for key, _ in self._differences))
 
     @cached_property
     def _differences(self) -> dict[tuple[str, frozenset[str]], Difference]:
@@ -304,34 +300,3 @@ def compared_values(group: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
 
 def _interval(low: float | None, high: float | None) -> tuple[float, float] | None:
     return None if low is None or high is None else (float(low), float(high))
-
-
-@dataclass(frozen=True)
-class SharesTable:
-    """Headings with the splits below each, and by model its shares (means over seeds, None where it has none)."""
-
-    about: SharesLayout
-    groups: list[tuple[str, list[str]]]
-    rows: list[tuple[str, list[float | None]]]
-
-
-def shares_tables(track: TrackResults, models: Sequence[Model], evaluated: Collection[str]) -> list[SharesTable]:
-    """Return the tables of a track in which any model has a row, by the splits of training and evaluation."""
-    found = []
-    for layout in track.shares:
-        splits = [split for split in SPLITS if split == "train" or split in evaluated]
-        own = [model for model in models if layout.under in model.metrics and layout.concerns(model.settings)]
-        rows = [(name, _means(layout, splits, list(seeds)))
-                for name, seeds in groupby(own, lambda model: model.paths.name)]
-        groups = [*((heading, splits) for heading in layout.by_split.values()),
-                  *((heading, ["train"]) for heading in layout.of_training.values())]
-        if rows:
-            found.append(SharesTable(layout, groups, rows))
-    return found
-
-
-def _means(layout: SharesLayout, splits: Sequence[str], seeds: Sequence[Model]) -> list[float | None]:
-    found = [model.metrics[layout.under] for model in seeds]
-    values = [[one.get(split, {}).get(key) for one in found] for key in layout.by_split for split in splits]
-    values += [[one.get(key) for one in found] for key in layout.of_training]
-    return [None if None in row else sum(row) / len(row) for row in values]

@@ -13,6 +13,7 @@ from stages.results.published import PublishedRow, PublishedTable
 from stages.tracks.common.track import Track
 
 FEW = 8     # metrics that sum up a run
+SCRATCH = "from scratch"    # the switch of a model that the paper has with pretrained weights, begun with random ones
 ADDED = "with "     # begins the name of a switch that adds a part to the full method
 
 
@@ -137,7 +138,6 @@ class TrackResults(Track):
         method: what it is.
         names: what its rows are called.
         further_settings: returns what all settings of a model hold beside that block with the model's overrides.
-        shown: returns which settings of a model the page shows; what a model does not read is left out.
         named: settings of a model that say beside its overrides what it is.
         row: returns what a run is, from the settings of its model and its decoding.
         full: the row of the full method; None where rows are compared step by step.
@@ -159,7 +159,6 @@ class TrackResults(Track):
         judged_by: the column of the history that tells how good an epoch was, and its name.
         items: what is evaluated.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
-        bounded: whether shares of the graph's items bound what its contrasts can do.
         shares: tables of shares that its trainings report.
         by_stratum: metrics that are shown for strata of the items; empty where items have none.
         curve_names: put into the names of its plots of curves.
@@ -167,7 +166,6 @@ class TrackResults(Track):
 
     method: str
     names: Names
-    shown: Callable[[Mapping[str, Any]], Sequence[str]]
     row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]
     full: Row | None
     layouts: tuple[TableLayout, ...]
@@ -190,7 +188,6 @@ class TrackResults(Track):
     judged_by: tuple[str, str] = ("validation_loss", "validation loss")
     items: str = "items"
     many_keywords: bool = False
-    bounded: bool = False
     shares: tuple[SharesLayout, ...] = ()
     by_stratum: tuple[str, ...] = ()
     curve_names: str = ""

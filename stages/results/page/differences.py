@@ -1,11 +1,10 @@
-"""Paired differences of each run from the first, and of CLLD's steps, with their intervals as small pictures."""
+"""Differences between systems, and what each step of CLLD adds, with their intervals as small pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from stages.metrics.registered import Metric, metric
 from stages.results.classifiers import QUESTIONS, Step, steps
 from stages.results.model import BETTER, FLOOR, HELPS, Block, Difference
 from stages.results.page.labels import number
@@ -17,15 +16,13 @@ _FAR = (f"{FLOOR}majority",)
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A difference as texts: of the system, of the base, their difference, its interval, tests; a picture.
+    """A difference as texts: itself, its interval, tests; a picture.
 
     The interval is over items and seeds, or over items where there is one seed; ``p`` is over items, ``p_seeds`` over
     seeds, ``seen`` the difference that so many seeds and items would find.
     """
 
     difference: Difference
-    value: str
-    base: str
     signed: str
     interval: str
     p: str
@@ -38,21 +35,6 @@ class DifferenceRow:
     def verdict(self) -> str:
         """Class of text of its verdict; empty where that cannot be told."""
         return {0: ""}.get(self.difference.verdict, f"{BETTER[self.difference.verdict]}-text")
-
-
-@dataclass(frozen=True)
-class DifferenceTable:
-    """All systems against the first on one metric."""
-
-    column: Metric
-    base: str
-    items: int
-    rows: list[DifferenceRow]
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether there is an exact test beside the bootstrap."""
-        return any(row.exact for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -79,28 +61,6 @@ def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
                                                                       if row.step.question == question])]
 
 
-def difference_tables(block: Block) -> list[DifferenceTable]:
-    """Return one table per metric of ``block``, the leading one first; none if its runs were not compared.
-
-    Systems are compared with the first run. Runs that differ in their seed alone are taken together, as the
-    comparison did: if the first run is one of them, all of them are what the others are compared with.
-    """
-    if not block.compared:
-        return []
-    base, floors = block.systems[0].name, [name for name in block.compared if name.startswith(FLOOR)]
-    others = [name for name in (*(system.name for system in block.systems), *floors) if name not in (base, *_FAR)]
-    order = [block.lead, *(column.key for layout in block.track.layouts for column in layout.columns)]
-    keys = sorted(block.tested, key=lambda key: order.index(key) if key in order else len(order))
-    tables = []
-    for key in keys:
-        found = [one for name in others if (one := block.difference(name, base, key)) is not None]
-        if found:
-            reach = _reach(found)
-            tables.append(DifferenceTable(metric(key), base, max(one.items for one in found),
-                                          [_row(one, reach) for one in found]))
-    return tables
-
-
 def difference_rows(found: Mapping[str, Difference]) -> dict[str, DifferenceRow]:
     """Return differences as texts, their pictures on one scale; those that would hide the others beside them alone."""
     near = _reach([one for one in found.values() if one.name not in _FAR])
@@ -119,8 +79,8 @@ def _row(one: Difference, reach: float) -> DifferenceRow:
     picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
     p_seeds = "one seed" if one.p_seeds is None else _p_text(one.p_seeds)
     seen = "–" if one.detectable is None else number(one.detectable, digits)
-    return DifferenceRow(one, number(one.value, digits), number(one.base_value, digits), signed, f"{low} to {high}",
-                         _p_text(one.p_value), p_seeds, seen, " · ".join(map(_p_text, one.exact)), picture)
+    return DifferenceRow(one, signed, f"{low} to {high}", _p_text(one.p_value), p_seeds, seen,
+                         " · ".join(map(_p_text, one.exact)), picture)
 
 
 def _p_text(value: float) -> str:

@@ -115,7 +115,7 @@ def _measured(layout: TableLayout, present: Sequence[str]) -> TableLayout | None
 
 def _result_table(layout: TableLayout, block: Block) -> ResultTable:
     best = {column.key: _best(column, block) for column in layout.columns}
-    rows = [TableRow(system.name, system.kind,
+    rows = [TableRow(system.title, system.kind,
                      [value_cell(column, system.values.get(column.key),
                                  system.kind != "floor" and system.name == best[column.key])
                       for column in layout.columns], "mean ± sd over seeds" if system.kind == "seeds" else "")
@@ -157,7 +157,7 @@ def _printed_table(table: PublishedTable, systems: Sequence[System]) -> PrintedT
     for row in table.rows.values():
         cells = [Cell(row.cells[key].text, note=notes.get(row.cells[key].flag, 0)) for key in table.metrics]
         rows.append(TableRow(row.name, "published", cells, notes.get(row.flag, 0)))
-        rows += [TableRow(system.name, "measured", [_beside(key, system, table.scale) for key in table.metrics])
+        rows += [TableRow(system.title, "measured", [_beside(key, system, table.scale) for key in table.metrics])
                  for system in systems if row.name in [one.name for one in system.published]
                  and any(key in system.values for key in table.metrics)]
     return PrintedTable(f"Table {table.number}: {table.title}", table.headings, rows, [NOTES[flag] for flag in notes])

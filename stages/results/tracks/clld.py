@@ -15,6 +15,7 @@ from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.tracks.clld import track
 from stages.tracks.clld.track import LABELS, TWO_VIEWS, row_name, row_of, source_of
+from stages.tracks.clld.rows import LABELS, row_name, row_of, source_of
 
 _QUESTIONS = (
     Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "
@@ -109,19 +110,12 @@ def _further_settings(params: Params, model: str) -> dict[str, Any]:
         {"pairs_of": other} if (other := earlier_model(block)) else {})
 
 
-def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
-    groups = ["contrast"] if settings["kind"] not in ("none", TWO_VIEWS) else []
-    groups += ["distance"] if settings["kind"].startswith(("static", "given", "adaptive")) else []
-    groups += ["textcnn"] if settings["encoder"] == "textcnn" else ["pool", "encoder_dropout"]
-    return ("row", "encoder", "max_length", "dropout", "ce_views", *groups)
-
-
 CLLD = TrackResults(
     **vars(track.CLLD), method="text classification with a contrast between classes, weighted by label distance",
     names=_EncoderNames({}), row=row, full=None, layouts=_TABLES,
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
     published=tuple(paper("clld").tables.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR",
-    further_settings=_further_settings, shown=_shown,
+    further_settings=_further_settings,
     floors=_FLOORS, counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
     compared=Compared("text", "label", "predicted", "predicted", _statistics,
                       ("example_id", "text", "label", "predicted"), exact=True),

@@ -1,6 +1,6 @@
 """Results of the HCL track."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import (
     ADDED,
+    SCRATCH,
     Compared,
     Names,
     Question,
@@ -60,12 +61,14 @@ _FULL = "hcl"
 _BASELINES = {"cvae": "CVAE", "seq2seq": "Seq2Seq", "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU",
               "dialogpt": "DialoGPT", "t5": "T5", "group_wise": "Group-wise", "t5_claps": "T5-CLAPS"}
 _FURTHER = {"simctg": "DialoGPT trained as SimCTG"}  # that Table 1 does not have
-_SCRATCH = "from scratch"
+_PRETRAINED = {**{name: _BASELINES[name] for name in ("dialogpt", "t5", "t5_claps")}, **_FURTHER}
 _NAMES = Names(
     {_FULL: "HCL", **_BASELINES, **_FURTHER, "seq2seq_du": "Seq2Seq-DU (adapted)"},
     {"graph": "the graph", "keyword": "the keyword with both its contrasts",
      "mahalanobis contrast": "the Mahalanobis contrast", "latent": "the latent variable with all that hangs on it"},
-    {_SCRATCH: "a small form trained from scratch"}, {Row(_FULL, frozenset({"latent"})): "BERT-GEN"})
+    rows={Row(_FULL, frozenset({"latent"})): "BERT-GEN", **{
+        Row(architecture, frozenset({SCRATCH})): f"{name} (small, {SCRATCH})"
+        for architecture, name in _PRETRAINED.items()}})
 _PRINTED_TABLES = paper("hcl").tables
 _PRINTED = {Row(_FULL): "Ours", **{Row(_FULL, frozenset({part})): name for part, name in (
     ("graph", "w/o graph"), ("keyword", "w/o keyword"), ("mahalanobis contrast", "w/o MA"), ("latent", "BERT-GEN"))}}
@@ -92,7 +95,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
         source = settings.get(architecture, {}).get("source", "")
-        return Row(architecture, frozenset({_SCRATCH if source is None else f"from {source}"} if source != "" else ()))
+        return Row(architecture, frozenset({SCRATCH if source is None else f"from {source}"} if source != "" else ()))
     other = {f"{name} {decode[name]}" for name, usual in _USUAL.items() if decode.get(name, usual) != usual}
     if settings.get("keyword", {}).get("condition") == "target":
         other.add(f"{ADDED}target's keyword")
@@ -152,13 +155,6 @@ def _printed(own: Row) -> list[str]:
     return [] if name is None else [name]
 
 
-def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
-    architecture = str(settings["architecture"])
-    if architecture == _FULL:
-        return ("graph", "keyword", "latent", "contrasts", "decoder")
-    return ("architecture", architecture, "training")
-
-
 def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
     references = [list(texts) for texts in predicted["references"]]
     return item_statistics(scores) | corpus_statistics(scores["output"].tolist(), references,
@@ -184,9 +180,8 @@ HCL = TrackResults(
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
     printed_as=_printed,
     told=("w/o keyword", "w/o graph", "w/o MA"), data="QQP, Douban and RocStories",
-    shown=_shown,
     floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
-    differs="Data, encoder, vocabulary and word vectors", bounded=True,
+    differs="Data, encoder, vocabulary and word vectors",
     shares=(_SIGHT,), by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))

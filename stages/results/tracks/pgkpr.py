@@ -1,6 +1,6 @@
 """Results of the PGKPR track."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,9 +38,6 @@ _TABLES = (
         (family("bertscore"), family("sacrebleu"), family("released_batch_bleu"))),
     VARIETY,
 )
-# Groups of ``train_pgkpr`` by the architecture that reads them; an architecture that is not here has its own.
-_READ_BY = {"pgkpr": ("keywords", "reconstruction", "contrast", "sizes"), "transformer": ("sizes", "source"),
-            "ianet": ("sizes", "source", "ianet")}
 _READS_KEYWORDS = ("pgkpr", "ianet")
 # By what they choose keywords, and what a model reads for that where its run says nothing; others are read as they are.
 _OWN = {"pgkpr": "attribution", "ianet": "psi"}
@@ -118,11 +115,6 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
         range(1, ORDERS + 1))
 
 
-def _shown(settings: Mapping[str, Any]) -> Sequence[str]:
-    architecture = str(settings["architecture"])
-    return ("architecture", *_READ_BY.get(architecture, (architecture,)))
-
-
 def _words(texts: Iterable[str]) -> list[list[str]]:
     return [as_words(text) for text in texts]
 
@@ -134,7 +126,7 @@ PGKPR = TrackResults(
     reported=(*_PRINTED_TABLES["2a"].metrics, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
     published=tuple(_PRINTED_TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
     data="Quora and MSCOCO", same=("rouge_1", "rouge_2", "rouge_l", "keyword_kept"),
-    shown=_shown, floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
+    floors=FLOORS_SAID, counts=("ingest", "paraphrase_items"),
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
     differs="Data, sizes of the models, time of training and tokens",
