@@ -13,10 +13,8 @@ from memory_store import Memory
 from test_training_loop import SEED, Killed
 from torch.nn import functional as F
 
-from models.clld import ClldModel
 from models.clld.clld import ClldModel
 from models.common import PAD
-from models.common.task import Step
 from models.common.task import Settings, Step, Task
 from models.common.training import fit
 from models.hcl.baselines import load_pieces

@@ -12,7 +12,6 @@ from pipeline.cli import app
 from pipeline.predict import predict
 from stages.common.examples import all_text_ids, read_examples
 from stages.common.paths import DatasetPaths
-from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.common.tables import read_metadata
 from stages.params import load_params

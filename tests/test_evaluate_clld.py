@@ -28,7 +28,6 @@ from stages.tracks.clld.evaluate import (
     nll,
     run,
 )
-from stages.tracks.clld.params import LinearFloor
 from stages.tracks.common.evaluation import Resampling
 
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})

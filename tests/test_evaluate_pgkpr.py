@@ -17,8 +17,6 @@ from stages.metrics import rouge
 from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
 from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation import Resampling
-from stages.tracks.pgkpr.evaluate import KnownWords, main, run, source_keywords
-from stages.tracks.pgkpr.items import ReleasedForm, Vocabulary, as_text, as_words
 from stages.tracks.pgkpr.evaluate import WithoutUnk, main, run, source_keywords
 from stages.tracks.pgkpr.items import Vocabulary, as_text, as_words, released_form
 from stages.tracks.pgkpr.train import plain_items

@@ -17,12 +17,10 @@ from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables
-from stages.common import tables, writing
 from stages.common.schemas import TEXTS
 from stages.common.settings import Values
 from stages.common.tables import Provenance, parts_of, read_metadata, read_table, table_writer, write_part, write_table
 from stages.keywords import textrank
-from stages.params import Params
 from stages.run.executor import Executor, code_fingerprint, make_part
 from stages.run.processes import alive
 

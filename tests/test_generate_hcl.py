@@ -19,7 +19,6 @@ from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
-from stages.common.training import save_notes
 from stages.params import Params
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser, main, run, unseen_remark, with_keywords

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import tiny_project
 from test_encoders import ask_hub, cached, tiny
 
 from pipeline.hub_revisions import unpinned
-from stages.common.schemas import WORD_VECTORS
-from stages.common.tables import Provenance, write_table
 from stages.params import parse_params
 
 __all__ = ["tiny"]

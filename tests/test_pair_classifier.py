@@ -17,10 +17,8 @@ from models.common.training import fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from pipeline.schemas import SCHEMAS
 from stages.attribution import pair_classifier
-from stages.attribution.pair_points import split_points
-from stages.common.device import computed_in
-from stages.common.encoders import resolve_encoder
 from stages.attribution.pair_classifier import split_points
+from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, write_table

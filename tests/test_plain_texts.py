@@ -21,7 +21,6 @@ from pipeline.neighbourhood import Graph, holding_texts, node_of
 from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables
-from stages.common import tables, writing
 from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
 from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import Provenance, parts_of, read_frame, write_table

@@ -16,7 +16,6 @@ from keycontrast.errors import InputError
 from models.common.precision import products
 from models.keywords.attribution import from_encoding, siamese_saliency, word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
-from stages.common import precision
 from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
 from stages.common.seeds import seed_everything

@@ -13,7 +13,6 @@ from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values
-from stages.common.seeds import derived_seed, generator
 from stages.common.settings import hash_files
 from stages.run.checkpoints import FolderCheckpoints, write_tensors
 from stages.run.process import run_stage

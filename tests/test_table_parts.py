@@ -9,12 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from keycontrast.errors import InputError
-from pipeline import dataset_export, inspection, sql
-from pipeline.schemas import SCHEMAS
 from stages.common import tables
-from stages.common import tables, writing
 from stages.common.lookup import Lookup
-from stages.common.paths import DatasetPaths
 from stages.common.schemas import TEXTS
 from stages.common.tables import (
     Provenance,
@@ -27,7 +23,6 @@ from stages.common.tables import (
     table_writer,
     write_table,
 )
-from stages.graph.joins import JoinLimits, joining
 
 STRINGS = [f"The big dogs bark {number}. {'x' * (number % 7)}" for number in range(20)]
 PROVENANCE = Provenance("ingest@toy", "h", counts={"n": 1})

@@ -23,10 +23,8 @@ from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
-from stages.common.paths import ModelPaths
-from stages.common.settings import laid_over
-from stages.common.tables import read_frame, read_metadata
 from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints

@@ -17,7 +17,6 @@ from tokenizers.models import WordLevel
 from torch import Tensor, nn
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from models.clld import ClldConfig, ClldModel, ClldTask, LabelledTexts, plain_config
 from models.clld.clld import ClldModel, ClldTask, LabelledTexts
 from models.common import EOS, PAD
 from models.common.decoding import Rules

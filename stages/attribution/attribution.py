@@ -20,17 +20,13 @@ import pyarrow.compute as pc
 from torch import Tensor, nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from keycontrast.files import hash_values
-from stages.attribution.saliency.blocks import BLOCK_CHUNKS, Attributed, Piece, fallbacks, gathered, score_block
-from stages.attribution.saliency.scorers import Scorer, load_scorer, settings
-from stages.common.device import choose_device, computed_in, computing
-from stages.common.examples import source_pairs
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values, sha256_of
 from keycontrast.text.batches import encode_texts, fixed_chunks, piece_counts
 from models.common.encoders import load_encoder
 from models.keywords.attribution import SaliencyBatch, as_batch, from_characters, siamese_saliency, word_saliency
 from models.keywords.pair_classifier import encode_pairs
+from stages.common.device import choose_device, computed_in, computing
 from stages.common.encoders import resolve_encoder
 from stages.common.examples import MODES, source_pairs
 from stages.common.lookup import Lookup
@@ -38,7 +34,6 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import ATTRIBUTION, EXAMPLES, TEXTS
 from stages.common.seeds import seed_everything
 from stages.common.settings import Values, code_of, hash_code, hash_files
-from stages.common.tables import Provenance, check_columns, read_table, table_writer, write_part
 from stages.common.tables import Provenance, as_table, check_columns, read_table, table_writer, write_part
 from stages.common.text_tables import TOKENS
 from stages.run.executor import Executor, MakePart

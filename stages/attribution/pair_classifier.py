@@ -18,13 +18,10 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
 from models.common.task import Bar, CheckpointStore, Criterion, Settings
 from models.common.training import fit
-from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier
-from stages.attribution.pair_points import model_card, split_points
+from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, TEXTS
-from stages.common.seeds import derived_seed
-from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
 from stages.common.seeds import derived_seed, generator
 from stages.common.tables import read_frame, read_table, write_json
 from stages.common.training import fit_of_data_set

@@ -57,7 +57,7 @@ EXAMPLES = TableSchema(
     "examples", "Training, validation and test items: a source, a target, a negative, by text id.",
     ("example_id",), (
         ("example_id", pa.int64(), "number of the item; stable for the same inputs and params"),
-        ("split", pa.string(), "train, validation or test"),
+        ("split", pa.string(), "train, validation or test; graph: of the keyword graph alone"),
         ("source_id", pa.int64(), "text id of the input x"),
         ("target_id", pa.int64(), "text id of the output y+"),
         ("negative_id", pa.int64(), "text id of the negative y-; null where there is none"),

@@ -12,21 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+
 from keycontrast.network import Centrality, Communities, Edges, centrality, communities, components
 from stages.common.examples import examples_schema
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import CLUSTERS, EDGES, EXAMPLES, NODES
 from stages.common.tables import ROW_GROUP, Provenance, as_table, table_writer, write_json, write_table
-from stages.common.schemas import EXAMPLES
-from stages.common.tables import write_json
-from stages.graph.graph import GraphTables, contrast_shares, graph_tables, write_graph
 from stages.graph.joins import JoinLimits
 from stages.graph.phrases import write_phrases
 from stages.graph.relations import Relations, relate
-from stages.common.schemas import EXAMPLES
-from stages.common.tables import write_json
-from stages.graph.graph import GraphTables, contrast_shares, graph_tables, write_graph
-from stages.graph.relations import relate
 from stages.graph.triples import NodeTriples, Searched, node_triples
 from stages.run.process import StageProcess, run_stage
 

@@ -27,7 +27,6 @@ from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.lookup import Lookup
 from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import EXAMPLES, NODE_VECTORS, NODES, TEXT_VECTORS, TEXTS
 from stages.common.schemas import EXAMPLES, IN_GRAPH, NODE_VECTORS, NODES, TEXT_VECTORS, TEXTS
 from stages.common.seeds import seed_everything
 from stages.common.tables import Provenance, read_batches, read_table, table_writer

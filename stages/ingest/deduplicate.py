@@ -14,7 +14,6 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
 from stages.common.examples import structure_of
-from stages.common.schemas import SPLITS
 from stages.common.schemas import ALL_SPLITS
 from stages.ingest.layouts import LAYOUTS, forms_of
 from stages.ingest.params import Dataset

@@ -22,6 +22,7 @@ from keycontrast.reading import (
     read_table,
     text_lines,
 )
+from stages.common.schemas import ALL_SPLITS
 from stages.ingest.layouts import DOCUMENT, LAYOUTS, BoundLayout, Layout, layout_of
 from stages.ingest.params import Dataset
 from stages.ingest.parsing import RowError

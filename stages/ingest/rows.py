@@ -9,7 +9,6 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from keycontrast.reading import Words, is_unicode, text_fault
-from stages.common.examples import structure_of
 from stages.common.examples import is_paired, structure_of
 from stages.common.schemas import GRAPH_ONLY
 from stages.ingest.layouts import SPLIT, BoundLayout, roles_of

@@ -9,7 +9,6 @@ from stages.common.examples import structure_of
 from stages.common.schemas import SPLITS
 from stages.common.seeds import generator
 from stages.ingest.deduplicate import CONTINUATIONS, UniqueRows
-from stages.ingest.deduplicate import CONTINUATIONS
 from stages.ingest.items import (
     Items,
     Relations,
@@ -25,7 +24,6 @@ from stages.ingest.items import (
 from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, search
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.sources import Connected
 from stages.ingest.splits import TRAIN
 from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, text_mask
 

@@ -27,7 +27,6 @@ from stages.common.tables import (
     write_table,
 )
 from stages.common.text_tables import PHRASES, TOKENS, ranked_by
-from stages.keywords.frequency import training_frequency
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess
 

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from keycontrast.errors import InputError
 from stages.common.settings import PARAMS, laid_over, stages_of_dvc
 from stages.common.yaml_files import read_yaml
-from stages.params.load import Place, left_out
 from stages.params.problems import problem_lines
 from stages.params.root import Params
 

@@ -45,9 +45,6 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import EXAMPLES, PSI, WORD_VECTORS
 from stages.common.tables import Provenance, read_batches, read_metadata, read_table, table_writer
 from stages.common.text_tables import TOKENS
-from stages.psi.importance.psi import importance
-from stages.psi.importance.texts import Texts, read_texts
-from stages.psi.importance.vectors import VectorTable
 from stages.psi.texts import Texts, VectorTable, read_texts
 from stages.run.process import StageProcess, run_stage
 

@@ -28,7 +28,6 @@ from keycontrast.text.batches import fixed_chunks
 from models.common.precision import products
 from models.common.task import Bar, CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
-from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask
 from models.keywords.s_tagger import LABELS, STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from stages.common.examples import reference_pairs
 from stages.common.paths import DatasetPaths

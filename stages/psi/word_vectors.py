@@ -16,13 +16,10 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import EXAMPLES, WORD_VECTORS
+from stages.common.schemas import EXAMPLES, SPLITS, WORD_VECTORS
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, read_batches, read_frame, write_json, write_table
 from stages.common.text_tables import TOKENS
-from stages.common.word_vectors import train_skip_gram, training_description
-from stages.psi.importance.vocabulary import Vocabulary, found_form, read_vocabulary, vectors_of_tokens
-from stages.common.schemas import EXAMPLES, SPLITS, WORD_VECTORS
 from stages.common.word_vectors import FileVectors, read_vectors, train_skip_gram, training_description
 from stages.psi.texts import WordTexts, found_form, read_words
 from stages.run.process import StageProcess, run_stage

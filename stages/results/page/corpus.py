@@ -10,13 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.figures import PALETTE, Plot, drawing, file_name, finished
 from stages.common.methods import KEYWORDS, METHODS, NAMING, SIDE_BY_SIDE
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import NO_KEYWORD, NODES, TEXTS, TableSchema
-from stages.common.tables import read_batches, read_frame, read_metadata, read_table
-from stages.keywords.pos_frequency import pos_plot
-from stages.results.gather import read_json
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import read_batches, read_frame, read_metadata
 from stages.results.page.explorer import GraphMaterial, read_graph

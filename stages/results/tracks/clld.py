@@ -14,8 +14,7 @@ from stages.metrics.resampling import Statistic
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults
 from stages.tracks.clld import track
-from stages.tracks.clld.track import LABELS, TWO_VIEWS, row_name, row_of, source_of
-from stages.tracks.clld.rows import LABELS, row_name, row_of, source_of
+from stages.tracks.clld.track import LABELS, row_name, row_of, source_of
 
 _QUESTIONS = (
     Question("How well are classes told apart?", "Share of texts that are classified rightly, and mean F1 over "

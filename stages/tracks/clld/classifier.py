@@ -14,9 +14,8 @@ from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
-from models.clld import ClldConfig, ClldModel
-from stages.common.training import load_origin
 from models.clld.clld import ClldConfig, ClldModel
+from stages.common.training import load_origin
 from stages.tracks.common.training import model_card
 
 # Texts of a forward pass.

@@ -17,7 +17,6 @@ from torch import nn
 
 from keycontrast.errors import InputError
 from keycontrast.progress import progress
-from models.clld import ClldModel
 from stages.common.device import computed_in, computing
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.seeds import derived_seed, seed_everything

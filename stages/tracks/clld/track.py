@@ -1,9 +1,9 @@
 """The CLLD track: classifying texts, with contrasts that know how far classes are apart; and what its rows are called.
 """
 
-from stages.common.schemas import LABELLED_EXAMPLES
-from stages.tracks.clld.rows import TEXTCNN, source_of
 from typing import TYPE_CHECKING
+
+from stages.common.schemas import LABELLED_EXAMPLES
 from stages.common.settings import Params
 from stages.tracks.clld.schemas import CLASS_PREDICTIONS, CLASS_SCORES, LABELLED_ITEMS
 from stages.tracks.common.track import Track

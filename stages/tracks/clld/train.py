@@ -40,7 +40,6 @@ from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.seeds import derived_seed
 from stages.common.settings import Params, earlier_model
 from stages.common.tables import read_frame
-from stages.common.training import TRAINED_ON_FILE, loop_settings, processes
 from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, selection
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
@@ -54,7 +53,6 @@ from stages.tracks.clld.tables import (
     distance_table,
     read_labelled_texts,
 )
-from stages.tracks.common.training import ModelFolder, OpenBar, Table, Training, best_values, model_card, train
 from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
 from stages.tracks.common.training import ModelFolder, OpenBar, Table, Training, train
 

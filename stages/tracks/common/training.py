@@ -24,10 +24,8 @@ from models.common.task import Bar, CheckpointStore, History
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group
 from stages.common.paths import ModelPaths
-from stages.common.seeds import derived_seed, seed_everything
-from stages.common.settings import Params, code_of, hash_code, hash_files
-from stages.common.tables import Provenance
 from stages.common.schemas import TableSchema
+from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import NOTHING, Params, code_of, earlier_model, hash_code, hash_files
 from stages.common.tables import Provenance, write_json, write_table
 from stages.common.training import (
@@ -42,7 +40,6 @@ from stages.common.training import (
 )
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import Finished
-from stages.tracks.common.training import ModelFolder, write_model
 
 OpenBar = Callable[[int, int], Bar]
 

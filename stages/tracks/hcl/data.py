@@ -20,8 +20,6 @@ from models.hcl.config import HclConfig
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.examples import TURN
 from stages.common.methods import KEYWORDS
-from stages.common.paths import DatasetPaths
-from stages.common.schemas import EXAMPLES, NODES, TEXTS
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.schemas import EXAMPLES, GRAPH_ONLY, NODES, TEXTS
 from stages.common.seeds import derived_seed

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from keycontrast.errors import InputError
 from models.hcl.graph import KeywordGraph, Views, neighbours, view_rows
-from stages.common.schemas import NO_KEYWORD
-from models.hcl.graph import KeywordGraph, Views, neighbours
 from stages.common.schemas import GRAPH_ONLY, IN_GRAPH, NO_KEYWORD
 from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.leave_one_out import NOBODY, edge_changes, node_changes

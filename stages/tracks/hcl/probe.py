@@ -30,7 +30,6 @@ from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas import ITEMS
-from stages.tracks.hcl.data import node_ids
 from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import (
