@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from keycontrast.errors import InputError
 from models.common.precision import products
-from models.keywords.attribution import from_encoding, siamese_saliency, word_saliency
+from models.keywords.attribution import as_batch, siamese_saliency, word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
 from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
@@ -138,7 +138,7 @@ def classifier_scores(folder, **switches):
 
 def siamese_scores(folder):
     tokenizer, encoder = tiny_bert.tokenizer(folder), scaled_encoder()
-    sources, others = (from_encoding(tokenizer(texts, return_tensors="pt", padding=True,
+    sources, others = (as_batch(tokenizer(texts, return_tensors="pt", padding=True,
                                                return_special_tokens_mask=True)) for texts in (TEXTS[:2], TEXTS[2:]))
     return torch.cat(siamese_saliency(encoder, sources, others, steps=8)).numpy()
 
