@@ -285,8 +285,7 @@ def test_from_parts_takes_over_the_encoder(tmp_path):
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        ({"graph": {"edge_type": "signed"}}, "graph.edge_type is 'signed'; this version knows 'shared' alone. Train"),
-        ({"contrasts": {"mahalanobis": {"sqrt": True}}}, "contrasts.mahalanobis.sqrt is True; this version"),
+        ({"graph": {"edge_type": "signed"}}, "unknown setting graph.edge_type. A model that another version"),
         ({"keyword": {"imp_weight": "attn"}}, "keyword.imp_weight is 'attn', expected one of cosine, linear"),
         ({"latent": {"enters": "bos"}}, "latent.enters is 'bos', expected one of memory.embed, layers"),
         ({"contrasts": {"added_to": "word"}}, "contrasts.added_to is 'word', expected one of token, sentence"),

@@ -147,5 +147,3 @@ def test_dvc_watches_the_folder_of_a_start(project):
 
 def test_epochs_are_counted_from_none():
     assert Settings(epochs=0, batch_size=2).total_steps(5) == 0
-    with pytest.raises(ValueError, match="epochs must be at least 0, found -1"):
-        Settings(epochs=-1, batch_size=2)

@@ -13,7 +13,7 @@ def filled(default: Any, given: Any, place: str = "") -> Any:
     """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name.
 
     Raises:
-        ValueError: a name or a choice is unknown.
+        ValueError: a choice is unknown, or a name, such as that of a setting of an earlier version.
     """
     if is_dataclass(given):
         return given
@@ -21,9 +21,16 @@ def filled(default: Any, given: Any, place: str = "") -> Any:
     for name, value in values.items():
         where = f"{place}.{name}" if place else name
         if name not in kinds:
-            raise ValueError(f"unknown setting {where}")
-        if get_origin(kinds[name]) is Literal and value not in get_args(kinds[name]):
-            raise ValueError(f"{where} is {value!r}, expected one of {', '.join(get_args(kinds[name]))}")
+            raise ValueError(f"unknown setting {where}. A model that another version of Keycontrast has saved must be "
+                             f"trained again")
+        if (choices := _choices(kinds[name])) and value not in choices:
+            raise ValueError(f"{where} is {value!r}, expected one of {', '.join(map(str, choices))}")
         if is_dataclass(getattr(default, name)):
             values[name] = filled(getattr(default, name), value or {}, where)
     return replace(default, **values)
+
+
+def _choices(kind: Any) -> list[Any]:
+    """Return the values of a ``Literal``, or of a union of one with ``bool``; empty for any other type."""
+    named = [value for each in (kind, *get_args(kind)) if get_origin(each) is Literal for value in get_args(each)]
+    return [False, True, *named] if named and bool in get_args(kind) else named

@@ -6,7 +6,8 @@ from typing import Any, Self
 
 from transformers import BertConfig, PretrainedConfig
 
-from models.hcl.settings import GROUPS, ContrastSettings, HclSettings, filled
+from models.common.settings import filled
+from models.hcl.settings import GROUPS, ContrastSettings, HclSettings
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
 CONTRASTS = ("instance", "keyword", "mahalanobis")  # in the order of the objective

@@ -1,30 +1,22 @@
 """Settings of the HCL generator: the blocks of ``train_hcl``, and the groups of a saved model's ``config.json``."""
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields
+from typing import Literal
 
-# Settings of earlier versions, in each group and in the blocks of the contrasts, with the value that now always holds;
-# None: any.
-_REMOVED = {"edge_type": "shared", "kw_anchor": "input", "annealing_cycles": 1, "form": "inverse",
-            "sqrt": False, "multi_neg": None, "annealing_share": 0.2}
-
-
-def _setting(default: Any, text: str | None = None, **bounds: float) -> Any:
-    """Return a field with its help and bounds (``ge``, ``gt``, ``lt``, ``le``), from which params blocks are made."""
-    return field(default=default, metadata={"help": text, **bounds})
+from models.common.settings import setting
 
 
 @dataclass(frozen=True)
 class GraphSettings:
     """Graph attention with edge and node updates (eq. 4-9)."""
 
-    iterations: int = _setting(2, "T; 0 is the ablation without graph", ge=0)
+    iterations: int = setting(2, "T; 0 is the ablation without graph", ge=0)
     layer_norm: bool = True
-    own_edges: Literal["component", "item", "leaking"] = _setting(
+    own_edges: Literal["component", "item", "leaking"] = setting(
         "component", "what a training item does not see of the graph when its prior is computed: what its connected "
                      "component contributed, what itself did, or leaking: nothing, so that the graph tells it its "
                      "target")
-    kw_dropout: float | None = _setting(None, "share of training inputs whose keyword becomes an unseen one; null: as "
+    kw_dropout: float | None = setting(None, "share of training inputs whose keyword becomes an unseen one; null: as "
                                               "many as make unseen keywords as frequent as in validation, none if "
                                               "leaking", ge=0, lt=1)
 
@@ -33,13 +25,13 @@ class GraphSettings:
 class KeywordSettings:
     """How keywords take part."""
 
-    condition: bool | Literal["target"] = _setting(
+    condition: bool | Literal["target"] = setting(
         True, "false: ablation without keyword (prior, both keyword contrasts); target: an oracle, which reads the "
               "output's keyword in the place of the input's, in training and when texts are written")
-    imp_weight: Literal["cosine", "linear"] = _setting(
+    imp_weight: Literal["cosine", "linear"] = setting(
         "cosine", "of a keyword's negative neighbours in its impostor: cosine to it, without parameters; or one "
                   "learned matrix on their mean")
-    unit_scale: bool = _setting(True, "u and h_x enter the prior, and u the decoder's memory, scaled to a root mean "
+    unit_scale: bool = setting(True, "u and h_x enter the prior, and u the decoder's memory, scaled to a root mean "
                                       "square of 1; false: as long as they are, u by far the longer")
 
 
@@ -47,27 +39,27 @@ class KeywordSettings:
 class LatentSettings:
     """The CVAE's latent variable (HCL section 3.1)."""
 
-    enabled: bool = _setting(True, "false: deterministic backbone")
-    size: int = _setting(200, ge=1)
-    free_bits: float = _setting(5.0, "nats in all; by dimension they are shared evenly", ge=0)
-    free_bits_by: Literal["dimension", "total"] = _setting(
+    enabled: bool = setting(True, "false: deterministic backbone")
+    size: int = setting(200, ge=1)
+    free_bits: float = setting(5.0, "nats in all; by dimension they are shared evenly", ge=0)
+    free_bits_by: Literal["dimension", "total"] = setting(
         "total", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
-    free_bits_for: Literal["both", "posterior"] = _setting(
+    free_bits_for: Literal["both", "posterior"] = setting(
         "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from "
                      "the first step")
-    posterior: Literal["absolute", "relative"] = _setting(
+    posterior: Literal["absolute", "relative"] = setting(
         "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which "
                     "the KL and L_ins no longer teach prior, keyword and graph")
-    batch_norm: float = _setting(0.0, "gamma: standard deviation to which the posterior's means are normalised over a "
+    batch_norm: float = setting(0.0, "gamma: standard deviation to which the posterior's means are normalised over a "
                                       "micro-batch (BN-VAE); 0: they are not", ge=0)
-    prior_share: float = _setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
+    prior_share: float = setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
                                        "as texts are decoded, instead of from the posterior", ge=0, lt=1)
-    annealing_steps: int = _setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)
-    enters: Literal["memory+embed", "layers"] = _setting(
+    annealing_steps: int = setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)
+    enters: Literal["memory+embed", "layers"] = setting(
         "memory+embed", "how z enters the decoder: as a slot of the memory and with every word, or with the input of "
                         "each layer")
     bow_loss: bool = False
-    word_dropout: float = _setting(0.0, ge=0, lt=1)
+    word_dropout: float = setting(0.0, ge=0, lt=1)
 
     def __post_init__(self) -> None:
         if self.posterior == "relative" and self.free_bits_for == "posterior":
@@ -79,8 +71,8 @@ class LatentSettings:
 class ContrastSettings:
     """Weight and temperature of a contrast; weight 0 removes it."""
 
-    weight: float = _setting(1.0, ge=0)
-    temperature: float = _setting(0.1, gt=0)
+    weight: float = setting(1.0, ge=0)
+    temperature: float = setting(0.1, gt=0)
 
 
 @dataclass(frozen=True)
@@ -90,7 +82,7 @@ class ContrastsSettings:
     instance: ContrastSettings = ContrastSettings()
     keyword: ContrastSettings = ContrastSettings()
     mahalanobis: ContrastSettings = ContrastSettings(temperature=0.5)
-    added_to: Literal["token", "sentence"] = _setting(
+    added_to: Literal["token", "sentence"] = setting(
         "token", "what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, summed over "
                  "the sentence, beside which they weigh less by the mean target length")
 
@@ -99,10 +91,10 @@ class ContrastsSettings:
 class DecoderSettings:
     """Transformer decoder (HCL section 4.2)."""
 
-    layers: int = _setting(6, ge=1)
-    dropout: float = _setting(0.1, ge=0, lt=1)
+    layers: int = setting(6, ge=1)
+    dropout: float = setting(0.1, ge=0, lt=1)
     kw_memory: bool = False
-    source_dropout: float = _setting(0.0, "share of the input's states that the decoder does not see in training; "
+    source_dropout: float = setting(0.0, "share of the input's states that the decoder does not see in training; "
                                           "never the slots of z and keyword", ge=0, lt=1)
 
 
@@ -122,34 +114,3 @@ class HclSettings:
 
 
 GROUPS = tuple(group.name for group in fields(HclSettings))
-
-
-def filled(default: Any, given: Any, place: str) -> Any:
-    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name.
-
-    Raises:
-        ValueError: a name or a choice is unknown, or a setting of earlier versions has another value than always holds.
-    """
-    if is_dataclass(given):
-        return given
-    kinds, values = get_type_hints(type(default)), dict[str, Any]()
-    for name, value in given.items():
-        where = f"{place}.{name}" if place else name
-        if name in _REMOVED and _REMOVED[name] in (None, value):
-            continue
-        if name in _REMOVED:
-            raise ValueError(f"{where} is {value!r}; this version knows {_REMOVED[name]!r} alone. Train the "
-                             f"model again")
-        if name not in kinds:
-            raise ValueError(f"HclConfig: unknown setting {where}")
-        if (choices := _choices(kinds[name])) and value not in choices:
-            raise ValueError(f"HclConfig: {where} is {value!r}, expected one of {', '.join(map(str, choices))}")
-        old = getattr(default, name)
-        values[name] = filled(old, value or {}, where) if is_dataclass(old) else value
-    return replace(default, **values)
-
-
-def _choices(kind: Any) -> list[Any]:
-    """Return the values of a ``Literal``, or of a union of one with ``bool``; empty for any other type."""
-    named = [value for each in (kind, *get_args(kind)) if get_origin(each) is Literal for value in get_args(each)]
-    return [False, True, *named] if named and bool in get_args(kind) else named

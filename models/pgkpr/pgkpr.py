@@ -25,9 +25,9 @@ from models.common.decoding import (
     best_outputs,
     project_in_full,
 )
-from models.common.former import without_former
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.rows import RealTokens
+from models.common.settings import filled
 from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
 from models.pgkpr.settings import (
     IaNetSettings,
@@ -42,13 +42,8 @@ from models.pgkpr.settings import (
 
 Batch = Mapping[str, Tensor]
 
-# The groups of :class:`RewriterSettings`, and what models of earlier versions hold of them besides.
+# The groups of :class:`RewriterSettings`.
 GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(RewriterSettings)[1:]}
-_FORMER: dict[str, dict[str, Any]] = {
-    "contrast": {"temperature": 0.1},
-    "residual_lstm": {"layers": 4, "residual_every": 2, "attention": True},
-    "latent_bow": {"layers": 2, "bags": 3, "weight": 1.0, "temperature": 0.5},
-}
 
 
 class RewriterConfig(PretrainedConfig):
@@ -62,7 +57,7 @@ class RewriterConfig(PretrainedConfig):
             defaults. Whatever else there is goes to ``PretrainedConfig``.
 
     Raises:
-        ValueError: a setting is unknown, or one of an earlier version that the code no longer has.
+        ValueError: a setting is unknown, such as one of an earlier version.
     """
 
     model_type = "keycontrast-rewriter"
@@ -79,14 +74,10 @@ class RewriterConfig(PretrainedConfig):
         self.architecture = architecture
         self.vocab_size = vocab_size
         self.max_words = max_words
-        given = without_former(groups, _FORMER)
         for name, group in GROUPS.items():
-            try:
-                setattr(self, name, group(**(given.pop(name, None) or {})))
-            except TypeError as error:
-                raise ValueError(f"RewriterConfig: {error}") from error
-        given.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
-        super().__init__(**given)
+            setattr(self, name, filled(group(), groups.pop(name, None) or {}, name))
+        groups.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
+        super().__init__(**groups)
 
     @classmethod
     def from_params(cls, values: Mapping[str, Any], vocab_size: int, max_length: int) -> "RewriterConfig":

@@ -3,21 +3,19 @@
 Metadata of a field: ``help``, and bounds as pydantic names them (``ge``, ``lt``).
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from models.common.settings import setting
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
-
-
-def _setting(default: Any, text: str | None = None, **bounds: float) -> Any:
-    return field(default=default, metadata={"help": text, **bounds})
 
 
 @dataclass(frozen=True)
 class Reconstruction:
     """Reconstruction of tags and keywords at the encoder (eq. 2)."""
 
-    weight: float = _setting(1.0, "lambda 1; 0 removes it", ge=0)
+    weight: float = setting(1.0, "lambda 1; 0 removes it", ge=0)
     reduction: Literal["token_mean", "sent_mean"] = "token_mean"
 
 
@@ -25,22 +23,22 @@ class Reconstruction:
 class PairContrast:
     """Contrast of sentence encodings in the batch (eq. 3)."""
 
-    weight: float = _setting(0.1, "lambda 2; 0 removes it", ge=0)
-    neg: Literal["targets", "all"] = _setting("targets", "all: the other sources too, unperturbed")
+    weight: float = setting(0.1, "lambda 2; 0 removes it", ge=0)
+    neg: Literal["targets", "all"] = setting("targets", "all: the other sources too, unperturbed")
     sim: Literal["cosine", "dot"] = "cosine"
-    order: Literal["pos_sent", "sent_pos"] = _setting("pos_sent", "of the unperturbed counterparts")
+    order: Literal["pos_sent", "sent_pos"] = setting("pos_sent", "of the unperturbed counterparts")
 
 
 @dataclass(frozen=True)
 class Sizes:
     """Sizes of the Transformers of this track (PGKPR section 5.3); IANet reads its layers from its own block."""
 
-    layers: int = _setting(6, "of the encoder, and of the decoder", ge=1)
-    heads: int = _setting(8, ge=1)
-    width: int = _setting(512, ge=1)
-    feed_forward: int = _setting(2048, ge=1)
-    dropout: float = _setting(0.1, ge=0, lt=1)
-    inner_dropout: bool = _setting(False, "dropout inside the feed-forward networks too, as in the released code")
+    layers: int = setting(6, "of the encoder, and of the decoder", ge=1)
+    heads: int = setting(8, ge=1)
+    width: int = setting(512, ge=1)
+    feed_forward: int = setting(2048, ge=1)
+    dropout: float = setting(0.1, ge=0, lt=1)
+    inner_dropout: bool = setting(False, "dropout inside the feed-forward networks too, as in the released code")
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
@@ -51,37 +49,37 @@ class Sizes:
 class Source:
     """How the encoders of `transformer` and `ianet` read a source; what `pgkpr` reads is always wrapped."""
 
-    wrapped: bool = _setting(False, "between <s> and </s>, as in the released code")
+    wrapped: bool = setting(False, "between <s> and </s>, as in the released code")
 
 
 @dataclass(frozen=True)
 class ResidualLstmSettings:
     """Residual-LSTM (Prakash et al. 2016)."""
 
-    width: int = _setting(512, ge=1)
-    dropout: float = _setting(0.1, ge=0, lt=1)
+    width: int = setting(512, ge=1)
+    dropout: float = setting(0.1, ge=0, lt=1)
 
 
 @dataclass(frozen=True)
 class LatentBowSettings:
     """Latent bag of words (Fu et al. 2019)."""
 
-    width: int = _setting(500, ge=1)
-    memory: int = _setting(11, "K: words of the memory, and most words of the bag to predict (Quora 11, MSCOCO 25 to "
+    width: int = setting(500, ge=1)
+    memory: int = setting(11, "K: words of the memory, and most words of the bag to predict (Quora 11, MSCOCO 25 to "
                                "30)", ge=1)
-    dropout: float = _setting(0.6, "of LSTM outputs", ge=0, lt=1)
-    gumbel: bool = _setting(False, "memory from softmaxes with Gumbel noise; false: from the plain bag (Topk)")
+    dropout: float = setting(0.6, "of LSTM outputs", ge=0, lt=1)
+    gumbel: bool = setting(False, "memory from softmaxes with Gumbel noise; false: from the plain bag (Topk)")
 
 
 @dataclass(frozen=True)
 class IaNetSettings:
     """IANet's aggregation model (Su et al. 2021); width, heads and dropout are those of `sizes`."""
 
-    encoder_layers: int = _setting(3, "of each of the two encoders", ge=1)
-    decoder_layers: int = _setting(4, ge=1)
-    embeddings: Literal["shared", "separate"] = _setting(
+    encoder_layers: int = setting(3, "of each of the two encoders", ge=1)
+    decoder_layers: int = setting(4, ge=1)
+    embeddings: Literal["shared", "separate"] = setting(
         "shared", "separate: of each encoder, and of the decoder, as in the released code")
-    norms: Literal["shared", "separate"] = _setting(
+    norms: Literal["shared", "separate"] = setting(
         "shared", "separate: one before each attention to a sequence and one before the feed-forward network, as in "
                   "the released code")
 
