@@ -257,8 +257,7 @@ def test_outputs_of_the_swap_are_those_of_the_paraphraser(paraphraser, items, pr
 @pytest.mark.parametrize(("groups", "absent", "reason"), [
     ({"latent": {"enabled": False}}, set(KINDS), "no latent variable"),
     ({"keyword": {"condition": False}}, set(KINDS[3:]), "no keyword"),
-    ({"contrasts": {"mahalanobis": {"weight": 0.0, "temperature": 0.5, "form": "inverse", "sqrt": False}}},
-     set(KINDS[3:]), "trained by the Mahalanobis contrast"),
+    ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, set(KINDS[3:]), "trained by the Mahalanobis contrast"),
     ({"graph": {"iterations": 0}}, set(), ""),
 ])
 def test_ablations_lack_what_they_lack_and_say_so(encoder, items, tmp_path, groups, absent, reason):
