@@ -12,8 +12,7 @@ from models.common.encoders import embed, freeze_lower_layers, load_encoder, mea
 from models.common.losses import bow_loss, gaussian_kl
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
-from models.hcl.hcl import BatchTotals, objective, validation_loss
-from models.hcl.latent import unit_scale
+from models.hcl.hcl import BatchTotals, objective, unit_scale, validation_loss
 from models.hcl.model import HclModel
 
 OFF = {"weight": 0.0}

@@ -5,8 +5,7 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.hcl.hcl import objective
-from models.hcl.latent import Gaussian, Posterior
+from models.hcl.hcl import Encoded, Gaussian, Posterior, objective
 from models.hcl.model import HclModel
 from models.hcl.settings import LatentSettings
 
@@ -182,13 +181,16 @@ def test_statistics_are_saved_with_the_model(posterior, tmp_path):
 
 
 def test_a_share_of_the_items_is_reconstructed_from_the_priors_mean():
-    model = tiny_hcl.model(latent={"prior_share": 0.3})
-    z, prior = torch.randn(2000, 4), Gaussian(torch.randn(2000, 4), torch.zeros(2000, 4))
-    assert torch.equal(model._from_prior(z, prior), z)  # not in validation
+    model = tiny_hcl.model(latent={"prior_share": 0.3, "bow_loss": False})
+    texts = {name: Encoded(torch.empty(0), torch.randn(2000, tiny_hcl.WIDTH)) for name in "xy"}
+    batch = {"eps": torch.randn(2000, tiny_hcl.LATENT)}
+    latent, z = model.latent(texts, None, batch)
+    assert torch.equal(z, latent.posterior.sample(batch["eps"]))  # in validation
     torch.manual_seed(0)
-    found = model.train()._from_prior(z, prior)
-    chosen = (found == prior.mu).all(1)
-    assert torch.equal(found[~chosen], z[~chosen]) and 0.27 < float(chosen.float().mean()) < 0.33
+    latent, z = model.train().latent(texts, None, batch)
+    chosen = (z == latent.prior.mu).all(1)
+    assert torch.equal(z[~chosen], latent.posterior.sample(batch["eps"])[~chosen])
+    assert 0.27 < float(chosen.float().mean()) < 0.33
 
 
 def test_from_the_priors_mean_reconstruction_teaches_prior_keyword_and_graph():

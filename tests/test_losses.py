@@ -11,8 +11,7 @@ from models.common.losses import (
     gaussian_kl_dims,
     masked_mean,
 )
-from models.hcl.hcl import Contrasted
-from models.hcl.latent import free_bits_kl, mahalanobis
+from models.hcl.hcl import Contrasted, free_bits_kl, mahalanobis
 
 
 def distances(right, wrong, temperature):

@@ -7,10 +7,9 @@ from typing import Any, Self
 from transformers import BertConfig, PretrainedConfig
 
 from models.common.settings import filled
-from models.hcl.settings import GROUPS, ContrastSettings, HclSettings
+from models.hcl.settings import CONTRASTS, GROUPS, ContrastSettings, HclSettings
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")
-CONTRASTS = ("instance", "keyword", "mahalanobis")  # in the order of the objective
 
 
 class HclConfig(PretrainedConfig):
@@ -92,8 +91,9 @@ class HclConfig(PretrainedConfig):
     @property
     def contrasts_used(self) -> list[str]:
         """The contrasts that are part of the objective, in its order."""
-        return [name for name in CONTRASTS if self.contrast(name).weight > 0
-                and (self.latent.enabled or name == "keyword") and (self.uses_keyword or name == "instance")]
+        has = {"latent": self.latent.enabled, "keyword": self.uses_keyword}
+        return [name for name, read in CONTRASTS.items() if self.contrast(name).weight > 0
+                and all(has[part] for part in read)]
 
     def contrast(self, name: str) -> ContrastSettings:
         """Return weight and temperature of one of :data:`CONTRASTS`."""

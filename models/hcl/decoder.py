@@ -1,4 +1,4 @@
-"""Transformer decoder over a memory of encoder states and latent slots, with a key/value cache."""
+"""The decoder: how z enters it, its layers over a memory of encoder states and slots, and its scores of words."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,6 +12,9 @@ from models.common.bert import additive_mask, joined, joined_by_layer
 from models.common.decoding import BeamCache, Pair
 from models.common.transformer import Cache, DecoderLayer, DecoderStep, Heads, Visible
 from models.hcl.config import HclConfig
+
+# Length of W z at the start, where z is noise, in units of what it is added to.
+_ADDED = 0.15
 
 
 class Decoder(nn.Module):
@@ -119,3 +122,45 @@ class TiedOutput(nn.Module):
         missing = len(embeddings) - len(self.bias)
         bias = F.pad(self.bias, (0, missing), value=-torch.inf) if missing else self.bias
         return F.linear(states, embeddings, bias)
+
+
+class LatentEntry(nn.Module):
+    """Learned maps of z (B, dz) to the places where the decoder reads it.
+
+    ``memory+embed``: a slot beside the encoder's states, [Wm z ; H_x], and We z added to every input embedding.
+    ``layers``: Wl z added to the input of each layer. Slot and embedding exist always, so that models may start from
+    each other.
+    """
+
+    def __init__(self, config: HclConfig) -> None:
+        super().__init__()
+        size, width = config.latent.size, config.hidden_size
+        self.by_layer, self.layers = config.latent.enters == "layers", config.num_hidden_layers
+        self.slot = nn.Linear(size, width)  # Wm
+        self.embedding = nn.Linear(size, width, bias=False)  # We
+        if self.by_layer:
+            self.inputs = nn.Linear(size, self.layers * width, bias=False)  # Wl of all layers, one below the other
+
+    @torch.no_grad()
+    def hush(self, words: Tensor) -> None:
+        """Scale the maps to the word embeddings ``words`` (V, d), given that z is noise of variance 1.
+
+        Else the image of z is several times as long as a word embedding, and the decoder sees no word.
+        """
+        maps = [(self.embedding, _ADDED * words.std())]
+        if self.by_layer:
+            maps.append((self.inputs, torch.tensor(_ADDED)))  # states are normalised to 1
+        for layer, length in maps:
+            layer.weight.mul_(length / (layer.weight.std() * layer.weight.shape[1] ** 0.5))
+
+    def memory_slots(self, z: Tensor) -> list[Tensor]:
+        """Return the slots (B, d) that join the memory."""
+        return [] if self.by_layer else [self.slot(z)]
+
+    def embedded(self, embedded: Tensor, z: Tensor) -> Tensor:
+        """Return input embeddings (B, L, d) with z in them."""
+        return embedded if self.by_layer else embedded + self.embedding(z).unsqueeze(1)
+
+    def layer_inputs(self, z: Tensor) -> Sequence[Tensor] | None:
+        """Return what is added to the input of each layer (B, 1, d); None where z enters otherwise."""
+        return self.inputs(z).unsqueeze(1).chunk(self.layers, dim=-1) if self.by_layer else None

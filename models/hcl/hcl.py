@@ -1,4 +1,9 @@
-"""The HCL network and its loss (ACL 2022): a conditional variational encoder-decoder with a keyword graph."""
+"""HCL, "Keywords and Instances" (ACL 2022), in the order of the paper: latent variable, contrasts, network, loss.
+
+Graph and graph attention (eq. 4-9) are in ``graph``, the decoder in ``decoder``. Symbols: x input, y+ output, y-
+negative output; u_in, u_out, u_imp keyword vectors of input, output and impostor; B samples, L tokens, d width, dz
+size of z.
+"""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +21,8 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 from models.common.encoders import FrozenStates, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl, gaussian_kl_dims, masked_mean
 from models.common.transformer import Cache
-from models.hcl.config import CONTRASTS, HclConfig
-from models.hcl.decoder import Decoder, TiedOutput, padded_words
+from models.hcl.config import HclConfig
+from models.hcl.decoder import Decoder, LatentEntry, TiedOutput, padded_words
 from models.hcl.graph import (
     GraphAttention,
     Impostor,
@@ -28,29 +33,183 @@ from models.hcl.graph import (
     likeness,
     segment_sum,
 )
-from models.hcl.latent import (
-    Gaussian,
-    GaussianNetwork,
-    LatentEntry,
-    LatentOutput,
-    Posterior,
-    free_bits_kl,
-    in_full,
-    mahalanobis,
-    unit_scale,
-)
+from models.hcl.settings import CONTRASTS
 
+LOGVAR_RANGE = (-8.0, 8.0)
+_SMALLEST_SQUARE = 1e-12  # mean square beside which that of a vector counts as none
+_SMALLEST_VARIANCE = 1e-5  # beside which a dimension's variance over a batch counts as none
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
 _WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """A kind of text: states (B, L, d) and vectors (B, d)."""
+# The latent variable (section 3.1)
 
-    states: Tensor
-    vector: Tensor
+
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Diagonal Gaussians of a batch: mean and log variance (B, dz) each, or (B, K, dz) for K texts per item."""
+
+    mu: Tensor
+    logvar: Tensor
+
+    def of_text(self, number: int) -> "Gaussian":
+        """Return the Gaussian of each item's text ``number`` (B, dz), out of (B, K, dz)."""
+        return Gaussian(self.mu[:, number], self.logvar[:, number])
+
+    def sample(self, eps: Tensor) -> Tensor:
+        """Return z = mu + sigma * eps (B, dz), through which gradients pass (reparameterisation)."""
+        return self.mu + torch.exp(0.5 * self.logvar) * eps
+
+
+@dataclass(frozen=True)
+class LatentOutput:
+    """Distributions over z and the distances between them.
+
+    Attributes:
+        prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
+        kl_dims: KL(q+ || p) by dimension (B, dz).
+        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them, per dimension (B,).
+        has_negative: which negatives are real (B,).
+        bow: bag-of-words loss, summed over tokens (B,).
+    """
+
+    prior: Gaussian
+    posterior: Gaussian
+    negative: Gaussian | None
+    kl_dims: Tensor
+    d_pos: Tensor
+    d_neg: Tensor | None
+    has_negative: Tensor | None
+    bow: Tensor | None
+
+    @classmethod
+    def of(cls, config: HclConfig, prior: Gaussian, texts: Gaussian, has_negative: Tensor | None,
+           bow: Tensor | None) -> "LatentOutput":
+        """Return the output of the prior and the posteriors (B, 1 or 2, dz) of true and, if any, negative outputs."""
+        all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
+        distances, posterior = all_dims.sum(-1) / config.latent.size, texts.of_text(0)  # (B, 1 or 2), (B, dz)
+        kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
+        if texts.mu.shape[1] == 1:
+            return cls(prior, posterior, None, kl_dims, d_pos, None, None, bow)
+        if has_negative is None:
+            raise ValueError("HclModel: a batch with neg_ids needs has_negative (B,)")
+        return cls(prior, posterior, texts.of_text(1), kl_dims, d_pos, distances[:, 1], has_negative.bool(), bow)
+
+    @property
+    def kl(self) -> Tensor:
+        """KL(q+ || p), summed over dimensions (B,)."""
+        return self.kl_dims.sum(-1)
+
+
+def in_full(layer: nn.Linear, values: Tensor) -> Tensor:
+    """Apply ``layer`` in the precision of its weights, under autocast too."""
+    with torch.autocast(values.device.type, enabled=False):
+        return layer(values.to(layer.weight.dtype))
+
+
+def unit_scale(vectors: Tensor) -> Tensor:
+    """Return ``vectors`` (..., d) scaled to a root mean square of 1, in float32 at least."""
+    (vectors,) = at_least_float32(vectors)
+    return vectors * torch.rsqrt(vectors.square().mean(-1, keepdim=True) + _SMALLEST_SQUARE)
+
+
+def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
+    """KL of a batch (B, dz) of which ``nats`` are free: of each dimension's mean its share, or of their sum all.
+
+    Below its share a dimension has zero gradient; in ``total`` all dimensions have theirs as soon as the sum is above,
+    and none before (Kingma et al. 2016, sect. C.8). The mean is over the samples given, such as a micro-batch.
+    """
+    (kl_dims,) = at_least_float32(kl_dims)
+    mean = kl_dims.mean(0)  # (dz,)
+    return mean.sum().clamp(min=nats) if by == "total" else mean.clamp(min=nats / len(mean)).sum()
+
+
+class GaussianNetwork(nn.Module):
+    """MLP([h_x ; v]) -> mu, log variance: the prior with v = u_in, the posterior with v = h_y.
+
+    One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017, in the precision of its weights under
+    autocast too: the contrasts live on small differences between distances of these Gaussians. The two halves of its
+    input matrix are two layers, so that the ablation without keyword leaves one out and all rows start from the same
+    weights.
+
+    ``scaled`` reads both vectors at a root mean square of 1: graph attention with LayerNorm gives keywords a length of
+    sqrt(d), 19.6 at d = 384, where pooled texts have about 6, and the prior would read the keyword three times as loud.
+    """
+
+    def __init__(self, width: int, size: int, scaled: bool = False) -> None:
+        super().__init__()
+        self.scaled, hidden = scaled, max(2 * size, 100)
+        self.of_text = nn.Linear(width, hidden)
+        self.of_condition = nn.Linear(width, hidden, bias=False)
+        self.output = nn.Linear(hidden, 2 * size)
+
+    def forward(self, h_x: Tensor, condition: Tensor | None) -> Gaussian:
+        """Return the Gaussian given ``h_x`` and ``condition`` (B, d), or the text alone; (B, K, d) for K texts."""
+        if self.scaled:
+            h_x, condition = unit_scale(h_x), None if condition is None else unit_scale(condition)
+        hidden = in_full(self.of_text, h_x)
+        if condition is not None:
+            hidden = hidden + in_full(self.of_condition, condition)
+        mu, logvar = in_full(self.output, torch.tanh(hidden)).chunk(2, dim=-1)  # (B, dz) each
+        return Gaussian(mu, logvar.clamp(*LOGVAR_RANGE))
+
+
+class Posterior(GaussianNetwork):
+    """q(z | x, y): a :class:`GaussianNetwork` whose means may be normalised, and may stand relative to the prior's.
+
+    ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where r and s are what the network says
+    (Vahdat & Kautz 2020). KL depends on r and s alone, and so teaches the posterior alone.
+
+    ``batch_norm`` gamma: the means have standard deviation gamma over a batch in every dimension (BN-VAE, Zhu et al.
+    2020); an ``absolute`` one has a learnt shift besides, of a ``relative`` one r is normalised. The statistics are
+    those of the true outputs, also for negatives: in training of the micro-batch, in evaluation mode those of
+    :meth:`calibrate`, 0 and 1 before.
+    """
+
+    def __init__(self, width: int, size: int, relative: bool = False, gamma: float = 0.0) -> None:
+        super().__init__(width, size)
+        self.relative, self.gamma = relative, gamma
+        if gamma > 0:
+            self.register_buffer("mean", torch.zeros(size))
+            self.register_buffer("variance", torch.ones(size))
+        if gamma > 0 and not relative:
+            self.shift = nn.Parameter(torch.zeros(size))  # beta of the batch normalisation
+
+    def given(self, h_x: Tensor, texts: Tensor, prior: Gaussian) -> Gaussian:
+        """Return the Gaussians (B, K, dz) of texts (B, K, d), of which in training the first is the true output."""
+        found = self(h_x.unsqueeze(1), texts)
+        mu, logvar = found.mu, found.logvar
+        if self.gamma > 0:
+            mu = self._normalised(mu)
+        if self.relative:
+            mean, log_variance = prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1)
+            mu = mean + torch.exp(0.5 * log_variance) * mu
+            logvar = (log_variance + logvar).clamp(*LOGVAR_RANGE)
+        return Gaussian(mu, logvar)
+
+    def _normalised(self, mu: Tensor) -> Tensor:
+        mean, variance = self.get_buffer("mean"), self.get_buffer("variance")
+        if self.training:
+            variance, mean = torch.var_mean(mu[:, 0], dim=0, correction=0)
+        scaled = self.gamma * (mu - mean) * torch.rsqrt(variance + _SMALLEST_VARIANCE)
+        return scaled if self.relative else scaled + self.shift
+
+    @torch.no_grad()
+    def calibrate(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Set the statistics of evaluation mode to those of ``pairs``: h_x (B, d) and h_y (B, d) of true outputs.
+
+        No running averages, which would follow the order of steps and the number of processes.
+        """
+        mu = torch.cat([self(h_x, h_y).mu for h_x, h_y in pairs])
+        variance, mean = torch.var_mean(mu, dim=0, correction=0)
+        self.get_buffer("mean").copy_(mean)
+        self.get_buffer("variance").copy_(variance)
+
+
+# The contrasts (section 3.2): a right and a wrong candidate for each sample
 
 
 @dataclass(frozen=True)
@@ -77,7 +236,6 @@ class Contrasted:
     Attributes:
         right, wrong: distance or similarity of the two candidates (B,).
         loss: of each sample (B,); log 2 where the two are equal.
-        gap: how far the right candidate is ahead of the wrong one, in units of the temperature (B,).
         mask: samples that take part (B,); all else holds for these alone.
         points: the right and the wrong candidate, if they are points of the latent space (B, 2, dz).
     """
@@ -85,7 +243,6 @@ class Contrasted:
     right: Tensor
     wrong: Tensor
     loss: Tensor
-    gap: Tensor
     mask: Tensor
     points: Tensor | None = None
 
@@ -94,15 +251,33 @@ class Contrasted:
                      points: Tensor | None = None) -> Self:
         """Return -log(1 - softmax) of the right one's distance: softplus((right - wrong) / t)."""
         right, wrong = at_least_float32(right, wrong)
-        gap = (wrong - right) / temperature
-        return cls(right, wrong, F.softplus(-gap), gap, mask, points)
+        return cls(right, wrong, F.softplus((right - wrong) / temperature), mask, points)
 
     @classmethod
     def of_similarities(cls, right: Tensor, wrong: Tensor, temperature: float, mask: Tensor) -> Self:
         """Return -log softmax of the right one's similarity: softplus((wrong - right) / t)."""
         right, wrong = at_least_float32(right, wrong)
-        gap = (right - wrong) / temperature
-        return cls(right, wrong, F.softplus(-gap), gap, mask)
+        return cls(right, wrong, F.softplus((wrong - right) / temperature), mask)
+
+
+def mahalanobis(points: Tensor, mu: Tensor, logvar: Tensor) -> Tensor:
+    """Mean over dimensions of (v - mu)^2 / sigma^2 (B,), for points v (B, dz); 1 is expected of a draw.
+
+    HCL section 3.2.3, with the inverse that is missing in print.
+    """
+    points, mu, logvar = at_least_float32(points, mu, logvar)
+    return ((points - mu).square() * torch.exp(-logvar)).mean(-1)
+
+
+# The network
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A kind of text: states (B, L, d) and vectors (B, d)."""
+
+    states: Tensor
+    vector: Tensor
 
 
 @dataclass(frozen=True)
@@ -146,16 +321,11 @@ class BatchTotals:
 
     def of_contrast(self, name: str) -> int:
         """Return how many samples take part in a contrast: those with a negative, or with an impostor."""
-        return self.negatives if name == "instance" else self.impostors
+        return self.impostors if "keyword" in CONTRASTS[name] else self.negatives
 
 
 class HclNetwork(PreTrainedModel):
     """HCL: x -> y by way of z, with keyword vectors from a graph; :class:`models.hcl.model.HclModel` adds decoding.
-
-    Symbols: H_x (B, Lx, d) and h_x (B, d) encoder states of the input and their mean over real tokens;
-    u_in, u_out, u_imp (B, d) vectors of input, output and impostor keyword; p(z|x,u_in) prior and
-    q(z|x,y) posterior over z (B, dz). z enters the decoder as :class:`LatentEntry` says: by default as a memory
-    slot, [Wm z ; H_x], and added to every input embedding, e_t + We z.
 
     All modules of the full model exist whatever the configuration switches off; what is off is not run and gets
     no gradient. Each module draws its weights from a seed of its own name, so that every row of an ablation
@@ -254,58 +424,28 @@ class HclNetwork(PreTrainedModel):
         keyword = self.keywords(batch)
         if keyword is not None and validating:
             keyword = replace(keyword, mask=keyword.mask & (batch["kx"] >= 0))
-        contrasts = {} if keyword is None else {"keyword": self.keyword_contrast(keyword)}
+        contrasts = {"keyword": self.keyword_contrast(keyword)}
         latent, z = self.latent(texts, keyword, batch) if has_latent else (None, None)
-        if latent is not None and z is not None:
-            z = self._from_prior(z, latent.prior)
-        if latent is not None:
-            contrasts |= self._latent_contrasts(keyword, latent)
+        contrasts["instance"] = self.instance_contrast(latent)
+        contrasts["mahalanobis"] = self.mahalanobis_contrast(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
         reconstruction = self.reconstruct(hidden, u_in, z, batch)
         return HclOutput(hidden, reconstruction, batch["y_in_mask"].sum(-1), latent, keyword,
-                         {name: contrasts[name] for name in CONTRASTS if name in contrasts})
-
-    # Contrasts (HCL section 3.2)
-
-    def keyword_contrast(self, keyword: KeywordOutput) -> Contrasted:
-        """Eq. 10: cos(u_in, u_out) against cos(u_in, u_imp), of samples with an impostor."""
-        vectors = torch.stack([keyword.u_in, keyword.u_out, keyword.u_imp])  # (3, B, d)
-        unit = F.normalize(vectors, dim=-1, eps=_SHORTEST)
-        s_out, s_imp = (unit[0] * unit[1:]).sum(-1).unbind()  # (B,)
-        return Contrasted.of_similarities(s_out, s_imp, self.config.contrasts.keyword.temperature, keyword.mask)
-
-    def _latent_contrasts(self, keyword: KeywordOutput | None, latent: LatentOutput) -> dict[str, Contrasted]:
-        """Return the contrasts that read distributions over z, of instances and between levels (eq. 11)."""
-        settings, found = self.config.contrasts, {}
-        if latent.d_neg is not None and latent.has_negative is not None:  # KL(q+ || p) against KL(q- || p)
-            found["instance"] = Contrasted.of_distances(latent.d_pos, latent.d_neg, settings.instance.temperature,
-                                                        latent.has_negative)
-        if keyword is not None:  # distances of output and impostor keyword, mapped by P, to q(z | x, y+)
-            points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))  # (B, 2, dz)
-            mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
-            d_out, d_imp = mahalanobis(points, mu, logvar).unbind(1)  # of a mean over dimensions (B,)
-            found["mahalanobis"] = Contrasted.of_distances(d_out, d_imp, settings.mahalanobis.temperature,
-                                                           keyword.mask, points)
-        return found
+                         {name: found for name in CONTRASTS if (found := contrasts[name]) is not None})
 
     def latent(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None,
                batch: Mapping[str, Tensor]) -> tuple[LatentOutput, Tensor]:
-        """Return the distributions over z, and z drawn from the posterior (B, dz), given :meth:`texts` x, y, neg."""
+        """Return the distributions over z and z (B, dz), given :meth:`texts` x, y and neg: drawn from the posterior.
+
+        In training, for a share of the items at random, z is the prior's mean (Sohn et al. 2015): the decoder learns
+        from what texts are decoded from, and what it lacks there goes to prior, keyword and graph.
+        """
         h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
+        if self.training and (share := self.config.latent.prior_share) > 0:
+            z = torch.where(torch.rand(len(z), 1, device=z.device) < share, prior.mu, z)
         return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
-
-    def _from_prior(self, z: Tensor, prior: Gaussian) -> Tensor:
-        """Return z (B, dz), in training for a share of the items, at random, the prior's mean (Sohn et al. 2015).
-
-        The decoder learns from what texts are decoded from, and what it lacks there goes to prior, keyword and graph.
-        """
-        share = self.config.latent.prior_share
-        if not self.training or share == 0.0:
-            return z
-        chosen = torch.rand(len(z), 1, device=z.device) < share
-        return torch.where(chosen, prior.mu, z)
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
         """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if any, negative output (B, 1 or 2, dz)."""
@@ -324,6 +464,34 @@ class HclNetwork(PreTrainedModel):
             with torch.no_grad():
                 texts = (self.texts(batch, ["x", "y"]) for batch in batches)
                 self.posterior.calibrate((found["x"].vector, found["y"].vector) for found in texts)
+
+    # The contrasts (section 3.2), each None where the model or the batch lacks what it reads
+
+    def instance_contrast(self, latent: LatentOutput | None) -> Contrasted | None:
+        """Section 3.2.1: KL(q(z|x,y+) || p) against KL(q(z|x,y-) || p), of samples with a negative output."""
+        if latent is None or latent.d_neg is None or latent.has_negative is None:
+            return None
+        return Contrasted.of_distances(latent.d_pos, latent.d_neg, self.config.contrasts.instance.temperature,
+                                       latent.has_negative)
+
+    def keyword_contrast(self, keyword: KeywordOutput | None) -> Contrasted | None:
+        """Eq. 10: cos(u_in, u_out) against cos(u_in, u_imp), of samples with an impostor."""
+        if keyword is None:
+            return None
+        vectors = torch.stack([keyword.u_in, keyword.u_out, keyword.u_imp])  # (3, B, d)
+        unit = F.normalize(vectors, dim=-1, eps=_SHORTEST)
+        s_out, s_imp = (unit[0] * unit[1:]).sum(-1).unbind()  # (B,)
+        return Contrasted.of_similarities(s_out, s_imp, self.config.contrasts.keyword.temperature, keyword.mask)
+
+    def mahalanobis_contrast(self, keyword: KeywordOutput | None, latent: LatentOutput | None) -> Contrasted | None:
+        """Eq. 11: distances of output and impostor keyword, mapped into the latent space by P, to q(z|x,y+)."""
+        if keyword is None or latent is None:
+            return None
+        points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))  # (B, 2, dz)
+        mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
+        d_out, d_imp = mahalanobis(points, mu, logvar).unbind(1)  # (B,)
+        return Contrasted.of_distances(d_out, d_imp, self.config.contrasts.mahalanobis.temperature, keyword.mask,
+                                       points)
 
     # Encoding
 
@@ -516,11 +684,11 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
               totals: BatchTotals | None = None) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
-    Eq. 3: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted contrasts; with ``added_to: sentence``
-    the contrasts are divided too, and so weigh beside the sum over a sentence as it is printed. Free bits act here
-    alone; beta touches no contrast. ``totals`` are the sizes of the whole batch if ``output`` is a part of it; shares
-    then add up to the batch's loss. Only the free bits are granted to each part by itself, and the posterior's means
-    normalised.
+    Eq. 3 beside the contrasts of section 3.2: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted
+    contrasts. With ``added_to: sentence`` the contrasts are divided too, and so weigh beside the sum over a sentence as
+    it is printed. Free bits act here alone; beta touches no contrast. ``totals`` are the sizes of the whole batch if
+    ``output`` is a part of it; shares then add up to the batch's loss. Only the free bits are granted to each part by
+    itself, and the posterior's means normalised.
     """
     totals = totals or BatchTotals.of(output)
     share = len(output.reconstruction) / totals.items
@@ -556,7 +724,7 @@ def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
 
 
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
-    """Return the loss that selects checkpoints, per sample (B,): L_rec(z ~ q) + KL over the mean target length.
+    """Return the loss that selects checkpoints, per sample (B,): the bound of eq. 2 over the mean target length.
 
     Beta is 1, without free bits, auxiliary losses and contrasts: all rows of a table are selected by one quantity.
     """

@@ -20,8 +20,7 @@ from models.common.decoding import (
 )
 from models.common.encoders import mean_pool
 from models.hcl.config import HclConfig
-from models.hcl.hcl import HclNetwork
-from models.hcl.latent import Gaussian
+from models.hcl.hcl import Gaussian, HclNetwork
 
 LatentSource = Literal["mean", "sample"]
 Search = Literal["beam", "contrastive"]

@@ -113,4 +113,6 @@ class HclSettings:
             raise ValueError("decoder.kw_memory needs keyword.condition; set the one to false or the other to true")
 
 
+# The contrasts in the order of the objective, and what each reads: distributions over z, keyword vectors.
+CONTRASTS = {"instance": ("latent",), "keyword": ("keyword",), "mahalanobis": ("latent", "keyword")}
 GROUPS = tuple(group.name for group in fields(HclSettings))
