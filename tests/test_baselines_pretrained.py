@@ -26,7 +26,7 @@ from transformers import (
 from keycontrast.errors import InputError
 from models.common.decoding import Rules, beam_search, contrastive_search
 from models.common.task import Step
-from models.hcl.baselines.pretrained import T5, Claps, step_of, t5_config, token_contrast
+from models.hcl.pretrained import T5, Claps, step_of, t5_config, token_contrast
 from stages.common.training import save_notes
 from stages.results.model import System
 from stages.results.tracks.hcl import HCL

@@ -5,8 +5,14 @@ import tiny_hcl
 import torch
 from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
 
-from models.common.bert import additive_mask, bert_states, joined_by_layer
-from models.common.encoders import encode, encoder_pass, freeze_lower_layers
+from models.common.encoders import (
+    additive_mask,
+    bert_states,
+    encode,
+    encoder_pass,
+    freeze_lower_layers,
+    joined_by_layer,
+)
 from models.common.transformer import DecoderLayer, Heads
 from models.hcl.decoder import TiedOutput, memory_keys_values, padded_words
 from models.hcl.hcl import objective

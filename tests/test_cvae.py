@@ -5,7 +5,7 @@ import torch
 from piece_cases import Case
 
 from models.common.task import Step
-from models.hcl.baselines.recurrent import annealing_steps
+from models.hcl.baselines import annealing_steps
 
 
 @pytest.fixture

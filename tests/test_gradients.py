@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.common.batches import add_gradients
+from models.common.training import add_gradients
 
 
 class Added(TorchDispatchMode):

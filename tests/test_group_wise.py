@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from models.common.task import Settings, Step
 from models.common.training import fit
-from models.hcl.baselines.pieces import contrast_share, pair_loss
+from models.hcl.baselines import contrast_share, pair_loss
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.baselines import PieceTask, candidates
 

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 
 from keycontrast.errors import InputError
 from models.common.decoding import Rules
-from models.hcl.baselines.pretrained import generated
+from models.hcl.pretrained import generated
 from stages.common.training import save_notes
 from stages.tracks.hcl.data import PieceOrigin
 from stages.tracks.hcl.export import AUTO, export_library_model

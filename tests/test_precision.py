@@ -13,7 +13,7 @@ from torch import nn
 from transformers import BertModel
 
 from keycontrast.errors import InputError
-from models.common.precision import products
+from models.common.losses import products
 from models.keywords.attribution import as_batch, siamese_saliency, word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
 from stages.common.device import check_precision, computed_in, computing, settled_precision

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from models.common.rows import RealTokens
-from models.common.transformer import Embedder, Encoder, Heads, masking
+from models.common.transformer import Embedder, Encoder, Heads, RealTokens, masking
 
 SIZES = {"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0, "layers": 2}
 REAL = {"some": [[True, True, False], [True, False, False]], "all": [[True, True], [True, True]]}

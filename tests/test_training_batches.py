@@ -9,8 +9,7 @@ import pytest
 from memory_store import Memory
 from test_training_loop import EVERYTHING, SEED, SETTINGS, Killed, Regression, assert_same, weights
 
-from models.common.batches import epoch_batches, loaded_ahead
-from models.common.task import Task
+from models.common.task import Task, epoch_batches, loaded_ahead
 from models.common.training import fit
 
 

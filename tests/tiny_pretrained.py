@@ -4,7 +4,7 @@ import torch
 from transformers import GPT2Config, MT5Config, MT5ForConditionalGeneration, T5Config
 
 from models.common.decoding import Rules
-from models.hcl.baselines.pretrained import T5, DialoGpt, SimCtg, T5Claps
+from models.hcl.pretrained import T5, DialoGpt, SimCtg, T5Claps
 
 VOCABULARY, PAD, END, MEAN = 30, 0, 3, 5.0
 CLASSES = {"dialogpt": DialoGpt, "simctg": SimCtg, "t5": T5, "t5_claps": T5Claps}

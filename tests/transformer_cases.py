@@ -5,7 +5,7 @@ from recurrent_cases import FIRST_WORD, RULES, VOCABULARY, batch, item
 from tiny_rewriters import settings
 
 from models.common import EOS, PAD
-from models.common.rows import RealTokens
+from models.common.transformer import RealTokens
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 

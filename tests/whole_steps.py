@@ -2,7 +2,7 @@
 
 import torch
 
-from models.common.bert import additive_mask
+from models.common.encoders import additive_mask
 
 
 class WholeSteps:

@@ -30,12 +30,11 @@ from transformers import (
 from transformers import initialization as init
 
 from models.clld.settings import ModelSettings
-from models.common.batches import batches_in_order
+from models.common import filled
 from models.common.encoders import embed, load_encoder
 from models.common.losses import at_least_float32, masked_mean, pair_contrast
-from models.common.rows import RealTokens
-from models.common.settings import filled
-from models.common.task import Step, Task
+from models.common.task import Step, Task, batches_in_order
+from models.common.transformer import RealTokens
 
 DROPOUT = 0.5  # before the classifier
 TAU = 5.0  # distance of pairs that a static matrix names, and the largest of an adaptive one

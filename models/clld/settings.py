@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from models.common.settings import setting
+from models.common import setting
 
 
 @dataclass(frozen=True)

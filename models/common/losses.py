@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Similarity = Literal["cosine", "dot"]
+PRECISIONS = ("fp32", "bf16")
 _HALF = (torch.float16, torch.bfloat16)
 _FLOOR = 1e-6       # under the logarithm of a bag's entry
 _SHORTEST = 1e-8    # xi of CLLD eq. 4: a zero vector has cosine 0 to everything
@@ -22,6 +23,17 @@ _SHORTEST = 1e-8    # xi of CLLD eq. 4: a zero vector has cosine 0 to everything
 def at_least_float32(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Return the tensors with half precision raised to float32; every loss starts with this, under autocast too."""
     return tuple(tensor.float() if tensor.dtype in _HALF else tensor for tensor in tensors)
+
+
+def products(device: str | torch.device, precision: str) -> torch.autocast:
+    """Return the context in which matrix products on ``device`` are computed in ``precision``.
+
+    That is ``fp32``, which leaves every operation as it is, or ``bf16`` (autocast). Weights, gradients and optimisers
+    are fp32 whatever the products are.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be {' or '.join(map(repr, PRECISIONS))}, found {precision!r}")
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def masked_mean(values: Tensor, mask: Tensor, count: Tensor | float | None = None) -> Tensor:

@@ -1,17 +1,23 @@
-"""What a training is: its settings, its task, and what it leaves behind."""
+"""What a training is: its settings, its task, the order of its batches, and what it leaves behind."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from statistics import median
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor, nn
-
-from models.common.batches import PartSums, batches_in_order
 
 Batch = Mapping[str, Tensor]
 Parts = Mapping[str, float | Tensor]
+Key = TypeVar("Key")
+Loaded = TypeVar("Loaded")
+POOL = 50  # batches sorted together: long enough to find equals, short enough to stay a shuffle
 _RECENT = 500  # steps whose durations are kept, for their median
 
 
@@ -25,43 +31,27 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; plain values, which the params have checked.
+    """How to train; plain values, which the params have checked."""
 
-    Attributes:
-        epochs: passes over the training items at most; 0 keeps the module as it begins, validated once.
-        batch_size: items per optimiser step; the last batch of an epoch may be smaller.
-        micro_batch: items per forward pass; None takes the whole batch at once.
-        weight_decay: decoupled under ``adamw``, added to the gradient under ``adam``.
-        warmup: share of all steps over which the rates rise linearly from 0.
-        schedule: of the rates after that: ``linear``, down to 0, or ``constant``.
-        precision: ``fp32``, or ``bf16`` for the matrix products of forward and backward passes (autocast);
-            weights, gradients and optimiser are fp32 either way, and the task sees to it that losses are.
-        bucket: batches of items of similar length, drawn anew each epoch; the task needs ``lengths()``.
-        prefetch: micro-batches that a thread loads ahead of the one in work; 0 loads each when it is due.
-        clip: largest norm of the accumulated gradient, over all groups together; None clips nothing.
-        patience: epochs in a row without a better validation result that end the training; None for never.
-        final_from_step: optimiser step from which the objective is the final one, its schedules (annealing,
-            pretraining) at their end. Epochs that end before it are no candidates for the best one, and patience
-            does not count them; if all do, the last one is taken.
-        select: the best epoch is the one with the best first criterion; the next ones break its ties, and
-            the earliest of equal epochs wins.
-    """
-
-    epochs: int
-    batch_size: int
-    micro_batch: int | None = None
+    epochs: int  # passes over the training items at most; 0 keeps the module as it begins, validated once
+    batch_size: int  # items per optimiser step; the last batch of an epoch may be smaller
+    micro_batch: int | None = None  # items per forward pass; None: the whole batch at once
     optimiser: Literal["adamw", "adam"] = "adamw"
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
-    weight_decay: float = 0.0
-    warmup: float = 0.0
-    schedule: Literal["linear", "constant"] = "linear"
+    weight_decay: float = 0.0  # decoupled under adamw, added to the gradient under adam
+    warmup: float = 0.0  # share of all steps over which the rates rise linearly from 0
+    schedule: Literal["linear", "constant"] = "linear"  # of the rates after that; linear falls to 0
+    # Of the matrix products (autocast); weights, gradients, optimiser and, by the task's care, losses are fp32.
     precision: Literal["fp32", "bf16"] = "fp32"
-    bucket: bool = False
-    prefetch: int = 2
-    clip: float | None = 1.0
-    patience: int | None = None
+    bucket: bool = False  # batches of items of similar length, drawn anew each epoch; the task needs lengths()
+    prefetch: int = 2  # micro-batches that a thread loads ahead of the one in work
+    clip: float | None = 1.0  # largest norm of the accumulated gradient, over all groups together
+    patience: int | None = None  # epochs in a row without a better validation result that end the training
+    # Step from which the objective is the final one (after annealing, pretraining). Epochs that end before it are no
+    # candidates for the best one, and patience does not count them; if all do, the last one is taken.
     final_from_step: int = 0
+    # The best epoch has the best first criterion; the next ones break its ties, and the earliest of equals wins.
     select: tuple[Criterion, ...] = (Criterion(),)
 
     def steps_per_epoch(self, n_train: int) -> int:
@@ -80,13 +70,125 @@ class Settings:
     def rate_factor(self, step: int, total: int) -> float:
         """Return the factor on every learning rate at the 0-based ``step`` of ``total``.
 
-        The rate rises over the first ``round(warmup * total)`` steps and reaches its full value at the last of them.
-        Then it stays, or falls linearly so that it would be 0 at step ``total``, just after the end.
+        It is 1 at the last of the first ``round(warmup * total)`` steps, and would be 0 at step ``total``.
         """
         rising = round(self.warmup * total)
         if step < rising:
             return (step + 1) / rising
         return 1.0 if self.schedule == "constant" else (total - step) / max(1, total - rising)
+
+
+# Batches of items
+
+
+def epoch_batches(n_items: int, batch_size: int, seed: int, lengths: Sequence[int] | None = None) -> list[list[int]]:
+    """Return the batches of one epoch, every item once, cut from a permutation.
+
+    With lengths, one per item, the permutation is cut into pools of 50 batches, and each pool is sorted by length, so
+    that little is padded; then the batches of all pools are shuffled. Within a batch items stay sorted, so that its
+    micro-batches are of similar lengths too.
+    """
+    random = np.random.default_rng(seed)
+    order = random.permutation(n_items)
+    if lengths is None:
+        return _cut(order, batch_size)
+    if len(lengths) != n_items:
+        raise ValueError(f"{len(lengths)} lengths for {n_items} items")
+    of_item = np.asarray(lengths)
+    batches: list[list[int]] = []
+    for pool in np.split(order, range(POOL * batch_size, n_items, POOL * batch_size)):
+        batches += _cut(pool[np.argsort(of_item[pool], kind="stable")], batch_size)
+    return [batches[number] for number in random.permutation(len(batches))]
+
+
+def _cut(order: np.ndarray, size: int) -> list[list[int]]:
+    return [order[start:start + size].tolist() for start in range(0, len(order), size)]
+
+
+@contextmanager
+def loaded_ahead(load: Callable[[Key], Loaded], keys: Iterable[Key], ahead: int) -> Iterator[Iterator[Loaded]]:
+    """Give ``load(key)`` of each key in turn, up to ``ahead`` of them computed in advance by one thread.
+
+    An exception of ``load`` comes out where its result would have. The thread ends with the block; 0 starts none.
+    """
+    if ahead == 0:
+        yield map(load, keys)
+        return
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
+
+    def in_turn() -> Iterator[Loaded]:
+        waiting: deque[Future[Loaded]] = deque()
+        for key in keys:
+            waiting.append(executor.submit(load, key))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    try:
+        yield in_turn()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+class HostTensor(Tensor):
+    """A tensor that stays in the host's memory when its batch goes to a device: what is needed to launch its work."""
+
+    @classmethod
+    def of(cls, values: Tensor) -> "HostTensor":
+        """Return ``values``, which are on the CPU, as such a tensor."""
+        return values.as_subclass(cls)
+
+    def to(self, *args: Any, **kwargs: Any) -> "HostTensor":  # type: ignore[override]
+        """Return itself."""
+        return self
+
+    pin_memory = to  # type: ignore[assignment]
+
+    @property
+    def plain(self) -> Tensor:
+        """The same as an ordinary tensor."""
+        return self.as_subclass(Tensor)
+
+
+def moved(tensors: Batch, device: torch.device) -> dict[str, Tensor]:
+    """Return ``tensors`` on ``device``; copies from pinned memory do not hold up the caller."""
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+
+def batches_in_order(load: Callable[[Sequence[int]], Batch], count: int, size: int,
+                     device: torch.device) -> Iterator[dict[str, Tensor]]:
+    """Yield ``load`` of the items ``0 .. count - 1``, which is on the CPU, on ``device``, ``size`` items at a time."""
+    for start in range(0, count, size):
+        yield moved(load(range(start, min(start + size, count))), device)
+
+
+class PartSums:
+    """Named sums in double precision; tensors stay where they are until :meth:`read`."""
+
+    def __init__(self) -> None:
+        self._tensors: list[tuple[str, Tensor]] = []
+        self._plain: list[tuple[str, float]] = []
+
+    def add(self, parts: Parts) -> None:
+        """Add plain numbers and 0-d tensors to the sums of their names."""
+        for name, value in parts.items():
+            if isinstance(value, Tensor):
+                self._tensors.append((name, value.detach()))
+            else:
+                self._plain.append((name, float(value)))
+
+    def read(self) -> dict[str, float]:
+        """Return the sums; all tensors come from the device in one message."""
+        names, tensors = [name for name, _ in self._tensors], [tensor.double() for _, tensor in self._tensors]
+        numbers = torch.stack(tensors).tolist() if tensors else []
+        sums: dict[str, float] = {}
+        for name, value in [*zip(names, numbers, strict=True), *self._plain]:
+            sums[name] = sums.get(name, 0.0) + value
+        return sums
+
+
+# Task
 
 
 @dataclass(frozen=True)
@@ -109,21 +211,13 @@ class Step:
 
 
 class Task:
-    """What is trained, on what, and how it is judged. Items are numbers ``0 .. n_train - 1``.
+    """What is trained, on what, and how it is judged. Items are numbers ``0 .. n_train - 1``."""
 
-    Attributes:
-        module: what is trained, on its device.
-        train: the training items.
-        validation: the validation items.
-        learning_rate: of every parameter, unless :meth:`parameter_groups` says otherwise.
-        batch_size: items per forward pass in validation.
-    """
-
-    module: Any  # nn.Module; a subclass says which
+    module: Any  # nn.Module on its device; a subclass says which
     train: Sized
     validation: Sized
-    learning_rate: float
-    batch_size: int
+    learning_rate: float  # of every parameter, unless parameter_groups says otherwise
+    batch_size: int  # items per forward pass in validation
 
     @property
     def n_train(self) -> int:
@@ -149,11 +243,7 @@ class Task:
         return [Parameters("all", list(module.parameters()), self.learning_rate)]
 
     def lengths(self) -> Sequence[int]:
-        """Return the length of each training item, in any unit.
-
-        Raises:
-            ValueError: the task has none.
-        """
+        """Return the length of each training item, in any unit; a ValueError if the task has none."""
         raise ValueError(f"bucket: {type(self).__name__} has no lengths() to put items of similar length together")
 
     def load(self, items: Sequence[int]) -> Batch:
@@ -165,15 +255,11 @@ class Task:
         raise NotImplementedError
 
     def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
-        """Return the share of a micro-batch in the loss of the whole batch, and its parts.
+        """Return the share of a micro-batch in the loss of the whole batch, a scalar with a graph, and its parts.
 
-        Shares add up: the sum over micro-batches is the loss of ``step.batch``, and the gradient that of
-        one big batch. So divide by what belongs to the whole batch (``len(step.batch)``, or the number of
-        its items that have an impostor), never by the size of ``batch``.
-
-        Returns:
-            A scalar with a graph, and named values (plain or 0-d), which are added up in the same manner
-            and averaged over the items of an epoch.
+        Shares add up: the sum over micro-batches is the loss of ``step.batch``. So divide by what belongs to the whole
+        batch (``len(step.batch)``, or the number of its items that have an impostor), never by the size of ``batch``.
+        Parts, plain or 0-d, are added up in the same manner and averaged over the items of an epoch.
         """
         raise NotImplementedError
 
@@ -220,6 +306,9 @@ class Task:
 
     def load_extra(self, state: Mapping[str, Any]) -> None:
         """Go back to :meth:`extra_state`."""
+
+
+# What a training is given, and what it leaves
 
 
 class CheckpointStore(Protocol):

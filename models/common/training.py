@@ -19,10 +19,23 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from models.common.batches import PartSums, add_gradients, epoch_batches, loaded_ahead, moved, pinned
+from models.common.losses import products
 from models.common.parallel import SharedSums, add_gradients_of_all, from_first, place, spread, tensors_of_first
-from models.common.precision import products
-from models.common.task import Bar, Batch, CheckpointStore, History, Parts, Settings, Speed, Step, Task
+from models.common.task import (
+    Bar,
+    Batch,
+    CheckpointStore,
+    History,
+    Parts,
+    PartSums,
+    Settings,
+    Speed,
+    Step,
+    Task,
+    epoch_batches,
+    loaded_ahead,
+    moved,
+)
 
 SeedOf = Callable[..., int]
 Value = TypeVar("Value")
@@ -161,7 +174,7 @@ class _Loop:
         if self.device.type != "cuda":
             return batch
         with torch.cuda.device(self.device):  # a thread begins with the first device
-            return pinned(batch)
+            return {name: tensor.pin_memory() for name, tensor in batch.items()}
 
     def _train_step(self, batch: list[int], loaded: Iterator[Batch]) -> None:
         started, state = time.perf_counter(), self.state
@@ -266,6 +279,31 @@ class _Loop:
         started, best = time.perf_counter(), state.batch == 0 and state.best_epoch == state.epoch
         self.store.save(trained_tensors(self.task.module), optimiser_tensors(self.optimiser), state.as_values(), best)
         state.speed.add_checkpoint(time.perf_counter() - started)
+
+
+def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None],
+                  parameters: Sequence[nn.Parameter]) -> None:
+    """Add the gradients of ``outputs`` to those that ``parameters`` have.
+
+    ``weights`` are the gradients by the outputs, None for a scalar's 1. A backward pass adds parameter by parameter,
+    one launch each on a GPU: a sixth of all that a micro-batch launches. Here all are added at once; the sums are the
+    same to the bit.
+    """
+    if all(parameter.grad is None for parameter in parameters):
+        torch.autograd.backward(outputs, weights)
+        return
+    found = torch.autograd.grad(outputs, parameters, weights, allow_unused=True)
+    sums, summands = [], []
+    for parameter, gradient in zip(parameters, found, strict=True):
+        if gradient is None:
+            continue
+        if parameter.grad is None:
+            parameter.grad = gradient.clone(memory_format=torch.contiguous_format)  # it may share its memory
+        else:
+            sums.append(parameter.grad)
+            summands.append(gradient)
+    if sums:
+        torch._foreach_add_(sums, summands)
 
 
 def _optimiser(task: Task, settings: Settings) -> torch.optim.Optimizer:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from transformers import BertConfig, PretrainedConfig
 
-from models.common.settings import filled
+from models.common import filled
 from models.hcl.settings import CONTRASTS, GROUPS, ContrastSettings, HclSettings
 
 SPECIAL_TOKENS = ("pad", "bos", "eos", "unk", "mask")

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.common.bert import additive_mask, joined, joined_by_layer
 from models.common.decoding import BeamCache, Pair
+from models.common.encoders import additive_mask, joined, joined_by_layer
 from models.common.transformer import Cache, DecoderLayer, DecoderStep, Heads, Visible
 from models.hcl.config import HclConfig
 

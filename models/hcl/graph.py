@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from models.common.losses import at_least_float32
-from models.common.rows import HostTensor
+from models.common.task import HostTensor
 from models.hcl.config import HclConfig
 
 Sizes = Sequence[tuple[int, int]]  # of each round: nodes that receive, and edges into them

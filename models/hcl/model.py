@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from transformers import GenerationMixin
 
-from models.common.bert import additive_mask
 from models.common.decoding import (
     BeamCache,
     CachedSteps,
@@ -18,7 +17,7 @@ from models.common.decoding import (
     contrastive_search,
     project_in_full,
 )
-from models.common.encoders import mean_pool
+from models.common.encoders import additive_mask, mean_pool
 from models.hcl.config import HclConfig
 from models.hcl.hcl import Gaussian, HclNetwork
 

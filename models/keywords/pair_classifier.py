@@ -23,8 +23,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from models.common.bert import bert_states, library_pass
-from models.common.encoders import freeze_lower_layers
+from models.common.encoders import bert_states, freeze_lower_layers, library_pass
 from models.common.task import Step, Task
 
 LABELS = {0: "different", 1: "paraphrase"}

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from models.common.precision import recurrent
+from models.common.recurrent import recurrent
 from models.common.task import Step, Task
 
 LABELS = {0: "secondary", 1: "primary"}

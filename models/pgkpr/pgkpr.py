@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP
+from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP, filled
 from models.common.decoding import (
     BeamCache,
     CachedSteps,
@@ -26,9 +26,7 @@ from models.common.decoding import (
     project_in_full,
 )
 from models.common.losses import at_least_float32, pair_contrast
-from models.common.rows import RealTokens
-from models.common.settings import filled
-from models.common.transformer import Decoder, Embedder, Encoder, Heads, masking, token_nll
+from models.common.transformer import Decoder, Embedder, Encoder, Heads, RealTokens, masking, token_nll
 from models.pgkpr.settings import (
     IaNetSettings,
     LatentBowSettings,

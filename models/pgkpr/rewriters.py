@@ -18,58 +18,19 @@ from transformers import initialization as init
 from models.common import BOS, MASK, PAD
 from models.common.decoding import Decodable, project_in_full
 from models.common.losses import at_least_float32, bag_of_words
-from models.common.precision import recurrent
-from models.common.rows import HostTensor, RealTokens
-from models.common.transformer import Attention, Decoder, DecoderLayer, DecoderStep, Embedder, Encoder, token_nll
+from models.common.recurrent import Given, LstmStack, RecurrentSteps, State, States, attend
+from models.common.task import HostTensor
+from models.common.transformer import (
+    Attention,
+    Decoder,
+    DecoderLayer,
+    DecoderStep,
+    Embedder,
+    Encoder,
+    RealTokens,
+    token_nll,
+)
 from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig, wrapped
-
-State = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
-Sources = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
-
-
-class LstmStack(nn.Module):
-    """LSTM layers of one width, left to right, whose input is added back every few layers.
-
-    Symbols: x^(l) is the input of layer l and h^(l) its output, after dropout; x^(l+1) = h^(l), and behind every n-th
-    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
-    n have no addition.
-
-    Dropout is of the outputs of every layer; states go on to the next word whole.
-    """
-
-    def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
-        super().__init__()
-        self.residual_every = residual_every
-        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(layers))
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, inputs: Tensor, start: State | None = None,
-                packed: PackedSequence | None = None) -> tuple[Tensor, State]:
-        """Transform inputs; return outputs of the same shape, and the states after each last word.
-
-        Args:
-            inputs: embedded words (N, L, d), L real ones each; or (M, d), the words of ``packed``.
-            start: states before the first word; None is zero.
-            packed: texts of several lengths. What follows a text would change its last states.
-        """
-        block, states = inputs, []
-        for number, layer in enumerate(self.layers):
-            words = inputs if packed is None else PackedSequence(inputs, *packed[1:])
-            outputs, state = recurrent(layer, words, None if start is None else start[number])
-            inputs = self.dropout(outputs if packed is None else outputs.data)
-            if (number + 1) % self.residual_every == 0:
-                inputs = block = inputs + block
-            states.append(state)
-        return inputs, tuple(states)
-
-
-def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return the mean of memory (B, S, d) that each query (B, Q, d) draws by its dot products: contexts (B, Q, d).
-
-    ``mask`` is True for real slots (B, S), None if all are; ``scale`` of the products is d ** -0.5 if None.
-    """
-    allowed = None if mask is None else mask.unsqueeze(1)  # (B, 1, S)
-    return F.scaled_dot_product_attention(queries, memory, memory, attn_mask=allowed, scale=scale)
 
 
 class RecurrentRewriter(Rewriter):
@@ -84,18 +45,28 @@ class RecurrentRewriter(Rewriter):
         self.words = nn.Linear(width, config.vocab_size)
 
     @abstractmethod
-    def encode(self, batch: Batch) -> tuple[State, Sources]:
+    def encode(self, batch: Batch) -> tuple[States, Given]:
         """Read sources; return the states that decoding starts from and what it attends to."""
 
     @abstractmethod
-    def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+    def advance(self, tokens: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
         """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
 
     def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; return what takes decoding steps, and the first token of each output (B,)."""
         state, sources = self.encode(batch)
         start = batch["x_ids"].new_full((len(batch["x_ids"]),), BOS)
-        return RecurrentSteps(self, state, sources), start
+        flat = [part.transpose(0, 1) for pair in state for part in pair]
+        return RecurrentSteps(self._advanced, self._scored, flat, sources), start
+
+    def _advanced(self, tokens: Tensor, flat: State, sources: Given) -> tuple[Tensor, State]:
+        """Return :meth:`advance` from the states (B, W, d) of hypotheses, and theirs likewise."""
+        parts = [part.flatten(0, 1).unsqueeze(0) for part in flat]
+        found, states = self.advance(tokens, tuple(zip(parts[::2], parts[1::2], strict=True)), sources)
+        return found, tuple(part.view(*tokens.shape, -1) for pair in states for part in pair)
+
+    def _scored(self, states: Tensor, sources: Given) -> Tensor:
+        return project_in_full(states, self.words.weight, self.words.bias)
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with its items sorted by the length of sources, and the places of words."""
@@ -106,7 +77,7 @@ class RecurrentRewriter(Rewriter):
         return {**ordered, "x_host": HostTensor.of(ordered["x_lengths"].cpu()),
                 **RealTokens(ordered["y_out"] != PAD).named("y")}
 
-    def read(self, batch: Batch) -> tuple[Tensor, State, Tensor]:
+    def read(self, batch: Batch) -> tuple[Tensor, States, Tensor]:
         """Return the encoder's outputs (B, L, d), the states after each last word, and which places hold words (B, L).
 
         Outputs at padding are 0.
@@ -122,40 +93,6 @@ class RecurrentRewriter(Rewriter):
         """Return the sum of -log p of the targets of a planned batch, predicted from states (B, T, d)."""
         tokens = RealTokens.given(batch, "y")
         return token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
-
-
-class RecurrentSteps:
-    """Decoding with an LSTM: each of the W hypotheses of an item has states of its own, sources are never copied."""
-
-    def __init__(self, model: RecurrentRewriter, state: State, sources: Sources) -> None:
-        self.model, self.state, self.sources = model, state, sources
-        self.width = 1  # W; hypothesis w of item b is row b W + w of the states
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Append tokens (B, W); return the states (B, W, d)."""
-        states, self.state = self.model.advance(tokens, self.state, self.sources)
-        return states
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return scores (..., V), in the precision of the weights under autocast too."""
-        return project_in_full(states, self.model.words.weight, self.model.words.bias)
-
-    def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w continue what was ``parents[b, w]``."""
-        first = self.width * torch.arange(len(parents), device=parents.device).unsqueeze(1)  # (B, 1)
-        self._take((first + parents).flatten())
-        self.width = parents.shape[1]
-
-    def keep(self, items: Tensor) -> None:
-        """Keep the items at these rows."""
-        own = torch.arange(self.width, device=items.device)
-        self._take((self.width * items.unsqueeze(1) + own).flatten())
-        self.sources = tuple(part.index_select(0, items) for part in self.sources)
-
-    def _take(self, rows: Tensor) -> None:
-        self.state = tuple(
-            (hidden.index_select(1, rows), cell.index_select(1, rows)) for hidden, cell in self.state
-        )
 
 
 class ResidualLstm(RecurrentRewriter):
@@ -188,17 +125,17 @@ class ResidualLstm(RecurrentRewriter):
         outputs, _ = self.decoder(self.embedding(batch["y_in"]), state)  # (B, T, d)
         return {"generation": self.generation(self._attending(outputs, sources), batch)}
 
-    def encode(self, batch: Batch) -> tuple[State, Sources]:
+    def encode(self, batch: Batch) -> tuple[States, Given]:
         """Return the last states of every layer, and outputs (B, L, d) and which are real (B, L)."""
         outputs, state, real = self.read(batch)
         return state, (outputs, real)
 
-    def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+    def advance(self, tokens: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
         """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
         outputs, state = self.decoder(self.embedding(tokens.view(-1, 1)), state)  # (B W, 1, d)
         return self._attending(outputs.view(*tokens.shape, -1), sources), state
 
-    def _attending(self, outputs: Tensor, sources: Sources) -> Tensor:
+    def _attending(self, outputs: Tensor, sources: Given) -> Tensor:
         """Let outputs (B, Q, d) attend to those of the encoder."""
         memory, real = sources
         context = attend(outputs, memory, real, scale=1.0)  # (B, Q, d)
@@ -282,12 +219,12 @@ class LatentBow(RecurrentRewriter):
         return {"generation": self.generation(torch.cat(predicting, dim=1), batch),
                 "bow": bag_of_words(bags.plain, words, words != PAD).sum()}
 
-    def encode(self, batch: Batch) -> tuple[State, Sources]:
+    def encode(self, batch: Batch) -> tuple[States, Given]:
         """Return the decoder's first states; memory (B, K, d), encoder's outputs (B, L, d), which are real (B, L)."""
         state, sources, _ = self._encoded(batch)
         return state, sources
 
-    def advance(self, tokens: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+    def advance(self, tokens: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
         """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
         return self._advance(self.embedding(tokens), state, sources)
 
@@ -319,7 +256,7 @@ class LatentBow(RecurrentRewriter):
         noise = -torch.empty_like(logits).exponential_().log()  # minus the log of Exp(1) is Gumbel(0, 1)
         return ((logits + noise) / _TEMPERATURE).softmax(-1)
 
-    def _encoded(self, batch: Batch) -> tuple[State, Sources, Bags]:
+    def _encoded(self, batch: Batch) -> tuple[States, Given, Bags]:
         """Return the decoder's first states, what it attends to, and the bags of a batch of sources."""
         outputs, states, real = self.read(batch)
         bags = self.bags(outputs, real)
@@ -328,7 +265,7 @@ class LatentBow(RecurrentRewriter):
         start = (hidden + memory.mean(1), cell)
         return tuple(start for _ in self.decoder.layers), (memory, outputs, real), bags
 
-    def _advance(self, embedded: Tensor, state: State, sources: Sources) -> tuple[Tensor, State]:
+    def _advance(self, embedded: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
         """Append embedded words (B, W, d), one to each hypothesis."""
         memory, outputs, real = sources
         query = state[-1][0].view(embedded.shape)  # (B, W, d)

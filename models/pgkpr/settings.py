@@ -6,7 +6,7 @@ Metadata of a field: ``help``, and bounds as pydantic names them (``ge``, ``lt``
 from dataclasses import dataclass
 from typing import Literal
 
-from models.common.settings import setting
+from models.common import setting
 
 Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "ianet"]
 

@@ -41,7 +41,7 @@ def computing(runtime: Any) -> Iterator[str]:
     Raises:
         InputError: there is no such device, or it lacks that precision.
     """
-    from models.common.precision import products
+    from models.common.losses import products
 
     device = choose_device(runtime.device)
     check_precision(device, runtime.precision, runtime.tf32, "runtime.precision")

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder, sha256_of
 from keycontrast.text.batches import fixed_chunks
-from models.common.precision import products
+from models.common.losses import products
 from models.common.task import Bar, CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
 from models.keywords.s_tagger import LABELS, STagger, STaggerConfig, TaggedText, TagTask, primary_scores

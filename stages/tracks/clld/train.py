@@ -32,7 +32,7 @@ from models.clld.clld import (
     word_tokenizer,
 )
 from models.common.encoders import encoder_pass
-from models.common.precision import products
+from models.common.losses import products
 from models.common.task import CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
 from stages.common.encoders import resolve_encoder

@@ -26,9 +26,8 @@ from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder
 from models.common.task import CheckpointStore, History, Parameters, Step, Task
 from models.common.training import fit
-from models.hcl.baselines import MODELS, load_pieces
-from models.hcl.baselines.pieces import Batch, PieceConfig
-from models.hcl.baselines.pretrained import t5_config
+from models.hcl.baselines import MODELS, PieceConfig, load_pieces
+from models.hcl.pretrained import Batch, t5_config
 from stages.common.encoders import resolve_encoder
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
@@ -207,7 +206,7 @@ def _t5_config(values: Mapping[str, Any], start: Start) -> T5Config:
 
 
 class CandidateBatches(TripleBatches):
-    """Triples with candidates beside them; see :class:`models.hcl.baselines.pieces.GroupWise` for their tensors.
+    """Triples with candidates beside them; see :class:`models.hcl.baselines.GroupWise` for their tensors.
 
     An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
     of the least similar ones, ties by an order that is drawn once. On side 0 their inputs stand beside its own target,

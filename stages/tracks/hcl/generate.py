@@ -20,9 +20,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from keycontrast.errors import InputError, nearest
 from models.common.decoding import Rules, contrastive_search
 from models.hcl.baselines import load_pieces
-from models.hcl.baselines.pieces import PieceModel
 from models.hcl.config import HclConfig
 from models.hcl.model import HclModel
+from models.hcl.pretrained import PieceModel
 from stages.common.paths import ModelPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed, generator

@@ -19,9 +19,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
-from models.common.batches import batches_in_order
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
-from models.common.task import CheckpointStore, History, Parameters, Step, Task
+from models.common.task import CheckpointStore, History, Parameters, Step, Task, batches_in_order
 from models.common.training import fit
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph

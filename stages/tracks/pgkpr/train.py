@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
-from models.common.batches import PartSums, moved
-from models.common.task import CheckpointStore, Criterion, History, Step, Task
+from models.common.task import CheckpointStore, Criterion, History, PartSums, Step, Task, moved
 from models.common.training import fit
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import init_from, load_rewriter, rewriter_of

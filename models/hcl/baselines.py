@@ -1,170 +1,263 @@
-"""Recurrent baselines of word pieces: Seq2Seq with a pointer, Seq2Seq-DU and the CVAE of GRUs."""
+"""Baselines of HCL's table that are built here: recurrent ones, Transformers; and all of them by name.
 
+Group-wise contrastive learning (Cai et al. 2020, Group-wise Contrastive Learning for Neural Dialogue Generation): a
+target model p_m learns on pairs by cross-entropy first; then a copy p_n of it is frozen, and p_m learns to raise,
+against p_n, the probability of pairs that match, and to lower that of pairs that do not.
+"""
+
+import copy
+import math
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from transformers import BertConfig, BertModel, PreTrainedTokenizerBase
+from torch.nn import functional as F
+from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from models.common.decoding import Decodable, project_in_full
+from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in_full
 from models.common.encoders import encode, mean_pool
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
-from models.common.precision import recurrent
-from models.common.rows import HostTensor, RealTokens
+from models.common.recurrent import (
+    AdditiveAttention,
+    Given,
+    PointerGenerator,
+    RecurrentSteps,
+    State,
+    by_length,
+    read,
+    recurrent,
+)
 from models.common.task import Step
-from models.hcl.baselines.pieces import Batch, OwnPieceModel, PieceConfig, item_sums, piece_nll
+from models.common.transformer import Decoder, DecoderLayer, Embedder, Encoder, Heads, RealTokens, masking
 from models.hcl.hcl import kl_weight
+from models.hcl.pretrained import T5, Batch, DialoGpt, PieceModel, SimCtg, T5Claps
 
-State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, ...) each
-Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
-Advance = Callable[[Tensor, State, Given], tuple[Tensor, State]]
-_LEAST = 1e-12  # added to probabilities before their logarithm
 _PHRASES = 5  # keywords of a source at most
 _BOUND = 0.08  # of the CVAE's weights at the start
 _ANNEALING = 10_000  # steps
 _LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
+_PRETRAINING = 5_000  # steps by likelihood alone, at most
+_RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
 
-def by_length(batch: Batch, names: Sequence[str]) -> dict[str, Tensor]:
-    """Return what :func:`read` needs of texts called ``names``, computed where batches are loaded.
-
-    Of each the order by length, the way back, and the ordered lengths, which stay in the host's memory.
-    """
-    found: dict[str, Tensor] = {}
-    for name in names:
-        lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
-        places = {"order": order, "back": order.argsort()}
-        found |= {f"{name}_{key}": value.to(batch[f"{name}_mask"].device) for key, value in places.items()}
-        found[f"{name}_host"] = HostTensor.of(lengths)
-    return found
-
-
-def read(layer: nn.RNNBase, embedded: Tensor, batch: Batch, name: str) -> tuple[Tensor, State]:
-    """Read the texts ``name`` of a batch, embedded (B, L, d), whose real tokens stand at the left.
-
-    Returns:
-        Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
-        hidden ones and cells.
-    """
-    given = batch if f"{name}_host" in batch else by_length(batch, [name])
-    order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
-    packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
-    outputs, state = recurrent(layer, packed)
-    padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
-    last = state if isinstance(state, tuple) else (state,)
-    return padded.index_select(0, back), tuple(part.transpose(0, 1).flatten(1).index_select(0, back) for part in last)
-
-
-class AdditiveAttention(nn.Module):
-    """e_ti = v . tanh(Wh h_i + Ws s_t + b), a softmax over real slots, c_t = sum of a_ti h_i (Bahdanau et al. 2015)."""
-
-    def __init__(self, memory: int, query: int, width: int) -> None:
-        super().__init__()
-        self.keys, self.queries = nn.Linear(memory, width), nn.Linear(query, width, bias=False)
-        self.score = nn.Linear(width, 1, bias=False)
-
-    def forward(self, queries: Tensor, memory: Tensor, keys: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contexts (B, Q, d) and weights (B, Q, S) of queries s (B, Q, d') over ``memory`` h (B, S, d).
-
-        ``keys`` are Wh h + b, from ``self.keys``, once for all steps of decoding; ``mask`` is True for real slots (B,
-        S).
-        """
-        sums = torch.tanh(keys.unsqueeze(1) + self.queries(queries).unsqueeze(2))  # (B, Q, S, width)
-        scores = self.score(sums).squeeze(-1).float().masked_fill(~mask.unsqueeze(1), -torch.inf)
-        weights = scores.softmax(-1)
-        return weights.to(memory.dtype) @ memory, weights
-
-
-def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
-    """Return P(w) = p_gen P_vocab(w) + (1 - p_gen) sum over x_i = w of a_ti (See et al. 2017, eq. 9), (B, Q, V).
-
-    The attention of tokens that are not copied is left out, and P divided by its sum.
+class PieceConfig(PretrainedConfig):
+    """Configuration of a baseline that is built here.
 
     Args:
-        logits: of P_vocab (B, Q, V).
-        generate: p_gen (B, Q, 1).
-        weights: a (B, Q, S), 0 at tokens that are not copied.
-        x_ids: source tokens (B, S).
-    """
-    total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
-    places = x_ids.unsqueeze(1).expand_as(weights)  # equal source tokens add up
-    copied = torch.zeros_like(logits, dtype=weights.dtype).scatter_add_(-1, places, weights)
-    return (generate * logits.softmax(-1) + (1 - generate) * copied) / total
-
-
-class PointerGenerator(nn.Module):
-    """Words from the vocabulary, or copied from the source.
-
-    P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings (our choice);
-    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other; the first two
-    are ``features`` wide.
+        architecture: its name in the params.
+        vocab_size: V, of the tokenizer.
+        sizes: its block of the params, plain.
+        mean_target_length: of the training targets, end token included.
+        kwargs: ``pad_token_id``, ``bos_token_id`` (the start token) and ``eos_token_id``, among others.
     """
 
-    def __init__(self, features: int, embedding: int, vocabulary: int) -> None:
+    model_type = "keycontrast-pieces"
+
+    def __init__(self, architecture: str = "transformer", vocab_size: int = 30522,
+                 sizes: Mapping[str, Any] | None = None, mean_target_length: float = 1.0, **kwargs: Any) -> None:
+        self.architecture, self.vocab_size = architecture, vocab_size
+        self.sizes, self.mean_target_length = dict(sizes or {}), mean_target_length
+        super().__init__(**{**kwargs, "tie_word_embeddings": False})
+
+
+class OwnPieceModel(PieceModel, PreTrainedModel):
+    """A baseline that is built here, on a :class:`PieceConfig`; its weights are drawn from torch's generator."""
+
+    config: PieceConfig
+    config_class = PieceConfig
+    base_model_prefix = "pieces"
+    main_input_name = "x_ids"
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return :meth:`nll`."""
+        return self.nll(batch)
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with the places of real tokens of sources and, where there are any, of targets."""
+        found = {**batch}
+        for name, mask in (("x", "x_mask"), ("y", "y_in_mask")):
+            if mask in batch and f"{name}_real" not in batch:
+                found |= RealTokens(batch[mask]).named(name)
+        return found
+
+    def first(self, batch: Batch) -> Tensor:
+        """Return the first token of each output (B,)."""
+        return torch.full((len(batch["x_ids"]),), int(self.config.bos_token_id), device=batch["x_ids"].device)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Draw matrices by Xavier's rule, and embeddings so that they are as long as positions; biases begin at 0."""
+        if isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=module.embedding_dim ** -0.5)
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+        if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
+            init.zeros_(module.bias)
+
+
+def item_sums(values: Tensor, tokens: RealTokens) -> Tensor:
+    """Return the sums (B,) of values (M,), the rows of ``tokens``, over the tokens of each item."""
+    return tokens.padded(values).masked_fill(~tokens.real, 0.0).sum(-1)
+
+
+def piece_nll(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return -log p of tokens (M,) under unnormalised scores (M, V), in float32 at least."""
+    (logits,) = at_least_float32(logits)
+    return F.cross_entropy(logits, targets, reduction="none")
+
+
+class PieceTransformer(OwnPieceModel):
+    """Encoder and decoder share one table of embeddings, which scores the words too (the paper's 3.4).
+
+    ``sizes`` is a block :class:`stages.tracks.common.params.Sizes`. Symbols: d width, V vocabulary.
+    """
+
+    _supports_sdpa = True
+
+    def __init__(self, config: PieceConfig) -> None:
+        super().__init__(config)
+        sizes = config.sizes
+        self.embedder = Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
+        self.encoder, self.decoder = Encoder(sizes), Decoder(sizes, DecoderLayer)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.post_init()
+
+    def memory(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return what outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
+        tokens = RealTokens.given(self.planned(batch), "x")
+        places = Heads(self.config.sizes["heads"], tokens)
+        bias = masking(tokens.real, self.bias)[:, None, None]
+        states = self.encoder(self.embedder, tokens.rows(batch["x_ids"]), bias, places)
+        return (bias, *self.decoder.project(0, states, places))
+
+    def nll(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,)."""
+        batch = self.planned(batch)
+        tokens = RealTokens.given(batch, "y")
+        states = self.decoder(self.embedder, tokens.rows(batch["y_in"]), self.memory(batch), None, tokens)
+        logits = F.linear(states, self.embedder.words.weight, self.bias)
+        return item_sums(piece_nll(logits, tokens.rows(batch["y_out"])), tokens)
+
+    def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; see :meth:`PieceModel.begin`."""
+        return CachedSteps(self._decoded, self._scored, self.memory(batch), slots), self.first(batch)
+
+    def _decoded(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None) -> Tensor:
+        return self.decoder(self.embedder, tokens, given, cache)
+
+    def _scored(self, states: Tensor) -> Tensor:
+        return project_in_full(states, self.embedder.words.weight, self.bias)
+
+
+def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
+    """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, which draws sigmoid(G) to 1 for s of 1, and to 0 for -1.
+
+    ``advantage`` is G = log p_m(r | c) - log p_n(r | c), of sums over all tokens, ``match`` s in [-1, 1]; 0 teaches
+    nothing.
+    """
+    # 1/2 + s (h - 1/2) = (1 + s) / 2 h + (1 - s) / 2 (1 - h), whose terms' logarithms are stable
+    towards = torch.log((1 + match) / 2) + F.logsigmoid(advantage)
+    away = torch.log((1 - match) / 2) + F.logsigmoid(-advantage)
+    return -torch.logaddexp(towards, away)
+
+
+def contrast_share(step: float, speed: float) -> float:
+    """Return a, the share of the contrast in the loss, so many steps after the reference was frozen."""
+    return min(1.0, max(0.0, (math.tanh((step * speed - 3500) / 1000) + 1) / 2))
+
+
+class GroupWise(PieceTransformer):
+    """The target model: a Transformer as it is used; it is trained within :class:`GroupWiseTraining`.
+
+    ``sizes`` is a block :class:`stages.tracks.hcl.params.GroupWise`. Training batches hold pairs besides, C other
+    contexts of each item's own response and C other responses to its own context: ``cand_x_ids``, ``cand_x_mask``
+    (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_in_mask`` (B, 2, C, T) and ``cand_score`` (B, 2, C).
+    """
+
+    def settled(self, total: int) -> int:
+        """Return the step from which the contrast has nearly its whole share: a > 0.999."""
+        begin = self.pretraining(total)
+        return begin + math.ceil(_RISING / self.speed(total)) if self.config.sizes["speed"] else total
+
+    def pretraining(self, total: int) -> int:
+        """Return the step at which the reference is frozen: after a share of all steps, or 5,000 if that is less."""
+        return min(_PRETRAINING, round(self.config.sizes["pretrain_share"] * total))
+
+    def speed(self, total: int) -> float:
+        """Return the speed at which the contrast takes over; by default it has done so when the training ends."""
+        speed: float | None = self.config.sizes["speed"]
+        return speed or _RISING / (total - self.pretraining(total))
+
+    def trainee(self) -> nn.Module:
+        """Return the model with its reference."""
+        return GroupWiseTraining(self)
+
+
+class GroupWiseTraining(nn.Module):
+    """The target model and its frozen reference, whose weights are buffers too, so that they survive in checkpoints."""
+
+    def __init__(self, model: GroupWise) -> None:
         super().__init__()
-        self.width = features
-        self.reduce = nn.Linear(features, embedding)
-        self.bias = nn.Parameter(torch.zeros(vocabulary))
-        self.gate = nn.Linear(features + embedding, 1)
+        self.model, self.frozen = model, copy.deepcopy(model).requires_grad_(False)
+        for name, parameter in self.frozen.named_parameters():
+            self.register_buffer(f"reference_{name.replace('.', '/')}", parameter.data)  # one memory
 
-    def nll(self, features: Tensor, matching: Tensor, mass: Tensor, targets: Tensor, words: Tensor) -> Tensor:
-        """Return -log(P(y) + 1e-12) (M,); see :func:`mixed`.
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.model.device
 
-        Args:
-            features: of the words (M, d).
-            matching: attention that source tokens draw which equal the target (M,).
-            mass: attention that all tokens draw which may be copied (M,).
-            targets: y (M,).
-            words: E (V, e).
-        """
-        logits = nn.functional.linear(self.reduce(features[:, :self.width]), words, self.bias)
-        (logits,) = at_least_float32(logits)
-        cost = nn.functional.cross_entropy(logits, targets, reduction="none")
-        generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
-        found = generate * torch.exp(-cost) + (1 - generate) * matching
-        return -torch.log(found / (generate + (1 - generate) * mass) + _LEAST)
+    def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Return (1 - a) NLL + a times the contrast, as long as an item, and both parts, after pretraining by NLL."""
+        since = step.number - self.model.pretraining(step.total)
+        if since < 0:
+            return {"loss": self.model.nll(batch)}
+        if since == 0:
+            self.frozen.load_state_dict(self.model.state_dict())  # a copy of the target model as it is now
+        nll, contrast = self.contrast(batch)
+        share = contrast_share(since, self.model.speed(step.total))
+        # the contrast is a value per pair, the likelihood one per token: losses are divided by tokens later
+        whole = (1 - share) * nll + share * self.model.config.mean_target_length * contrast
+        return {"loss": whole, "reconstruction": nll, "group_contrast": contrast}
 
-    def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
-        """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
-        logits = project_in_full(self.reduce(features[..., :self.width]), words, self.bias)
-        generate = torch.sigmoid(self.gate(features).float())
-        return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)
+    def contrast(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return -log p_m(y | x) of observed pairs (B,), and the mean of the pair losses of each and its draws (B,)."""
+        found, score = drawn(batch, self.model.config.sizes["sample_k"])
+        pairs = self.model.planned(found)   # once for both
+        own, reference = -self.model.nll(pairs), self.reference(pairs)
+        count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
+        match = torch.cat([torch.ones_like(own[:count]), 2 * score - 1])
+        return -own[:count], pair_loss(own - reference, match).view(-1, count).mean(0)
+
+    @torch.no_grad()
+    def reference(self, batch: Batch) -> Tensor:
+        """Return log p_n(y | x) (B,), dropout off."""
+        return -self.frozen.eval().nll(batch)
 
 
-class RecurrentSteps:
-    """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own.
+def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
+    """Return the observed pairs and ``count`` draws for each item, (B + count B) rows, and the scores of the draws.
 
-    ``advance`` returns the features (B, W, d) of the next tokens, and the states, given tokens (B, W), the states
-    (B, W, ...) before them and what is decoded from; ``score`` the scores (B, W, V) of features.
+    A draw takes either side with a chance of 1/2 and one of its candidates; it is from torch's generator.
     """
-
-    def __init__(self, advance: Advance, score: Callable[[Tensor, Given], Tensor], state: Sequence[Tensor],
-                 given: Sequence[Tensor]) -> None:
-        self._advance, self._score, self.state, self.given = advance, score, tuple(state), tuple(given)
-
-    def step(self, tokens: Tensor) -> Tensor:
-        """Append tokens (B, W); return the features (B, W, d)."""
-        features, self.state = self._advance(tokens, self.state, self.given)
-        return features
-
-    def logits(self, states: Tensor) -> Tensor:
-        """Return scores (B, W, V)."""
-        return self._score(states, self.given)
-
-    def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w continue what was ``parents[b, w]``."""
-        self.state = tuple(part.gather(1, parents.unsqueeze(-1).expand(-1, -1, part.shape[-1]))
-                           for part in self.state)
-
-    def keep(self, items: Tensor) -> None:
-        """Keep the items at these rows."""
-        self.state = tuple(part.index_select(0, items) for part in self.state)
-        self.given = tuple(part.index_select(0, items) for part in self.given)
+    scores = batch["cand_score"]
+    items, _, candidates = scores.shape
+    rows = torch.arange(items, device=scores.device).repeat(count)  # (count B,)
+    side = torch.randint(2, (count * items,), device=scores.device)
+    which = torch.randint(candidates, (count * items,), device=scores.device)
+    found = {}
+    for name in ("x_ids", "x_mask", "y_in", "y_out", "y_in_mask"):
+        own, taken = batch[name], batch[f"cand_{name}"][rows, side, which]
+        length = max(own.shape[1], taken.shape[1])
+        found[name] = torch.cat([F.pad(part, (0, length - part.shape[1])) for part in (own, taken)])
+    return found, scores[rows, side, which]
 
 
 class Pointing(OwnPieceModel):
@@ -460,3 +553,24 @@ def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
 def annealing_steps(sizes: Mapping[str, Any], total: int) -> int:
     """Return within how many of ``total`` steps w rises: a share of all, but no more than in the released code."""
     return min(_ANNEALING, round(sizes["annealing_share"] * total))
+
+
+# Each a ``PieceModel`` beside a ``PreTrainedModel``.
+MODELS: dict[str, Any] = {
+    "cvae": Cvae, "seq2seq": PointerSeq2Seq, "transformer": PieceTransformer, "seq2seq_du": Seq2SeqDu,
+    "group_wise": GroupWise, "dialogpt": DialoGpt, "simctg": SimCtg, "t5": T5, "t5_claps": T5Claps}
+
+
+def load_pieces(folder: str | Path, architecture: str) -> Any:
+    """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode.
+
+    Raises:
+        OSError: there is none.
+        KeyError: the architecture is unknown.
+    """
+    model = MODELS[architecture].from_pretrained(folder).eval()
+    # Weights that are mapped from a file lie there at any address; some products round otherwise from an odd one than
+    # where torch allocates, and a model is to give the same bits before it was saved and after.
+    for weight in (*model.parameters(), *model.buffers()):
+        weight.data = weight.data.clone()
+    return model

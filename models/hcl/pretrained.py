@@ -1,6 +1,7 @@
-"""Models of ``transformers`` as baselines: DialoGPT, SimCTG, T5 and T5-CLAPS."""
+"""What every baseline of word pieces answers, and models of ``transformers`` as baselines: GPT-2 and T5."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,15 +12,77 @@ from transformers import (
     GenerationConfig,
     GPT2LMHeadModel,
     PretrainedConfig,
+    PreTrainedTokenizerBase,
     T5Config,
     T5ForConditionalGeneration,
 )
 
-from models.common.decoding import Rules
+from models.common.decoding import Decodable, Rules, beam_search
 from models.common.encoders import mean_pool
 from models.common.losses import at_least_float32
 from models.common.task import Step
-from models.hcl.baselines.pieces import Batch, PieceModel
+
+Batch = Mapping[str, Tensor]
+
+
+class PieceModel(ABC):
+    """A mixin beside ``PreTrainedModel``: what the frame of training and decoding asks of a baseline.
+
+    A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx), a source between its marks; ``y_ids``, ``y_mask``
+    (B, Ly), a target between the same; ``y_in``, ``y_out``, ``y_in_mask`` (B, T), the target behind the start token and
+    before the end token; ``neg_*`` likewise of negatives; all padded at the right; and :meth:`inputs`. Decoding has
+    ``x_*`` and :meth:`inputs` alone. Values of items are in nats and not divided by any length.
+
+    Attributes:
+        noise_size: size of ``eps`` (B, ``noise_size``), noise that a validation batch holds, fixed by example; 0: none.
+        encoder_prefix: what the names of parameters begin with that learn at the encoder's rate; None for none.
+    """
+
+    noise_size = 0
+    encoder_prefix: str | None = None
+
+    def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+        """Return further tensors that the model reads of source texts, a row per text."""
+        return {}
+
+    def planned(self, batch: Batch) -> Batch:
+        """Return ``batch`` with what follows from its numbers alone, for which a device would be waited for."""
+        return batch
+
+    @abstractmethod
+    def nll(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x), or a bound above it, of each item (B,), summed over its tokens, end token included."""
+
+    def validation(self, batch: Batch) -> dict[str, Tensor]:
+        """Return what is watched on validation items, a value for each (B,); ``loss`` chooses the weights."""
+        nll = self.nll(batch)
+        return {"loss": nll, "reconstruction": nll}
+
+    def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Return what is minimised, ``loss``, and its parts, a value for each item (B,)."""
+        return {"loss": self.nll(batch)}
+
+    def settled(self, total: int) -> int:
+        """Return from which of ``total`` steps on the objective is final: earlier epochs are not chosen."""
+        return 0
+
+    def trainee(self) -> nn.Module:
+        """Return what is trained: itself, or a module around it, as its ``model``, with an ``objective`` of its own.
+
+        What such a module keeps besides are persistent buffers: checkpoints hold them, saved models do not.
+        """
+        assert isinstance(self, nn.Module)
+        return self
+
+    def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
+        """Encode sources; return the steps of decoding, ``slots`` tokens an item, and the first token of each (B,)."""
+        raise NotImplementedError(f"{type(self).__name__} has a rewrite() of its own")
+
+    @torch.no_grad()
+    def rewrite(self, batch: Batch, rules: Rules, num_beams: int = 1, length_penalty: float = 1.0) -> Tensor:
+        """Generate one output per source by beam search: tokens (B, L), the output, the end token, then padding."""
+        steps, start = self.begin(batch, 1 + rules.max_length * num_beams)
+        return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
 
 def item_nll(logits: Tensor, targets: Tensor, real: Tensor) -> Tensor:

@@ -1,0 +1,225 @@
+"""Recurrent layers: reading texts of several lengths, stacks, attention, a pointer to the source, decoding."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from models.common.decoding import project_in_full
+from models.common.losses import at_least_float32
+from models.common.task import HostTensor
+
+States = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
+State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, d) each
+Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
+Advance = Callable[[Tensor, State, Given], tuple[Tensor, State]]
+_LEAST = 1e-12  # added to probabilities before their logarithm
+
+
+def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
+              state: Tensor | tuple[Tensor, ...] | None = None) -> Any:
+    """Return what the recurrent ``layer(inputs, state)`` does, in the precision of its weights, under autocast too.
+
+    Under autocast torch gives cuDNN's recurrent layers float16, even where bfloat16 was asked for, and float16
+    gradients need a scaler: they would vanish without an error.
+    """
+    weight = next(layer.parameters())
+    with torch.autocast(weight.device.type, enabled=False):
+        if isinstance(state, tuple):
+            return layer(inputs.to(weight.dtype), tuple(part.to(weight.dtype) for part in state))
+        return layer(inputs.to(weight.dtype), None if state is None else state.to(weight.dtype))
+
+
+# Texts of several lengths
+
+
+def by_length(batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
+    """Return what :func:`read` needs of texts called ``names``, computed where batches are loaded.
+
+    Of each the order by length, the way back, and the ordered lengths, which stay in the host's memory.
+    """
+    found: dict[str, Tensor] = {}
+    for name in names:
+        lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
+        places = {"order": order, "back": order.argsort()}
+        found |= {f"{name}_{key}": value.to(batch[f"{name}_mask"].device) for key, value in places.items()}
+        found[f"{name}_host"] = HostTensor.of(lengths)
+    return found
+
+
+def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name: str) -> tuple[Tensor, State]:
+    """Read the texts ``name`` of a batch, embedded (B, L, d), whose real tokens stand at the left.
+
+    Returns:
+        Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
+        hidden ones and cells.
+    """
+    given = batch if f"{name}_host" in batch else by_length(batch, [name])
+    order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
+    outputs, state = recurrent(layer, packed)
+    padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
+    last = state if isinstance(state, tuple) else (state,)
+    return padded.index_select(0, back), tuple(part.transpose(0, 1).flatten(1).index_select(0, back) for part in last)
+
+
+class LstmStack(nn.Module):
+    """LSTM layers of one width, left to right, whose input is added back every few layers.
+
+    Symbols: x^(l) is the input of layer l and h^(l) its output, after dropout; x^(l+1) = h^(l), and behind every n-th
+    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
+    n have no addition.
+
+    Dropout is of the outputs of every layer; states go on to the next word whole.
+    """
+
+    def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
+        super().__init__()
+        self.residual_every = residual_every
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(layers))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, inputs: Tensor, start: States | None = None,
+                packed: PackedSequence | None = None) -> tuple[Tensor, States]:
+        """Transform inputs; return outputs of the same shape, and the states after each last word.
+
+        Args:
+            inputs: embedded words (N, L, d), L real ones each; or (M, d), the words of ``packed``.
+            start: states before the first word; None is zero.
+            packed: texts of several lengths. What follows a text would change its last states.
+        """
+        block, states = inputs, []
+        for number, layer in enumerate(self.layers):
+            words = inputs if packed is None else PackedSequence(inputs, *packed[1:])
+            outputs, state = recurrent(layer, words, None if start is None else start[number])
+            inputs = self.dropout(outputs if packed is None else outputs.data)
+            if (number + 1) % self.residual_every == 0:
+                inputs = block = inputs + block
+            states.append(state)
+        return inputs, tuple(states)
+
+
+# Attention and pointer
+
+
+def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
+    """Return the mean of memory (B, S, d) that each query (B, Q, d) draws by its dot products: contexts (B, Q, d).
+
+    ``mask`` is True for real slots (B, S), None if all are; ``scale`` of the products is d ** -0.5 if None.
+    """
+    allowed = None if mask is None else mask.unsqueeze(1)  # (B, 1, S)
+    return F.scaled_dot_product_attention(queries, memory, memory, attn_mask=allowed, scale=scale)
+
+
+class AdditiveAttention(nn.Module):
+    """e_ti = v . tanh(Wh h_i + Ws s_t + b), a softmax over real slots, c_t = sum of a_ti h_i (Bahdanau et al. 2015)."""
+
+    def __init__(self, memory: int, query: int, width: int) -> None:
+        super().__init__()
+        self.keys, self.queries = nn.Linear(memory, width), nn.Linear(query, width, bias=False)
+        self.score = nn.Linear(width, 1, bias=False)
+
+    def forward(self, queries: Tensor, memory: Tensor, keys: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Return contexts (B, Q, d) and weights (B, Q, S) of queries s (B, Q, d') over ``memory`` h (B, S, d).
+
+        ``keys`` are Wh h + b, from ``self.keys``, once for all steps of decoding; ``mask`` is True for real slots (B,
+        S).
+        """
+        sums = torch.tanh(keys.unsqueeze(1) + self.queries(queries).unsqueeze(2))  # (B, Q, S, width)
+        scores = self.score(sums).squeeze(-1).float().masked_fill(~mask.unsqueeze(1), -torch.inf)
+        weights = scores.softmax(-1)
+        return weights.to(memory.dtype) @ memory, weights
+
+
+def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
+    """Return P(w) = p_gen P_vocab(w) + (1 - p_gen) sum over x_i = w of a_ti (See et al. 2017, eq. 9), (B, Q, V).
+
+    The attention of tokens that are not copied is left out, and P divided by its sum.
+
+    Args:
+        logits: of P_vocab (B, Q, V).
+        generate: p_gen (B, Q, 1).
+        weights: a (B, Q, S), 0 at tokens that are not copied.
+        x_ids: source tokens (B, S).
+    """
+    total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
+    places = x_ids.unsqueeze(1).expand_as(weights)  # equal source tokens add up
+    copied = torch.zeros_like(logits, dtype=weights.dtype).scatter_add_(-1, places, weights)
+    return (generate * logits.softmax(-1) + (1 - generate) * copied) / total
+
+
+class PointerGenerator(nn.Module):
+    """Words from the vocabulary, or copied from the source.
+
+    P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings (our choice);
+    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other; the first two
+    are ``features`` wide.
+    """
+
+    def __init__(self, features: int, embedding: int, vocabulary: int) -> None:
+        super().__init__()
+        self.width = features
+        self.reduce = nn.Linear(features, embedding)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        self.gate = nn.Linear(features + embedding, 1)
+
+    def nll(self, features: Tensor, matching: Tensor, mass: Tensor, targets: Tensor, words: Tensor) -> Tensor:
+        """Return -log(P(y) + 1e-12) (M,); see :func:`mixed`.
+
+        Args:
+            features: of the words (M, d).
+            matching: attention that source tokens draw which equal the target (M,).
+            mass: attention that all tokens draw which may be copied (M,).
+            targets: y (M,).
+            words: E (V, e).
+        """
+        logits = F.linear(self.reduce(features[:, :self.width]), words, self.bias)
+        (logits,) = at_least_float32(logits)
+        cost = F.cross_entropy(logits, targets, reduction="none")
+        generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
+        found = generate * torch.exp(-cost) + (1 - generate) * matching
+        return -torch.log(found / (generate + (1 - generate) * mass) + _LEAST)
+
+    def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
+        """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
+        logits = project_in_full(self.reduce(features[..., :self.width]), words, self.bias)
+        generate = torch.sigmoid(self.gate(features).float())
+        return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)
+
+
+# Decoding
+
+
+class RecurrentSteps:
+    """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own.
+
+    ``advance`` returns the features (B, W, d) of the next tokens, and the states, given tokens (B, W), the states
+    before them and what is decoded from, which is never copied; ``score`` the scores (B, W, V) of features.
+    """
+
+    def __init__(self, advance: Advance, score: Callable[[Tensor, Given], Tensor], state: Sequence[Tensor],
+                 given: Sequence[Tensor]) -> None:
+        self._advance, self._score, self.state, self.given = advance, score, tuple(state), tuple(given)
+
+    def step(self, tokens: Tensor) -> Tensor:
+        """Append tokens (B, W); return the features (B, W, d)."""
+        features, self.state = self._advance(tokens, self.state, self.given)
+        return features
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Return scores (B, W, V)."""
+        return self._score(states, self.given)
+
+    def reorder(self, parents: Tensor) -> None:
+        """Let hypothesis w continue what was ``parents[b, w]``."""
+        first = self.state[0].shape[1] * torch.arange(len(parents), device=parents.device).unsqueeze(1)  # (B, 1)
+        rows = (first + parents).flatten()
+        self.state = tuple(part.flatten(0, 1).index_select(0, rows).view(*parents.shape, -1) for part in self.state)
+
+    def keep(self, items: Tensor) -> None:
+        """Keep the items at these rows."""
+        self.state = tuple(part.index_select(0, items) for part in self.state)
+        self.given = tuple(part.index_select(0, items) for part in self.given)
