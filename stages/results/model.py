@@ -53,14 +53,6 @@ class Model:
         """Where it lies."""
         return ModelPaths(row_name(self.name), self.seed)
 
-    @property
-    def kept(self) -> dict[str, Any]:
-        """Row of the history whose weights were kept; nothing if it is not there."""
-        if self.history is None:
-            return {}
-        rows = self.history[self.history["epoch"] == self.metrics.get("best_epoch")]
-        return {str(name): value for name, value in rows.iloc[-1].to_dict().items()} if len(rows) else {}
-
 
 @dataclass(frozen=True)
 class Run:

@@ -1,6 +1,6 @@
 """What of the results differs from track to track; each track fills it in, in ``stages.results.tracks``."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,21 +30,6 @@ class TableLayout:
     def columns(self) -> list[Metric]:
         """Columns of all groups, from left to right."""
         return [column for group in self.groups for column in group.columns]
-
-
-@dataclass(frozen=True)
-class SharesLayout:
-    """A table of the shares of items that trainings report ``under`` a key of their metrics: by split, or of training.
-
-    ``concerns`` returns whether a model of these settings reads what the shares are of.
-    """
-
-    title: str
-    note: str
-    under: str
-    by_split: Mapping[str, str]
-    of_training: Mapping[str, str]
-    concerns: Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True)
@@ -147,19 +132,15 @@ class TrackResults(Track):
         questions: groups of training curves.
         published: tables of the paper.
         printed_as: returns the names under which the paper has a row.
-        told: published rows whose relation to the full method the paper speaks of; None for all.
         data: data sets of the paper, for people.
         compared: how its runs are compared.
         floors: what each floor tells, for people.
-        counts: data stages whose counts a document tells.
-        same: metrics that say in another guise what reported ones say: no verdicts on them.
         headline: title of the table in a terminal.
         differs: what differs from the paper's runs, for people.
         remark: a note on the published rows.
         judged_by: the column of the history that tells how good an epoch was, and its name.
         items: what is evaluated.
         many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
-        shares: tables of shares that its trainings report.
         by_stratum: metrics that are shown for strata of the items; empty where items have none.
         curve_names: put into the names of its plots of curves.
     """
@@ -176,19 +157,15 @@ class TrackResults(Track):
     data: str
     compared: Compared
     floors: Mapping[str, str]
-    counts: tuple[str, ...]
     headline: str
     differs: str
     further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}
     named: Sequence[str] = ()
     scale: int = 1
-    told: Collection[str] | None = None
-    same: Collection[str] = ()
     remark: str = ""
     judged_by: tuple[str, str] = ("validation_loss", "validation loss")
     items: str = "items"
     many_keywords: bool = False
-    shares: tuple[SharesLayout, ...] = ()
     by_stratum: tuple[str, ...] = ()
     curve_names: str = ""
 
@@ -210,11 +187,6 @@ class TrackResults(Track):
         """Metrics that a document has beside the reported ones, one or more of every kind."""
         return [one for table in self.layouts if table.brief for one in table.columns
                 if not one.detail and one.key not in self.reported]
-
-    @property
-    def judged(self) -> list[Metric]:
-        """Metrics by which parts of the method are judged."""
-        return [*map(metric, self.reported), *(one for one in self.further if one.judged and one.key not in self.same)]
 
     @property
     def headlines(self) -> list[Metric]:

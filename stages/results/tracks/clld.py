@@ -115,7 +115,7 @@ CLLD = TrackResults(
     reported=("accuracy", "macro_f1", "weighted_f1", "nll", "brier", "ece"), scale=100, questions=_QUESTIONS,
     published=tuple(paper("clld").tables.values()), printed_as=_printed_as, data="20NG, TREC_6, R8, R52 and MR",
     further_settings=_further_settings,
-    floors=_FLOORS, counts=("ingest", "linear_floor"), named=("row", "encoder", "pairs_of"),
+    floors=_FLOORS, named=("row", "encoder", "pairs_of"),
     compared=Compared("text", "label", "predicted", "predicted", _statistics,
                       ("example_id", "text", "label", "predicted"), exact=True),
     headline="CLLD. mF1, wF1: F1 by class, by text; ECE: calibration error",

@@ -17,7 +17,6 @@ from stages.results.track import (
     Names,
     Question,
     Row,
-    SharesLayout,
     TableLayout,
     TrackResults,
     untrained,
@@ -161,27 +160,14 @@ def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping
                                                        predicted["source"].tolist())
 
 
-def _reads_graph(settings: Mapping[str, Any]) -> bool:
-    return not removed_parts(settings) & {"graph", "keyword", "latent"}
-
-
-_SIGHT = SharesLayout(
-    "What an item sees of its target in the graph", "Training should look like the evaluated split: where the target's "
-    "keyword is a neighbour of the input's far more often in training, the graph tells the prior the answer there "
-    "(train_hcl.graph.own_edges). The first two are shares of the items whose target has another keyword than their "
-    "input, the others of all; dropped: training items that besides lose their keyword at random.", "graph",
-    {"target_is_neighbour": "target is a neighbour", "target_is_only_neighbour": "its only one",
-     "without_neighbour": "no neighbour at all", "unseen": "keyword unseen"},
-    {"kw_dropout": "dropped"}, _reads_graph)
-
 HCL = TrackResults(
     **vars(track.HCL), method="hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row(_FULL), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
     printed_as=_printed,
-    told=("w/o keyword", "w/o graph", "w/o MA"), data="QQP, Douban and RocStories",
-    floors=FLOORS_SAID, counts=("ingest", "graph", "keywords"),
+    data="QQP, Douban and RocStories",
+    floors=FLOORS_SAID,
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
     differs="Data, encoder, vocabulary and word vectors",
-    shares=(_SIGHT,), by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))
+    by_stratum=("bleu_1", "bleu_4", "bertscore", "ibleu"))

@@ -114,21 +114,3 @@ def matrix_at(table: pd.DataFrame, evaluation: int | None = None) -> tuple[np.nd
     """Return the matrix (N, N) of one evaluation of table ``label_distance``, the last by default, and its classes."""
     wanted = table["evaluation"].max() if evaluation is None else evaluation
     return _matrix(table[table["evaluation"] == wanted], "class", "other", "distance")
-
-
-def moved_pairs(table: pd.DataFrame, count: int = 10) -> pd.DataFrame:
-    """Return ``count`` ordered pairs of classes whose distance in table ``label_distance`` changed most, at most.
-
-    The largest change of either sign, from the first matrix to the last, comes first, of equals that of the first
-    classes. A symmetric matrix gives a pair once.
-    """
-    columns = ["class", "other", "first", "last", "change"]
-    if table.empty:
-        return pd.DataFrame(columns=columns)
-    (first, classes), (last, _) = matrix_at(table, 0), matrix_at(table)
-    symmetric = np.array_equal(first, first.T) and np.array_equal(last, last.T)
-    change = np.triu(last - first, 1) if symmetric else last - first
-    np.fill_diagonal(change, 0.0)
-    moved = sorted((-abs(change[a, b]), int(a), int(b)) for a, b in np.argwhere(change))[:count]
-    return pd.DataFrame([(classes[a], classes[b], first[a, b], last[a, b], change[a, b]) for _, a, b in moved],
-                        columns=columns)
