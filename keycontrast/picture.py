@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _COLOURS = ("#1f6f94", "#b4531f", "#2c7a55", "#7a4fa3", "#8a6100", "#ac3b45", "#56701f", "#4f6178")
 _LONGEST, _HIGH, _LETTER, _PAD, _MARGIN = 32, 24.0, 7.2, 14.0, 20.0     # characters, then pixels
 _ROUNDS = 400
+_NEGATIVE = f'stroke="{_COLOURS[1]}" stroke-dasharray="5 3" '
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <style>body {{ font: 15px system-ui, sans-serif; margin: 1.5em; }} svg {{ max-width: 100%; height: auto; }}</style>
@@ -37,30 +38,34 @@ def page_of(title: str, svg: str) -> str:
 def svg_of(nodes: pa.Table, edges: pa.Table, limit: int) -> str:
     """Return the drawing of the largest components of a :class:`keycontrast.graph.KeywordGraph`.
 
-    It has at most ``limit`` nodes, those that are most central.
+    It has at most ``limit`` nodes, those that are most central. Edges may have a column ``sign``: negative ones are
+    dashed.
     """
     chosen = _largest(nodes, limit)
     names, held, community = (nodes[name].take(chosen).to_pylist() for name in ("keyword", "texts", "community"))
-    labels = [name if len(name) <= _LONGEST else name[:_LONGEST - 1] + "…" for name in names]
+    labels = list(map(shortened, names))
     number = np.full(nodes.num_rows, -1)
     number[chosen] = np.arange(len(chosen))
     source, target, weight = (edges[name].to_numpy() for name in ("source", "target", "weight"))
     source, target = number[source], number[target]
     inside = (source >= 0) & (target >= 0)
     links = np.stack([source[inside], target[inside]], axis=1)
-    sizes = np.array([[_width(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2)
+    sizes = np.array([[width_of(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2)
     places = _apart(_laid_out(nodes["component"].take(chosen).to_numpy(), links, sizes), sizes)
     low = (places - sizes / 2).min(axis=0, initial=0.0) - _MARGIN
     wide, high = np.ceil((places + sizes / 2).max(axis=0, initial=0.0) + _MARGIN - low).astype(int).tolist()
     places = places - low
-    lines = [f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-             f'stroke-width="{min(1 + np.log2(count), 6):.1f}"><title>{_text(names[one])} – {_text(names[other])}: '
-             f'{count}</title></line>' for (one, other), count, (x, y), (x2, y2) in zip(
-                 links.tolist(), weight[inside].tolist(), places[links[:, 0]], places[links[:, 1]], strict=True)]
+    sign = edges["sign"].to_numpy() if "sign" in edges.column_names else np.ones_like(weight)
+    lines = [f'<line x1="{x:.1f}" y1="{y:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {_NEGATIVE if side < 0 else ""}'
+             f'stroke-width="{min(1 + np.log2(count), 6):.1f}"><title>'
+             f'{xml_text(names[one])} – {xml_text(names[other])}: {side * count}</title></line>'
+             for (one, other), count, side, (x, y), (x2, y2) in zip(
+                 links.tolist(), weight[inside].tolist(), sign[inside].tolist(), places[links[:, 0]],
+                 places[links[:, 1]], strict=True)]
     colour = {group: _COLOURS[place % len(_COLOURS)] for place, group in enumerate(dict.fromkeys(community))}
-    boxes = [f'<g><title>{_text(name)}: {count} text{"s" * (count != 1)}</title><rect x="{x - box[0] / 2:.1f}" '
+    boxes = [f'<g><title>{xml_text(name)}: {count} text{"s" * (count != 1)}</title><rect x="{x - box[0] / 2:.1f}" '
              f'y="{y - box[1] / 2:.1f}" width="{box[0]:.1f}" height="{box[1]:.1f}" rx="7" stroke="{colour[group]}"/>'
-             f'<text x="{x:.1f}" y="{y + 4.5:.1f}" fill="#1b1f24">{_text(label)}</text></g>'
+             f'<text x="{x:.1f}" y="{y + 4.5:.1f}" fill="#1b1f24">{xml_text(label)}</text></g>'
              for name, label, count, group, (x, y), box in zip(names, labels, held, community, places, sizes,
                                                                strict=True)]
     return "\n".join([
@@ -121,9 +126,16 @@ def _apart(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return places
 
 
-def _width(text: str) -> float:
+def shortened(text: str) -> str:
+    """Return a label, cut where it is long."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST - 1] + "…"
+
+
+def width_of(text: str) -> float:
+    """Return the width of a text in pixels, rather too much: the font is not known here."""
     return _LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _text(text: str) -> str:
+def xml_text(text: str) -> str:
+    """Return a text as XML, control characters spelt out."""
     return escape(printable(text))

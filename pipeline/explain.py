@@ -1,8 +1,10 @@
 """Why a text has its keyword: tokens, candidate graph, scores, phrases and the choice, printed and drawn."""
 
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,13 @@ from keycontrast.cells import printable
 from keycontrast.choice import Choice
 from keycontrast.errors import InputError
 from keycontrast.explain import Explanation, explain, print_explanation
+from keycontrast.picture import shortened, width_of, xml_text
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import token_table
 from pipeline.datasets import dataset_with, datasets_with
-from pipeline.drawings import Word, word_graph_svg
-from pipeline.finding import ranking_of
+from pipeline.finding import ranking_of, training_idf
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computing
@@ -34,11 +36,11 @@ from stages.common.settings import read_params
 from stages.common.tables import check_columns, read_table, row_count
 from stages.keywords.choice import choose_keywords
 from stages.keywords.params import TextRank
-from stages.keywords.ranking_stage import training_frequency
 from stages.params import Params, load_params, parse_params
 from stages.params.problems import problem_lines
 
 _TOP = 5
+_ROW = 28     # pixels from one word of the drawing to the next
 
 
 @dataclass(frozen=True)
@@ -189,11 +191,6 @@ def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
     return read_table(paths.table(kind), filters=pc.field("text_id") == text_id)
 
 
-def training_idf(paths: DatasetPaths) -> InverseFrequency:
-    """Return the IDF over the texts of training examples, as the stages count it."""
-    return training_frequency(paths.table("tokens"), paths.table("examples"))
-
-
 def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequency, console: Console) -> None:
     """Print the keyword of a new text by a method that scores its words, with the best of these."""
     assert subject.dataset is not None
@@ -259,11 +256,45 @@ def _best_words(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def drawing_of(subject: Subject, found: Explanation) -> str:
-    """Return the candidate graph as SVG."""
+    """Return the candidate graph as SVG: words from top to bottom with their scores, co-occurrence as arcs."""
     span = _chosen_tokens(found)
-    words = [Word(node.word, node.score, node.kept, bool(span & set(node.tokens))) for node in found.nodes]
-    edges = {(edge.first, edge.second): edge.weight for edge in found.edges}
-    return word_graph_svg(f"{subject.name}: “{found.keyword}” by {found.method}", subject.text, words, edges)
+    title = f"{subject.name}: “{found.keyword}” by {found.method}"
+    head = [title, *textwrap.wrap(" ".join(subject.text.split()), 76, max_lines=3, placeholder=" …")]
+    labels = [shortened(node.word) for node in found.nodes]
+    top, left = 24 * len(head) + 20, max(map(width_of, labels), default=0.0) + 90
+    highest = max([node.score for node in found.nodes], default=0.0)
+    heights = [top + _ROW * (place + 0.5) for place in range(len(found.nodes))]
+    lines, wide = list[str](), max(left + 120, *(width_of(line) + 20 for line in head))
+    for edge in found.edges:
+        first, second = heights[edge.first], heights[edge.second]
+        reach = 35 * sqrt(abs(edge.second - edge.first))
+        wide = max(wide, left + reach + 40)
+        lines.append(f'<path d="M{left:.1f} {first:.1f}Q{left + 2 * reach:.1f} {(first + second) / 2:.1f} {left:.1f} '
+                     f'{second:.1f}" stroke-width="{min(1 + edge.weight, 7):.1f}"><title>'
+                     f'{xml_text(found.nodes[edge.first].word)} and {xml_text(found.nodes[edge.second].word)}: '
+                     f'{edge.weight:g}</title></path>')
+    words = []
+    for node, label, y in zip(found.nodes, labels, heights, strict=True):
+        radius = 3 + 9 * sqrt(max(node.score, 0.0) / highest) if highest > 0 else 3.0
+        chosen = bool(span & set(node.tokens))
+        if chosen:
+            words.append(f'<circle class="chosen" cx="{left:.1f}" cy="{y:.1f}" r="{radius + 3:.1f}" fill="#fdfdfc" '
+                         f'stroke="#b4531f"/>')
+        words.append(f'<circle cx="{left:.1f}" cy="{y:.1f}" r="{radius:.1f}" stroke="#1f6f94" '
+                     f'fill="{"#1f6f94" if node.kept else "#fdfdfc"}"/>'
+                     f'<text x="{left - 20:.1f}" y="{y + 4:.1f}" text-anchor="end" '
+                     f'font-weight="{"bold" if chosen else "normal"}">{xml_text(label)}</text>'
+                     f'<text x="10" y="{y + 4:.1f}" font-size="11">{node.score:.4g}</text>')
+    texts = [f'<text x="10" y="{24 * place}" font-weight="{"normal" if place > 1 else "bold"}">{xml_text(line)}</text>'
+             for place, line in enumerate(head, 1)]
+    note = "Area and number: score. Filled: kept for phrases. Ring: keyword. Arcs: words that stand near each other."
+    high = top + _ROW * len(found.nodes) + 40
+    wide = ceil(max(wide, width_of(note) + 20))
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
+        f'font-family="system-ui, sans-serif" font-size="13" fill="#1b1f24">',
+        '<rect width="100%" height="100%" fill="#fdfdfc"/>', '<g stroke="#dfe3e8" fill="none">', *lines, "</g>",
+        *words, *texts, f'<text x="10" y="{high - 14}" font-size="11">{note}</text>', "</svg>"])
 
 
 def _chosen_tokens(found: Explanation) -> set[int]:

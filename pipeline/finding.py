@@ -43,7 +43,6 @@ class StageFinding:
         Raises:
             InputError: what the method learned from the data set is not there.
         """
-        from pipeline.explain import training_idf
         from stages.keywords.choice import choose_keywords
 
         params, method, paths = self.params, self.params.keywords.method, DatasetPaths(dataset)
@@ -94,7 +93,6 @@ class StageFinding:
         return lambda texts, tokens: ranked(texts, tokens)[column]
 
     def _phrase_words(self, paths: DatasetPaths, device: str) -> Marker:
-        from pipeline.explain import training_idf
         from stages.common.methods import METHODS
         from stages.tracks.pgkpr.words import phrase_words, read_words
 
@@ -109,6 +107,13 @@ class StageFinding:
             return pa.chunked_array([phrase_words(rank(tokens).table, words, expected)])
 
         return marks
+
+
+def training_idf(paths: DatasetPaths) -> "InverseFrequency":
+    """Return the IDF over the texts of training examples, as the stages count it."""
+    from stages.keywords.ranking_stage import training_frequency
+
+    return training_frequency(paths.table("tokens"), paths.table("examples"))
 
 
 # Given texts and their tokens, returns the table of a keyword method for them.

@@ -1,7 +1,6 @@
 """A phrase in the phrase graph, or a keyword in HCL's graph: its node, neighbours and texts, and a drawing."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keycontrast.cells import cell, printable
+from keycontrast.cells import cell, print_rows, printable
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file
 from keycontrast.graph import KeywordGraph
 from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
-from pipeline.drawings import Neighbour, SignedEdge, neighbourhood_svg
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import (
     CLUSTERS,
@@ -74,8 +72,8 @@ class Neighbourhood:
     """Part of a graph around one node.
 
     Attributes:
-        nodes: rows of the table of nodes by node id, the centre first, each with ``sign`` (that of the centre's side,
-            0 for the centre), ``hops`` and ``parent`` (the node through which it was reached).
+        nodes: rows of the table of nodes by node id, the centre first, each with ``hops`` and ``sign``
+            (that of the edge through which it was reached).
         edges: rows of the table of edges between these nodes, without self loops.
         left_out: neighbours of the centre beyond the limit, by sign.
     """
@@ -135,16 +133,14 @@ def neighbourhood(graph: Graph, centre: int, limit: int | None, hops: int) -> Ne
     """
     for schema in graph.schemas:
         check_columns(graph.paths.table(schema.name), schema)
-    reached = pd.DataFrame({"node_id": [centre], "sign": [0], "hops": [0], "parent": [centre]})
-    frontier = reached
+    reached = frontier = pd.DataFrame({"node_id": [centre], "sign": [0], "hops": [0]})
     left_out: dict[int, int] = {}
     for hop in range(1, hops + 1):
-        near = _neighbours(_touching(graph, frontier["node_id"]), frontier)
+        near = _neighbours(graph, frontier["node_id"])
         near = near[~near["node_id"].isin(reached["node_id"])]
-        rank = near.groupby(["parent", "link"]).cumcount()
-        kept = near if limit is None else near[rank < limit]
+        kept = near if limit is None else near[near.groupby(["parent", "sign"]).cumcount() < limit]
         if hop == 1:
-            left_out = {sign: int((near["link"] == sign).sum() - (kept["link"] == sign).sum()) for sign in (1, -1)}
+            left_out = near["sign"].value_counts().sub(kept["sign"].value_counts(), fill_value=0).astype(int).to_dict()
         frontier = kept.drop_duplicates("node_id").assign(hops=hop)[list(reached.columns)]
         reached = pd.concat([reached, frontier], ignore_index=True)
     ids = pa.array(reached["node_id"], pa.int32())
@@ -158,24 +154,17 @@ def _rows(path: Path, where: pc.Expression, columns: list[str] | None = None) ->
     return read_table(path, columns=columns, filters=where).to_pandas()
 
 
-def _touching(graph: Graph, ids: Iterable[int]) -> pd.DataFrame:
-    wanted = pa.array(ids, pa.int32())
-    return graph.edges(pc.field("target").isin(wanted) | pc.field("source").isin(wanted))
+def _neighbours(graph: Graph, parents: pd.Series) -> pd.DataFrame:
+    """Return the neighbours of nodes, the strongest of each node first.
 
-
-def _neighbours(edges: pd.DataFrame, frontier: pd.DataFrame) -> pd.DataFrame:
-    """Return the neighbours of the frontier's nodes, the strongest of each node first.
-
-    ``link`` is the sign of what the node receives, or without that of what it gives; ``sign`` the side of the
-    drawing: that of the link at the centre, further out that of the parent.
+    ``sign`` is that of what the node ``parent`` receives, or without that of what it gives.
     """
-    both = pd.concat([edges.rename(columns={"target": "parent", "source": "node_id"}).assign(given=0),
-                      edges.rename(columns={"source": "parent", "target": "node_id"}).assign(given=1)])
-    both = both[both["parent"].isin(frontier["node_id"]) & (both["parent"] != both["node_id"])]
-    both = both.rename(columns={"sign": "link"}).sort_values(["parent", "node_id", "given"])
-    pairs = both.groupby(["parent", "node_id"], as_index=False).agg(link=("link", "first"), count=("count", "sum"))
-    side = pairs["parent"].map(frontier.set_index("node_id")["sign"])
-    pairs["sign"] = np.where(side == 0, pairs["link"], side)
+    wanted = pa.array(parents, pa.int32())
+    edges = graph.edges(pc.field("target").isin(wanted) | pc.field("source").isin(wanted))
+    both = pd.concat([edges.rename(columns={"target": "parent", "source": "node_id"}),
+                      edges.rename(columns={"source": "parent", "target": "node_id"})])    # what is received first
+    both = both[both["parent"].isin(parents) & (both["parent"] != both["node_id"])]
+    pairs = both.groupby(["parent", "node_id"], as_index=False).agg(sign=("sign", "first"), count=("count", "sum"))
     return pairs.sort_values(["parent", "count", "node_id"], ascending=[True, False, True])
 
 
@@ -229,24 +218,19 @@ def holding_texts(paths: DatasetPaths, node: int, count: int = _EXAMPLES) -> pd.
     return _rows(paths.table(TEXTS.name), pc.field("text_id").isin(pa.array(ids, pa.int64())), ["text_id", "text"])
 
 
-def drawing_of(part: Neighbourhood, dataset: str) -> str:
-    """Return the drawing of ``part`` as SVG."""
-    order = {node: place for place, node in enumerate(part.nodes.index)}
-    nodes = [Neighbour(row.keyword, int(row.sign), int(row.hops), order[row.parent])
-             for row in part.nodes.itertuples()]
-    edges = [SignedEdge(order[row.target], order[row.source], int(row.sign), int(row.count))
-             for row in part.edges.itertuples(index=False)]
-    return neighbourhood_svg(f"Neighbourhood of “{part.centre['keyword']}” in {dataset}", nodes, edges)
-
-
-def phrase_drawing(part: Neighbourhood) -> str:
-    """Return the drawing of a part of the phrase graph as SVG, as the library draws graphs of phrases."""
+def drawing_of(part: Neighbourhood) -> str:
+    """Return the drawing of a part of a graph as SVG, as the library draws graphs of phrases; both directions of an
+    edge are one line.
+    """
     places = pd.Series(range(len(part.nodes)), part.nodes.index)
+    shown = part.nodes if "texts" in part.nodes else part.nodes.rename(columns={"cluster_size": "texts"})
     nodes = pa.table({"node_id": places.to_numpy(), **{
-        name: part.nodes[name].to_numpy() for name in ("keyword", "texts", "centrality", "component", "community")}})
-    edges = pa.table({"source": places[part.edges["source"]].to_numpy(), "weight": part.edges["count"].to_numpy(),
-                      "target": places[part.edges["target"]].to_numpy()})
-    return KeywordGraph(nodes, edges).svg(len(places))
+        name: shown[name].to_numpy() for name in ("keyword", "texts", "centrality", "component", "community")}})
+    ends = np.sort(np.stack([places[part.edges[end]].to_numpy() for end in ("source", "target")], axis=1), axis=1)
+    edges = pd.DataFrame({"source": ends[:, 0], "target": ends[:, 1], "sign": part.edges["sign"].to_numpy(),
+                          "weight": part.edges["count"].to_numpy()})
+    summed = edges.groupby(["source", "target", "sign"], as_index=False)["weight"].sum()
+    return KeywordGraph(nodes, pa.Table.from_pandas(summed, preserve_index=False)).svg(len(places))
 
 
 def write_drawing(path: Path, svg: str) -> None:
@@ -272,17 +256,18 @@ def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int,
     part = neighbourhood(graph, node_of(graph, keyword), limit, hops)
     name = str(part.centre["keyword"])
     _print_node(part, graph, console)
-    if graph.signed:
-        _print_signed(part, console)
-    else:
-        _print_sharing(part, console)
-    _print_further(part, console)
-    if graph.signed:
+    _print_neighbours(part, signed, console)
+    for far_hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
+        console.print(Text(f"\n{far_hops} edges away ({len(far)}): ", style="italic")
+                      + Text(", ".join(map(printable, sorted(far["keyword"])))))
+    if signed:
         _print_examples(example_texts(paths, name), console)
     else:
-        _print_texts(holding_texts(paths, part.nodes.index[0]), console)
+        texts = holding_texts(paths, part.nodes.index[0]).to_numpy().tolist()
+        console.print()
+        print_rows(["text", ""], texts, console, "Texts that hold it")
     path = svg or DRAWINGS / f"{paths.name}-{slug(name)}.svg"
-    write_drawing(path, drawing_of(part, paths.name) if graph.signed else phrase_drawing(part))
+    write_drawing(path, drawing_of(part))
     if len(part.nodes) > _READABLE:
         console.print(Text(f"{len(part.nodes)} keywords are many for one drawing; --neighbours and --hops narrow it."))
     console.print(Text(f"Drawing: {path}"), soft_wrap=True)
@@ -308,58 +293,28 @@ def _print_node(part: Neighbourhood, graph: Graph, console: Console) -> None:
     console.print(shown)
 
 
-def _print_signed(part: Neighbourhood, console: Console) -> None:
+def _print_neighbours(part: Neighbourhood, signed: bool, console: Console) -> None:
     near = direct_neighbours(part)
-    if near.empty:
-        console.print(Text("\nNo neighbours: only the self loop that the model adds."))
-        return
-    shown = Table("sign", "neighbour", title="Neighbours", title_justify="left")
-    for head in ("it receives", "it gives", "cluster", "community"):
+    heads = ("it receives", "it gives", "cluster") if signed else ("shared texts", "its texts")
+    shown = Table(*(["sign"] if signed else []), "neighbour", title_justify="left",
+                  title="Neighbours" if signed else "Phrases that share texts with it")
+    for head in (*heads, "community"):
         shown.add_column(head, justify="right")
-    last = None
     for row in near.itertuples(index=False):
-        if last is not None and row.sign != last:
-            shown.add_section()
-        last = row.sign
-        shown.add_row(Text("+" if row.sign > 0 else "−", style="blue" if row.sign > 0 else "yellow"),
-                      cell(row.keyword), _signed(row.receives), _signed(row.gives), f"{row.cluster_size:,}",
-                      str(row.community))
+        own = (_signed(row.receives), _signed(row.gives), f"{row.cluster_size:,}") if signed else (
+            f"{row.strength:,}", f"{row.texts:,}")
+        mark = [Text("+" if row.sign > 0 else "−", style="blue" if row.sign > 0 else "yellow")] if signed else []
+        shown.add_row(*mark, cell(row.keyword), *own, str(row.community))
     console.print()
-    console.print(shown)
-    notes = [f"{count} more {name} neighbours" for sign, name in ((1, "positive"), (-1, "negative"))
+    console.print(shown if len(near) else Text("It has no neighbours."))
+    notes = [f"{count} more {name}neighbours" for sign, name in ((1, "positive " if signed else ""), (-1, "negative "))
              if (count := part.left_out.get(sign, 0))]
     if notes:
         console.print(Text(f"{' and '.join(notes)} with smaller counts are left out; --neighbours shows more."))
 
 
-def _print_sharing(part: Neighbourhood, console: Console) -> None:
-    shown = Table("neighbour", title="Phrases that share texts with it", title_justify="left")
-    for head in ("shared texts", "its texts", "community"):
-        shown.add_column(head, justify="right")
-    for row in direct_neighbours(part).itertuples(index=False):
-        shown.add_row(cell(row.keyword), f"{row.strength:,}", f"{row.texts:,}", str(row.community))
-    console.print()
-    console.print(shown if shown.row_count else Text("It shares no text with another phrase."))
-    if left := part.left_out.get(1, 0):
-        console.print(Text(f"{left} more that share fewer texts are left out; --neighbours shows more."))
-
-
-def _print_texts(texts: pd.DataFrame, console: Console) -> None:
-    shown = Table("text", "", title="Texts that hold it", title_justify="left")
-    for number, text in texts.itertuples(index=False):
-        shown.add_row(str(number), cell(text))
-    console.print()
-    console.print(shown)
-
-
 def _signed(count: int) -> str:
     return f"{count:+,}".replace("-", "−") if count else "·"
-
-
-def _print_further(part: Neighbourhood, console: Console) -> None:
-    for hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
-        console.print(Text(f"\n{hops} edges away ({len(far)}): ", style="italic")
-                      + Text(", ".join(map(printable, sorted(far["keyword"])))))
 
 
 def _print_examples(examples: pd.DataFrame, console: Console) -> None:

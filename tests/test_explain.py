@@ -94,8 +94,13 @@ def test_a_path_of_three_words_is_explained_with_its_known_scores(paths, tmp_pat
     assert "Drawing: .keycontrast/graphs/small-text-0.svg" in shown
     drawn = ET.parse(tmp_path / ".keycontrast" / "graphs" / "small-text-0.svg").getroot()
     assert {"alpha", "beta", "gamma", "alpha beta gamma"} <= {item.text for item in drawn.iter(f"{SVG}text")}
-    marks = {item.get("id") for item in drawn.iter(f"{SVG}g")}
-    assert {"word-0", "word-1", "word-2", "word-1-ring"} <= marks and not {"word-0-ring", "word-3"} & marks
+    words = [item for item in drawn.iter(f"{SVG}circle") if item.get("class") != "chosen"]
+    ring, = (item for item in drawn.iter(f"{SVG}circle") if item.get("class") == "chosen")
+    assert len(words) == 3 and ring.get("cy") == words[1].get("cy")
+    radii = [float(item.get("r")) for item in words]
+    assert radii[1] > radii[0] == radii[2] and len({item.get("fill") for item in words}) == 2
+    notes = {path.findtext(f"{SVG}title") for path in drawn.iter(f"{SVG}path")}
+    assert notes == {"alpha and beta: 1", "beta and gamma: 1"}
 
 
 def test_idf_counts_the_texts_of_training_examples_only(paths):
@@ -142,8 +147,8 @@ def test_the_choice_is_ringed_though_it_is_written_by_lemma(paths):
     found = explain(tokens, Settings("mihalcea"), kw_lemma=True)
     assert found.keyword == "bet"
     drawn = ET.fromstring(drawing_of(subject, found))
-    bold = [item.text for item in drawn.iter(f"{SVG}text") if "font-weight: 700" in item.get("style")]
-    assert bold[1:] == ["beta"]      # after the title
+    bold = [item.text for item in drawn.iter(f"{SVG}text") if item.get("font-weight") == "bold"]
+    assert bold[:-1] == ["beta"]      # before the title
 
 
 def test_a_new_text_is_read_by_the_pipeline_of_the_params(paths, tmp_path):
@@ -177,3 +182,29 @@ def test_what_is_missing_is_named_with_the_command_that_makes_it(tmp_path, monke
         write_params()
     with pytest.raises(InputError, match="artifacts/data/small/tokens: no such artifact"):
         asked("a text", "--dataset", "small")
+
+
+# In a folder that is no project
+
+def test_a_text_is_explained_with_the_defaults(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["explain", "My rice cooker burns the bottom layer.", "--svg", "why.svg"])
+    assert done.exit_code == 0, done.output
+    assert "No params.yaml here: the pipeline and the settings are the defaults." in " ".join(done.stdout.split())
+    assert "rice cooker" in done.stdout and (tmp_path / "why.svg").exists()
+
+
+def test_stop_words_and_a_threshold_leave_phrases_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words").write_text("rice\n", encoding="utf-8")
+    text = "My rice cooker burns the bottom layer."
+    shown = [CliRunner().invoke(app, ["explain", text, *options]).stdout
+             for options in ((), ("--stop-words", "words"), ("--threshold", "9"))]
+    assert ["rice cooker" in one.partition("Ranked phrases")[2] for one in shown] == [True, False, False]
+    assert "cooker" in shown[1].partition("Ranked phrases")[2] and "No phrase was ranked" in shown[2]
+
+
+def test_a_text_id_needs_a_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["explain", "3"])
+    assert done.exit_code == 1 and "no data set has a table tokens" in str(done.exception)

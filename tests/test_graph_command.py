@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
 from pipeline.cli import app
-from pipeline.drawings import Word, word_graph_svg
 from pipeline.neighbourhood import (
     Graph,
     direct_neighbours,
@@ -56,7 +55,7 @@ def test_the_neighbourhood_has_both_directions_and_signs(paths):
 def test_hops_limits_and_what_is_left_out(paths):
     two = neighbourhood(Graph(paths, signed=True), 1, None, 2)
     assert two.nodes["hops"].to_dict() == {1: 0, 3: 1, 2: 1, 0: 1, 4: 2}
-    assert two.nodes.loc[4, ["sign", "parent"]].tolist() == [1, 3]     # on sleep's side, whatever its own edge's sign
+    assert two.nodes.loc[4, "sign"] == -1       # of the edge to sleep
     one = neighbourhood(Graph(paths, signed=True), 1, 1, 1)
     assert one.nodes.index.tolist() == [1, 3, 0] and one.left_out == {1: 1, -1: 0}
     alone = neighbourhood(Graph(paths, signed=True), 5, None, 3)
@@ -76,7 +75,7 @@ def test_the_command_prints_the_node_its_neighbours_and_texts(paths):
     further = asked("graph", "--signed", "belly fat", "--hops", "2", "--neighbours", "1")
     assert "1 more positive neighbours with smaller counts are left out" in further
     assert r"2 edges away (1): 减肥 \x1b[31m" in further and "\x1b[31m" not in further
-    assert "No neighbours" in asked("graph", "--signed", "zzz")
+    assert "It has no neighbours." in asked("graph", "--signed", "zzz")
 
 
 def test_examples_come_from_the_cluster_or_from_where_else_the_keyword_stands(paths):
@@ -94,39 +93,13 @@ def test_the_drawing_is_xml_with_every_label_escaped_and_the_same_bytes_twice(pa
     text = (tmp_path / "one.svg").read_text(encoding="utf-8")
     assert text == (tmp_path / "two.svg").read_text(encoding="utf-8")
     assert "<script" not in text and "&lt;script&gt;" in text and "diet &amp; rest" in text and "\x1b" not in text
-    assert {"belly fat", "sleep", "diet & rest", "<script>", "减肥 \ufffd[31m"} <= set(labels(text))
-    notes = {element.findtext(f"{SVG}title"): element.find(f"{SVG}path").get("style")
-             for element in ET.fromstring(text).iter(f"{SVG}g") if element.find(f"{SVG}title") is not None}
-    dashed = notes["belly fat receives from <script>: negative, 2"]
-    solid = notes["sleep receives from belly fat: positive, 3; belly fat receives from sleep: positive, 3"]
-    assert "stroke-dasharray" in dashed and "stroke-dasharray" not in solid
-    assert value("stroke", dashed) != value("stroke", solid)
-    assert float(value("stroke-width", solid)) > float(value("stroke-width", dashed))
-
-
-def value(name, style):
-    return re.search(rf"{name}: ([^;]+)", style)[1]
-
-
-def test_the_word_graph_sizes_words_by_score_and_marks_the_choice():
-    words = [Word("rice", 1.5, True, True), Word("<b>", 0.4, False, False), Word("layer", 1.5, True, False)]
-    svg = word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})
-    assert svg == word_graph_svg("why", "rice <b> layer " * 30, words, {(0, 1): 1, (0, 2): 2.5})
-    assert {"rice", "<b>", "layer", "2.5", "0.4"} <= set(labels(svg)) and "<b>" not in svg
-    rice, other, layer = (radius(svg, f"word-{place}") for place in range(3))
-    assert radius(svg, "word-0-ring") > rice == layer > other and radius(svg, "word-2-ring") is None
-    assert ET.fromstring(word_graph_svg("none", "", [], {})) is not None
-    assert radius(word_graph_svg("zero", "x", [Word("x", 0.0, True, False)], {}), "word-0") == 2.5
-
-
-def radius(svg, part):
-    """Return the radius of a word's mark; equal marks share one shape."""
-    root = ET.fromstring(svg)
-    mark = next((item for item in root.iter(f"{SVG}g") if item.get("id") == part), None)
-    if mark is None:
-        return None
-    shape = next(mark.iter(f"{SVG}use")).get("{http://www.w3.org/1999/xlink}href")[1:]
-    return float(next(item for item in root.iter(f"{SVG}path") if item.get("id") == shape).get("d").split()[2])
+    assert {"belly fat", "sleep", "diet & rest", "<script>", "减肥 \\x1b[31m"} == set(labels(text))
+    lines = {frozenset(line.findtext(f"{SVG}title").split(": ")[0].split(" – ")): line
+             for line in ET.fromstring(text).iter(f"{SVG}line")}
+    dashed, solid = lines[frozenset({"belly fat", "<script>"})], lines[frozenset({"belly fat", "sleep"})]
+    assert dashed.get("stroke-dasharray") and not solid.get("stroke-dasharray")
+    assert solid.findtext(f"{SVG}title").endswith(": 6") and dashed.findtext(f"{SVG}title").endswith(": -2")
+    assert float(solid.get("stroke-width")) > float(dashed.get("stroke-width"))
 
 
 def test_what_xml_cannot_hold_is_replaced():
@@ -197,9 +170,9 @@ def test_phrases_are_shown_with_those_that_share_their_texts(paths, tmp_path):
     assert found == [("sleep", "2", "3"), ("diet & rest", "1", "2")]
     assert "How do I lose belly fat?" in shown and "What melts [bold]belly fat[/bold]?" in shown
     assert {"belly fat", "sleep", "diet & rest"} == set(labels((tmp_path / "fat.svg").read_text(encoding="utf-8")))
-    assert "1 more that share fewer texts are left out" in asked("graph", "belly fat", "--neighbours", "1")
+    assert "1 more neighbours with smaller counts are left out" in asked("graph", "belly fat", "--neighbours", "1")
     assert "2 edges away (1): diet & rest" in asked("graph", "sleep", "--hops", "2")
-    assert "It shares no text with another phrase." in asked("graph", "zzz")
+    assert "It has no neighbours." in asked("graph", "zzz")
     with pytest.raises(InputError, match="the graph of small has no 'fat'; near it are 'belly fat'.*rank first"):
         asked("graph", "fat")
 

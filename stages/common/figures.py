@@ -2,12 +2,10 @@
 
 import io
 import re
-import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import ceil
 from typing import Any
 
 import matplotlib.style
@@ -125,17 +123,6 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
     opening = f'<svg role="img" aria-label="{escape(text)}"{size}'
     body = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", body.replace("<svg", opening, 1))
     return Markup(body)     # nothing but matplotlib's own output and escaped text
-
-
-def columns_of(text: str) -> int:
-    """Return the width of ``text`` in columns: two for wide characters, none for marks on others."""
-    return sum(0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-               for letter in text)
-
-
-def text_width(text: str, size: float) -> float:
-    """Return the width of a text of ``size`` points in inches, rather too much: the font is not known here."""
-    return ceil(columns_of(text) * size * 0.62) / 72
 
 
 def xml_text(text: str) -> str:
