@@ -5,9 +5,7 @@ import tiny_bert
 import torch
 
 from models.common.decoding import Rules
-from stages.common.paths import DatasetPaths
 from stages.tracks.hcl.baselines import batches_of, build, start_of
-from stages.tracks.hcl.data import HclRow
 
 _TRANSFORMER = {"layers": 2, "heads": 2, "width": 16, "feed_forward": 32, "dropout": 0.0}
 _SEQ2SEQ = {"embedding": 16, "width": 16, "dropout": 0.0}
@@ -44,11 +42,14 @@ def items():
                          "keyword": KEYWORDS, "target_keyword": KEYWORDS, **nodes})
 
 
-def row(encoder, name, sizes, structure="pairs"):
-    """A row of the table that is trained on ``items``, with word pieces of the encoder in a folder."""
-    paths = DatasetPaths("tiny")
-    values = {"architecture": name, name: sizes, "training": TRAINING}
-    return HclRow("row", paths, 13, values, items(), pd.DataFrame(), "en", f"path:{encoder}", {}, {}, structure)
+def values_of(name, sizes):
+    """Plain values of the block ``train_hcl`` of a baseline."""
+    return {"architecture": name, name: sizes, "training": TRAINING}
+
+
+def start(encoder, name, sizes, structure="pairs"):
+    """What a baseline begins with on ``items``, with word pieces of the encoder in a folder."""
+    return start_of(values_of(name, sizes), items(), f"path:{encoder}", structure)
 
 
 class Case:
@@ -57,12 +58,11 @@ class Case:
     def __init__(self, name, folder, seed=0, wide=0.0):
         self.name, (self.architecture, sizes) = name, SIZES[name]
         tiny_bert.save_encoder(folder)
-        begun = row(folder, self.architecture, sizes)
-        start = start_of(begun)
-        self.tokenizer, self.marks = start.tokenizer, start.marks
-        self.batches = batches_of(begun.items, begun.values, start)
+        values, begun = values_of(self.architecture, sizes), start(folder, self.architecture, sizes)
+        self.tokenizer, self.marks = begun.tokenizer, begun.marks
+        self.batches = batches_of(items(), values, begun)
         torch.manual_seed(seed)
-        self.model = build(begun.values, start, self.batches.mean_target_length).eval()
+        self.model = build(values, begun, self.batches.mean_target_length).eval()
         if wide:  # small weights make every output alike
             generator = torch.Generator().manual_seed(seed)
             with torch.no_grad():

@@ -30,7 +30,7 @@ from models.hcl.pretrained import T5, Claps, step_of, t5_config, token_contrast
 from stages.common.training import save_notes
 from stages.results.model import System
 from stages.results.tracks.hcl import HCL
-from stages.tracks.hcl.baselines import build, start_of
+from stages.tracks.hcl.baselines import build
 from stages.tracks.hcl.data import PieceOrigin
 from stages.tracks.hcl.generate import PieceRewriter
 
@@ -279,9 +279,9 @@ def pretrained(name, folder, end="</s>", kind=None):
 
 def made(name, folder, encoder, **changes):
     """The model that a row with weights from ``folder`` begins with, and what it begins with."""
-    row = piece_cases.row(encoder, name, small(name, source=f"path:{folder}", **changes))
-    start = start_of(row)
-    return build(row.values, start, MEAN).eval(), start
+    sizes = small(name, source=f"path:{folder}", **changes)
+    start = piece_cases.start(encoder, name, sizes)
+    return build(piece_cases.values_of(name, sizes), start, MEAN).eval(), start
 
 
 @pytest.mark.parametrize(("name", "library"), [("dialogpt", "gpt2"), ("simctg", "gpt2"), ("t5", "t5"), ("t5", "mt5"),
@@ -305,7 +305,7 @@ def test_weights_and_tokenizer_come_from_a_folder(name, library, encoder, tmp_pa
 def test_the_end_token_stands_between_turns_whatever_the_tokenizer(encoder, tmp_path):
     pretrained("gpt2", tmp_path, end="<|endoftext|>")
     _, own = made("dialogpt", tmp_path, encoder)
-    drawn = start_of(piece_cases.row(encoder, "dialogpt", small("dialogpt")))
+    drawn = piece_cases.start(encoder, "dialogpt", small("dialogpt"))
     for start, text in ((own, "a b [SEP] a"), (drawn, "dog cat [SEP] dog")):
         (ids,) = start.tokenizer(start.marks.read([text]), add_special_tokens=False)["input_ids"]
         assert len(ids) == 4 and ids[2] == start.marks.end and ids[0] == ids[3] != start.marks.pad
@@ -315,7 +315,7 @@ def test_the_end_token_stands_between_turns_whatever_the_tokenizer(encoder, tmp_
                                                  ("stories", "continue: ")])
 def test_t5_is_told_its_task_by_what_the_data_set_is(structure, said, encoder, tmp_path):
     pretrained("t5", tmp_path)
-    start = start_of(piece_cases.row(encoder, "t5", small("t5", source=f"path:{tmp_path}"), structure))
+    start = piece_cases.start(encoder, "t5", small("t5", source=f"path:{tmp_path}"), structure)
     assert start.marks.before == start.tokenizer(said, add_special_tokens=False)["input_ids"]
     assert start.marks.start == tiny_pretrained.PAD != start.marks.pad  # the decoder starts as its configuration says
 
@@ -369,9 +369,8 @@ def test_weights_come_from_the_cache_of_a_hub(encoder, tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     sizes = small("simctg", source="hub:somebody/tiny")
-    row = piece_cases.row(encoder, "simctg", sizes)
-    start = start_of(row)
-    found = build(row.values, start, MEAN)
+    start = piece_cases.start(encoder, "simctg", sizes)
+    found = build(piece_cases.values_of("simctg", sizes), start, MEAN)
     assert torch.equal(found.transformer.wpe.weight, theirs.transformer.wpe.weight)
     assert start.said.startswith("hub:somebody/tiny (version a1b2c3, sha256 ")
     settings = {"architecture": "simctg", "simctg": sizes}
@@ -400,7 +399,7 @@ def test_a_gpt2_over_berts_word_pieces_ends_with_sep(encoder, tmp_path):
 def test_a_hub_that_cannot_be_reached_is_said_of_the_row(encoder, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="train_hcl.t5.source: hub:nobody/nothing could not be had"):
-        start_of(piece_cases.row(encoder, "t5", small("t5", source="hub:nobody/nothing")))
+        piece_cases.start(encoder, "t5", small("t5", source="hub:nobody/nothing"))
 
 
 def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path):

@@ -7,7 +7,7 @@ With runtime.processes above 1, or under torchrun, several processes share the m
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -54,7 +54,7 @@ from stages.tracks.clld.tables import (
     read_labelled_texts,
 )
 from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
-from stages.tracks.common.training import ModelFolder, OpenBar, Table, Training, train
+from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, Table, train
 
 if TYPE_CHECKING:
     from stages.tracks.clld.params import ClldModel as ModelBlock
@@ -244,13 +244,30 @@ def _schedule(settings: Settings, n_train: int) -> AdaptiveSchedule:
 # The stage
 
 
-def _left(name: str, on: TrainedOn, items: pd.DataFrame, settings: Mapping[str, Any],
-          trained: TrainedClassifier) -> ModelFolder:
-    """Return what model ``name`` leaves behind; ``settings`` are those of its training, with the rates that it took."""
-    model, config, classes = trained.model, trained.model.config, on.classes
+def train_model(job: SeedTraining) -> None:
+    """Train a row of CLLD's table under one seed, and save it.
+
+    Raises:
+        InputError: texts, encoder or confusing pairs are not to be had.
+    """
+    params, name, block = job.params, job.name, job.params.models.clld[job.name]
+    paths, source = DatasetPaths(block.dataset), source_of(params, name)
+    items = read_labelled_texts(paths)
+    values, classes = with_own_rates(params.model(name).plain(), source), classes_of(items)
+    encoder = None if source == TEXTCNN else resolve_encoder(
+        source, "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder")
+    pairs = _pairs(params, name, job.seed, classes)
+    if not job.begin(values["training"], [paths.table(kind) for kind in ("examples", "texts")],
+                     {"encoder": {"name": TEXTCNN} if encoder is None else encoder.description}, pairs=pairs):
+        return
+    trained = run(items, values, block.contrast, pairs, encoder, job.seed, job.store, job.device, job.open_bar)
+    model, config = trained.model, trained.model.config
+    counts = items.loc[items["split"] == "train", "label"].value_counts()
+    on = TrainedOn(paths.name, block.contrast, source, values["max_length"],
+                   {label: int(counts.get(label, 0)) for label in classes})
     metrics = {"parameters": sum(p.numel() for p in model.parameters()),
                "contrast": on.contrast, "row": row_name(row_of(on.contrast, config.ce_views)), "encoder": on.encoder,
-               "settings": dict(settings),
+               "settings": dict(values["training"]),
                "texts": {split: int((items["split"] == split).sum()) for split in ("train", "validation", "test")},
                "training_texts": on.texts, "pairs": [[classes[a], classes[b]] for a, b in config.distance.pairs],
                "updates": len(trained.updates), "vocabulary": len(trained.tokenizer)}
@@ -262,34 +279,13 @@ def _left(name: str, on: TrainedOn, items: pd.DataFrame, settings: Mapping[str, 
               Table("validation_confusion", confusion_table(trained.confusion, classes), VALIDATION_CONFUSION),
               Table("label_distance", trained.distances, LABEL_DISTANCE)]
     logs = {"evaluations.csv": pd.DataFrame(trained.updates, columns=_EVALUATIONS)}
-    measured = {} if on.encoder == TEXTCNN else {"encoder_pass": encoder_pass(model.encoder)}
-    return ModelFolder(card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs,
-                       measured=measured)
-
-
-def _prepared(params: Params, name: str) -> Callable[[int], Training[TrainedClassifier]]:
-    block, paths = params.models.clld[name], DatasetPaths(params.models.clld[name].dataset)
-    items, source = read_labelled_texts(paths), source_of(params, name)
-    values, classes = with_own_rates(params.model(name).plain(), source), classes_of(items)
-    encoder = None if source == TEXTCNN else resolve_encoder(
-        source, "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder")
-    described = {"encoder": {"name": TEXTCNN} if encoder is None else encoder.description}
-    counts = items.loc[items["split"] == "train", "label"].value_counts()
-    on = TrainedOn(paths.name, block.contrast, source, values["max_length"],
-                   {label: int(counts.get(label, 0)) for label in classes})
-
-    def of_seed(seed: int) -> Training[TrainedClassifier]:
-        pairs = _pairs(params, name, seed, classes)
-        return Training("encoder" if encoder else TEXTCNN, values["training"],
-                        [paths.table(kind) for kind in ("examples", "texts")],
-                        partial(run, items, values, block.contrast, pairs, encoder, seed),
-                        partial(_left, name, on, items, values["training"]), described, {"pairs": pairs})
-
-    return of_seed
+    measured = {} if encoder is None else {"encoder_pass": encoder_pass(model.encoder)}
+    job.save("encoder" if encoder else TEXTCNN, model, trained.history, ModelFolder(
+        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs, measured=measured))
 
 
 def _work(process: StageProcess) -> None:
-    train(process, _prepared)
+    train(process, train_model)
 
 
 def main(argv: list[str] | None = None) -> int:

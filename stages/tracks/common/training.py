@@ -1,16 +1,21 @@
 """The frame of every training: what it starts from, seeds, processes, precision, checkpoints, and the model's folder.
 
-    def _work(process):
-        train(process, _prepared)
+    def train_model(job):                       # of a track: from params, name and seed to a saved model
+        ...                                     # read what it is trained on
+        if job.begin(settings, tables, models):
+            ...                                 # train, with job.store, job.device and job.open_bar
+            job.save(architecture, model, history, ModelFolder(...))
 
-A track prepares a :class:`Training`; everything else is here. A model leaves weights, notes and a card in one folder;
-history, tables and metrics lie beside.
+    def _work(process):
+        train(process, train_model)
+
+A model leaves weights, notes and a card in one folder; history, tables and metrics lie beside.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import pandas as pd
 import torch
@@ -20,7 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder, hash_values
 from models.common.parallel import from_first, gathered, place
-from models.common.task import Bar, CheckpointStore, History
+from models.common.task import Bar, History
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group
 from stages.common.paths import ModelPaths
@@ -144,105 +149,74 @@ def best_values(history: History) -> str:
 # A training
 
 
-class Trained(Protocol):
-    """What a training makes: the model with the weights of the best epoch, and what happened."""
+class SeedTraining:
+    """The training of model ``name`` under one ``seed`` on ``device``; a track begins it, trains, and saves.
 
-    @property
-    def model(self) -> PreTrainedModel:
-        """With the weights of the best epoch."""
-
-    @property
-    def history(self) -> History:
-        """Of the training."""
-
-
-Made = TypeVar("Made", bound=Trained)
-
-
-@dataclass(frozen=True)
-class Training(Generic[Made]):
-    """One training of a model, ready to begin.
-
-    Attributes:
-        architecture: its name.
-        settings: plain values of the model's block ``training``.
-        tables: files that it reads; with code and params they decide the weights.
-        fit: trains, given where its state is kept, the device, and what opens a bar from steps in all and done.
-        folder: says what the trained model leaves behind.
-        models: name of each model that it is made with, and its description.
-        further: whatever else decides the weights, plain.
+    ``store`` keeps its state once it has begun; ``open_bar`` opens a progress bar from steps in all and done.
     """
 
-    architecture: str
-    settings: Mapping[str, Any]
-    tables: Sequence[Path]
-    fit: Callable[[CheckpointStore, str, OpenBar | None], Made]
-    folder: Callable[[Made], ModelFolder]
-    models: dict[str, Any] = field(default_factory=dict)
-    further: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(self, process: StageProcess, seed: int, device: str) -> None:
+        self.process, self.params, self.name = process, process.params, process.instance
+        self.seed, self.device, self.open_bar = seed, device, training_bar(process)
+
+    def begin(self, settings: Mapping[str, Any], tables: Sequence[Path], models: Mapping[str, Any],
+              **further: Any) -> bool:
+        """Return whether there is something to train; else the model was finished before, and is put back.
+
+        Args:
+            settings: plain values of the model's block ``training``.
+            tables: files that it reads; with code, params and whatever is ``further``, they decide the weights.
+            models: description by name of each model that it is made with.
+
+        Raises:
+            InputError: a precision is not to be had; the processes that share the training differ in params, files,
+                code or torch.
+        """
+        process, runtime = self.process, self.params.runtime
+        key = hash_values({**process.declared_values, "data": hash_files(tables),
+                           "code": hash_code(code_of(process.stage)), "torch": torch.__version__, "models": models,
+                           **further})
+        if len(set(gathered(f"{process.name}, {key}"))) > 1:
+            raise InputError(f"the processes that train {process.name} differ in params, data, code or torch. On every "
+                             f"machine, check out the same commit and `dvc pull` what the stage reads.")
+        self._finished = Finished(process, key, [ModelPaths(self.name, self.seed).folder])
+        if from_first(self._finished.restore):
+            return False
+        self._models = models
+        self._precision = settled_precision(self.device, runtime, settings, f"{process.stage}.training")
+        self.store, self._processes = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
+        warn_of_idle_processes(process, settings, self._processes)
+        return True
+
+    def save(self, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder) -> None:
+        """Write the folder of the model with the weights of its best epoch; of several processes, the first does."""
+        process = self.process
+        if not process.first:
+            return
+        model.config.computed_in = self._precision
+        if not history.settled:
+            process.log.warning("%s: no epoch ended after its schedules (annealing, pretraining) had settled, so the "
+                                "last one is kept; raise %s.training.epochs or shorten the schedule", process.name,
+                                process.stage)
+        for remark in made.remarks:
+            process.log.warning("%s: %s", process.name, remark)
+        write_model(ModelPaths(self.name, self.seed), architecture, model, history, made, Provenance(
+            process.name, process.params_hash, dict(self._models), precision=self._precision))
+        process.measured["training"] = training_record(history, self._precision, self.device, self._processes)
+        process.measured.update(made.measured)
+        self._finished.keep()
+        self.store.clear()
 
 
-# Given a seed, returns the training of a row under it.
-Prepared = Callable[[int], Training[Made]]
-
-
-def train(process: StageProcess, prepared: Callable[[Params, str], Prepared[Made]]) -> None:
+def train(process: StageProcess, train_model: Callable[[SeedTraining], None]) -> None:
     """Train the model that ``process`` is an instance of with each of its seeds, and write a folder for each.
 
-    Args:
-        process: of the stage.
-        prepared: given params and the model's name, reads what all its seeds are trained on, and returns what
-            prepares the training of one.
-
     Raises:
-        InputError: as of ``prepared`` and of the training; a device or precision that is not to be had; the
-            processes that share the training differ in params, files, code or torch.
+        InputError: as of ``train_model``; a device is not to be had.
     """
-    params, name = process.params, process.instance
-    seeds = params.model_seeds(name)
-    _settle(process, seeds[0])
-    with process_group(choose_device(params.runtime.device)) as device:
-        of_seed = prepared(params, name)
-        for seed in seeds:
-            _settle(process, seed)
-            _train(process.under(seed), seed, of_seed(seed), device)
-
-
-def _settle(process: StageProcess, seed: int) -> None:
-    """Set what decides the bytes of a training, whatever this process has done before."""
     runtime = process.params.runtime
-    seed_everything(derived_seed(seed, process.stage), runtime.threads, runtime.deterministic, runtime.tf32)
-
-
-def _train(process: StageProcess, seed: int, training: Training[Made], device: str) -> None:
-    """Train the model under one seed, which ``process`` is at work on."""
-    runtime = process.params.runtime
-    code, further = code_of(process.stage), {"models": training.models, **training.further}
-    key = hash_values({**process.declared_values, "data": hash_files(training.tables), "code": hash_code(code),
-                       "torch": torch.__version__, **further})
-    if len(set(gathered(f"{process.name}, {key}"))) > 1:
-        raise InputError(f"the processes that train {process.name} differ in params, data, code or torch. On every "
-                         f"machine, check out the same commit and `dvc pull` what the stage reads.")
-    finished = Finished(process, key, [ModelPaths(process.instance, seed).folder])
-    if from_first(finished.restore):
-        return
-    precision = settled_precision(device, runtime, training.settings, f"{process.stage}.training")
-    store, count = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
-    warn_of_idle_processes(process, training.settings, count)
-    trained = training.fit(store, device, training_bar(process))
-    if not process.first:
-        return
-    trained.model.config.computed_in = precision
-    made = training.folder(trained)
-    if not trained.history.settled:
-        process.log.warning("%s: no epoch ended after its schedules (annealing, pretraining) had settled, so the last "
-                            "one is kept; raise %s.training.epochs or shorten the schedule", process.name,
-                            process.stage)
-    for remark in made.remarks:
-        process.log.warning("%s: %s", process.name, remark)
-    write_model(ModelPaths(process.instance, seed), training.architecture, trained.model, trained.history,
-                made, Provenance(process.name, process.params_hash, training.models, precision=precision))
-    process.measured["training"] = training_record(trained.history, precision, device, count)
-    process.measured.update(made.measured)
-    finished.keep()
-    store.clear()
+    with process_group(choose_device(runtime.device)) as device:
+        for seed in process.params.model_seeds(process.instance):
+            # What decides the bytes of a training, whatever this process has done before.
+            seed_everything(derived_seed(seed, process.stage), runtime.threads, runtime.deterministic, runtime.tf32)
+            train_model(SeedTraining(process.under(seed), seed, device))

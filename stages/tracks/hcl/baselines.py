@@ -24,19 +24,20 @@ from transformers import (
 
 from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder
-from models.common.task import CheckpointStore, History, Parameters, Step, Task
+from models.common.task import Parameters, Step, Task
 from models.common.training import fit
 from models.hcl.baselines import MODELS, PieceConfig, load_pieces
 from models.hcl.pretrained import Batch, t5_config
 from stages.common.encoders import resolve_encoder
+from stages.common.examples import structure_of
+from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.tracks.common.training import GivenStart, ModelFolder, OpenBar, Training, best_values, model_card
+from stages.tracks.common.training import GivenStart, ModelFolder, SeedTraining, best_values, model_card
 from stages.tracks.hcl.data import (
     STAGE,
     TABLES,
-    HclRow,
     Marks,
     PieceOrigin,
     TripleBatches,
@@ -74,28 +75,34 @@ class Start:
     further: Mapping[str, Any] = field(default_factory=dict)
 
 
-def start_of(row: HclRow) -> Start:
-    """Return what the model of ``row`` begins with.
+def start_of(values: Mapping[str, Any], items: pd.DataFrame, encoder_source: str, structure: str) -> Start:
+    """Return what a model begins with.
+
+    Args:
+        values: plain ones of the block ``train_hcl``, with the model's overrides.
+        items: from :func:`joined_items`, all splits.
+        encoder_source: param ``encoder.source``.
+        structure: kind of the data set's rows.
 
     Raises:
         InputError: its source is not available, of another family, or without weights as safetensors.
     """
-    architecture, source = row.values["architecture"], row.values[row.values["architecture"]].get("source")
+    architecture = values["architecture"]
+    source = values[architecture].get("source")
     if source is not None:
         start = _pretrained(architecture, source)
     else:
-        encoder = resolve_encoder(row.encoder)
+        encoder = resolve_encoder(encoder_source)
         tokenizer = AutoTokenizer.from_pretrained(encoder.location)
         marks = marks_of(tokenizer) if architecture in _FAMILIES else Marks.of(tokenizer)
         start = Start(tokenizer, marks, {"tokenizer": encoder.description})
     if architecture in ("t5", "t5_claps"):  # told its task before x; the decoder reads first what the model says
-        before = start.tokenizer(_TASKS.get(row.structure, "paraphrase: "), add_special_tokens=False)["input_ids"]
+        before = start.tokenizer(_TASKS.get(structure, "paraphrase: "), add_special_tokens=False)["input_ids"]
         first = None if start.location is None else AutoConfig.from_pretrained(start.location).decoder_start_token_id
         return replace(start, marks=replace(start.marks, before=before,
                                             start=start.marks.pad if first is None else first))
     if architecture == "seq2seq_du":  # begins with the encoder, and knows the keyword of every source
-        items, train = row.items, row.items[row.items["split"] == "train"]
-        named = items[items["keyword"] != NO_KEYWORD]
+        train, named = items[items["split"] == "train"], items[items["keyword"] != NO_KEYWORD]
         further = {"keywords": dict(zip(named["source"], named["keyword"], strict=True)),
                    "lexicon": sorted((set(train["keyword"]) | set(train["target_keyword"])) - {NO_KEYWORD})}
         return replace(start, described={"encoder": encoder.description}, further=further,
@@ -356,60 +363,62 @@ class PieceTask(Task):
         return means | {"loss": means["loss"] / self.divisor}
 
 
-@dataclass(frozen=True)
-class TrainedPieces:
-    """What a training makes: the model with the weights of the best epoch, and what happened."""
-
-    model: Any
-    history: History
-
-
-def prepared(row: HclRow) -> Training[TrainedPieces]:
-    """Return the training of a baseline.
+def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataFrame,
+                   init: ModelPaths | GivenStart | None) -> None:
+    """Train a baseline on rows of :func:`joined_items` under one seed, and save it.
 
     Raises:
-        InputError: what it begins with is not available or does not fit.
+        InputError: what it begins with is not available or does not fit; no training or no validation item.
     """
-    start, (initial, described) = start_of(row), _initial(row)
-    return Training(row.values["architecture"], row.values["training"],
-                    [row.paths.table(schema.name) for schema in TABLES], partial(run, row, start, initial),
-                    partial(_folder, row, start), {**start.described, **described})
-
-
-def run(row: HclRow, start: Start, initial: Any, store: CheckpointStore, device: str = "cpu",
-        open_bar: OpenBar | None = None) -> TrainedPieces:
-    """Train a model on the training items and keep the epoch of smallest validation loss.
-
-    Raises:
-        InputError: no training or no validation item, or an ``initial`` of other sizes.
-    """
-    training = row.values["training"]
-    train, validation = (batches_of(of_split(row.items, split), row.values, start, split == "train")
+    architecture, training, model_row = values["architecture"], values["training"], job.params.models.hcl[job.name]
+    paths = DatasetPaths(model_row.dataset)
+    start = start_of(values, items, job.params.encoder.source,
+                     structure_of(job.params.datasets[model_row.dataset].layout))
+    initial, described = _initial(job.name, architecture, init)
+    if not job.begin(training, [paths.table(schema.name) for schema in TABLES], {**start.described, **described}):
+        return
+    train, validation = (batches_of(of_split(items, split), values, start, split == "train")
                          for split in ("train", "validation"))
     settings = loop_settings({**training, "bucket": True})
-    torch.manual_seed(derived_seed(row.seed, STAGE, "weights"))
-    model = build(row.values, start, train.mean_target_length)
+    torch.manual_seed(derived_seed(job.seed, STAGE, "weights"))
+    model = build(values, start, train.mean_target_length)
+    rates = training
     if initial is not None:
         _take_over(model, initial)
-        training = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
-    nn.Module.to(model, device)
-    task = PieceTask(model, train, validation, training, row.seed)
+        rates = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
+    nn.Module.to(model, job.device)
+    task = PieceTask(model, train, validation, rates, job.seed)
     settings = replace(settings, final_from_step=model.settled(settings.total_steps(len(train))))
-    return TrainedPieces(model, fit(task, settings, store, partial(derived_seed, row.seed, STAGE), open_bar))
+    history = fit(task, settings, job.store, partial(derived_seed, job.seed, STAGE), job.open_bar)
+    on = PieceOrigin(architecture, paths.name, start.said, asdict(start.marks),
+                     *(training[name] for name in ("max_source", "max_target", "keep")))
+    counts = items["split"].value_counts()
+    metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters()), "start": start.said}
+    card = model_card(
+        f"{job.name}: {TITLES[architecture]}", "text-generation",
+        f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
+        f"{counts.get('validation', 0)} for selection.",
+        [f"Weights at the start: {start.said if init is None else f'those of {init.name}'}",
+         f"Best epoch {history.best_epoch} of {training['epochs']}: {best_values(history)}",
+         f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
+         "`config.json` holds the settings, `trained_on.json` where the model came from"],
+        '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.load_pieces(FOLDER, ARCHITECTURE)`')
+    job.save(architecture, model, history,
+             ModelFolder(card, on.notes(), [items_table(items)], metrics, start.tokenizer))
 
 
-def _initial(row: HclRow) -> tuple[Any, dict[str, Any]]:
-    """Return the trained model of this architecture that ``row`` goes on from, and its description; nothing for None.
+def _initial(name: str, architecture: str, init: ModelPaths | GivenStart | None) -> tuple[Any, dict[str, Any]]:
+    """Return the trained model of this architecture that row ``name`` goes on from, and its description, if any.
 
     Raises:
         InputError: it is not trained yet.
     """
-    if row.init_from is None:
+    if init is None:
         return None, {}
-    if isinstance(row.init_from, GivenStart):
-        raise InputError(f"models.hcl.{row.name}.init: {row.init_from.name} is a start of architecture hcl.")
-    PieceOrigin.load(row.init_from.weights)
-    return load_pieces(row.init_from.weights, row.values["architecture"]), described_start(row.init_from)
+    if isinstance(init, GivenStart):
+        raise InputError(f"models.hcl.{name}.init: {init.name} is a start of architecture hcl.")
+    PieceOrigin.load(init.weights)
+    return load_pieces(init.weights, architecture), described_start(init)
 
 
 def _take_over(model: nn.Module, initial: nn.Module) -> None:
@@ -424,21 +433,3 @@ def _take_over(model: nn.Module, initial: nn.Module) -> None:
     if unlike:
         raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
     model.load_state_dict(other)
-
-
-def _folder(row: HclRow, start: Start, trained: TrainedPieces) -> ModelFolder:
-    architecture, training = row.values["architecture"], row.values["training"]
-    on = PieceOrigin(architecture, row.paths.name, start.said, asdict(start.marks),
-                     *(training[name] for name in ("max_source", "max_target", "keep")))
-    counts = row.items["split"].value_counts()
-    metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in trained.model.parameters()), "start": start.said}
-    card = model_card(
-        f"{row.name}: {TITLES[architecture]}", "text-generation",
-        f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
-        f"{counts.get('validation', 0)} for selection.",
-        [f"Weights at the start: {start.said if row.init_from is None else f'those of {row.init_from.name}'}",
-         f"Best epoch {trained.history.best_epoch} of {training['epochs']}: {best_values(trained.history)}",
-         f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
-         "`config.json` holds the settings, `trained_on.json` where the model came from"],
-        '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.load_pieces(FOLDER, ARCHITECTURE)`')
-    return ModelFolder(card, on.notes(), [items_table(row.items)], metrics, start.tokenizer)

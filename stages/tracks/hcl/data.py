@@ -20,12 +20,12 @@ from models.hcl.config import HclConfig
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.examples import TURN
 from stages.common.methods import KEYWORDS
-from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.paths import ModelPaths
 from stages.common.schemas import EXAMPLES, GRAPH_ONLY, NODES, TEXTS
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, load_origin
 from stages.tracks.common.schemas import ITEMS
-from stages.tracks.common.training import Start, Table
+from stages.tracks.common.training import Table
 
 STAGE = "train_hcl"  # names the seeds of what is drawn in training
 # Tables that every architecture is trained on; HCL reads the graph besides.
@@ -35,29 +35,6 @@ KEYWORDS_FILE = "keywords.json"
 Keep = Literal["first", "last"]
 _ITEM_COLUMNS = [name for name, _, _ in ITEMS.fields]
 _CHUNK = 64
-
-
-@dataclass(frozen=True)
-class HclRow:
-    """A model to be trained.
-
-    ``values``, ``node_vectors`` and ``graph`` are plain values of the blocks ``train_hcl`` (with the model's overrides)
-    and of these names; ``items`` are from :func:`joined_items`, all splits; ``encoder`` is the param
-    ``encoder.source``, ``structure`` the kind of the data set's rows.
-    """
-
-    name: str
-    paths: DatasetPaths
-    seed: int
-    values: Mapping[str, Any]
-    items: pd.DataFrame
-    nodes: pd.DataFrame
-    language: str
-    encoder: str
-    node_vectors: Mapping[str, Any]
-    graph: Mapping[str, Any]
-    structure: str
-    init_from: Start | None = None
 
 
 def described_start(paths: ModelPaths) -> dict[str, Any]:

@@ -28,12 +28,10 @@ from models.hcl.hcl import BatchTotals, annealed_by, kl_weight, objective
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
 from stages.common.encoders import resolve_encoder
-from stages.common.examples import structure_of
-from stages.common.methods import KEYWORDS
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import CLUSTERS, EDGES, EXAMPLES, NODE_VECTORS, TEXT_VECTORS
+from stages.common.schemas import CLUSTERS, EDGES, NODE_VECTORS, TEXT_VECTORS
 from stages.common.seeds import derived_seed
-from stages.common.settings import GIVEN, Params
+from stages.common.settings import GIVEN
 from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
@@ -42,8 +40,8 @@ from stages.tracks.common.training import (
     GivenStart,
     ModelFolder,
     OpenBar,
+    SeedTraining,
     Start,
-    Training,
     best_values,
     model_card,
     start_of,
@@ -53,7 +51,6 @@ from stages.tracks.hcl import baselines
 from stages.tracks.hcl.data import (
     STAGE,
     TABLES,
-    HclRow,
     TrainedOn,
     TripleBatches,
     UnseenKeywords,
@@ -87,25 +84,45 @@ class TrainedHcl:
     item_views: ItemViews | None = None
 
 
-def prepared(row: HclRow) -> Training[TrainedHcl]:
-    """Return the training of an HCL model.
+def train_model(job: SeedTraining) -> None:
+    """Train a row of HCL's table under one seed, and save it.
 
     Raises:
         InputError: encoder, graph or the model that it starts from is not available.
     """
-    encoder, training, tables = resolve_encoder(row.encoder), row.values["training"], row.paths.table
-    start, described = _start(row.init_from, encoder)
-    on = TrainedOn(dataset=row.paths.name, language=row.language, encoder_source=row.encoder,
-                   encoder=encoder.description, pooling=row.node_vectors["pooling"],
-                   max_length=row.node_vectors["max_length"],
-                   keywords=read_metadata(tables("keywords")).get("models", {}),
+    params, model, values = job.params, job.params.models.hcl[job.name], job.params.model(job.name).plain()
+    paths, training = DatasetPaths(model.dataset), values["training"]
+    examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
+    items = joined_items(examples, texts, keywords, nodes)
+    own = values.get(values["architecture"])  # an architecture of `transformers` may begin with a folder's weights
+    start = (None if own is not None and own.get("source") == f"{GIVEN}{model.init}" else
+             start_of(model, params, job.name, job.seed))
+    if values["architecture"] != "hcl":
+        baselines.train_baseline(job, values, items, start)
+        return
+    encoder = resolve_encoder(params.encoder.source)
+    initial, described = _start(start, encoder)
+    if not job.begin(training, [paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],
+                     {"encoder": encoder.description, **described}):
+        return
+    vectors = params.node_vectors
+    on = TrainedOn(dataset=paths.name, language=str(texts["language"].iloc[0]), encoder_source=params.encoder.source,
+                   encoder=encoder.description, pooling=vectors.pooling, max_length=vectors.max_length,
+                   keywords=read_metadata(paths.table("keywords")).get("models", {}),
                    **{name: training[name] for name in ("max_source", "max_target", "keep")})
-    graph = keyword_graph(row.nodes, *(read_frame(tables(schema.name), schema) for schema in (EDGES, NODE_VECTORS)))
     unseen = UnseenKeywords(on)
-    fitted = partial(run, row.items, graph, row.values, encoder, unseen, row.seed, start=start,
-                     item_views=_item_views(row, graph, unseen))
-    return Training("hcl", training, [tables(schema.name) for schema in (*TABLES, *_GRAPH)], fitted,
-                    partial(_folder, row, on, encoder), {"encoder": encoder.description, **described})
+    graph = keyword_graph(nodes, *(read_frame(paths.table(schema.name), schema) for schema in (EDGES, NODE_VECTORS)))
+    views = _item_views(job, values, graph, unseen, items, GraphTables(
+        examples, keywords, nodes, read_frame(paths.table(CLUSTERS.name), CLUSTERS),
+        read_table(paths.table(TEXT_VECTORS.name), TEXT_VECTORS)))
+    trained = run(items, graph, values, encoder, unseen, job.seed, job.store, job.device, job.open_bar, initial, views)
+    metrics = training_metrics(trained)
+    remarks = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
+               f"{alarm['advice']}." for alarm in metrics["alarms"]]
+    job.save("hcl", trained.model, trained.history, ModelFolder(
+        training_card(job.name, trained, on, values, None if start is None else start.name),
+        notes_of(nodes.sort_values("node_id")["keyword"].tolist(), on), [items_table(items)], metrics,
+        AutoTokenizer.from_pretrained(encoder.location), remarks=remarks))
 
 
 def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], encoder: ResolvedEncoder,
@@ -145,21 +162,18 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     return TrainedHcl(model, items, history, report, item_views)
 
 
-def _item_views(row: HclRow, graph: KeywordGraph, unseen: UnseenKeywords) -> ItemViews | None:
+def _item_views(job: SeedTraining, values: Mapping[str, Any], graph: KeywordGraph, unseen: UnseenKeywords,
+                items: pd.DataFrame, tables: GraphTables) -> ItemViews | None:
     """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
-    settings, condition = row.values["graph"], row.values["keyword"]["condition"]
+    settings, condition = values["graph"], values["keyword"]["condition"]
     if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
         return None
-    examples, keywords, clusters = (read_frame(row.paths.table(schema.name), schema)
-                                    for schema in (EXAMPLES, KEYWORDS, CLUSTERS))
-    tables = GraphTables(examples, keywords, row.nodes, clusters,
-                         read_table(row.paths.table(TEXT_VECTORS.name), TEXT_VECTORS))
-    items = conditioned(row.items, condition)
-    views = views_of_items(items, graph, tables, row.graph, settings, derived_seed(row.seed, STAGE, "kw_dropout"))
+    read = conditioned(items, condition)
+    views = views_of_items(read, graph, tables, job.params.graph.plain(), settings,
+                           derived_seed(job.seed, STAGE, "kw_dropout"))
     if condition != "target":
         return views
-    words = items.loc[items["split"] == "train", "unseen_text"]
-    number, distinct = pd.factorize(words)
+    number, distinct = pd.factorize(read.loc[read["split"] == "train", "unseen_text"])
     return replace(views, vectors=unseen.embedded(list(distinct))[torch.from_numpy(number)])
 
 
@@ -356,37 +370,8 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
         f"Alarms of the training:\n{alarms}")
 
 
-def _folder(row: HclRow, on: TrainedOn, encoder: ResolvedEncoder, trained: TrainedHcl) -> ModelFolder:
-    metrics = training_metrics(trained)
-    keywords = row.nodes.sort_values("node_id")["keyword"].tolist()
-    remarks = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
-               f"{alarm['advice']}." for alarm in metrics["alarms"]]
-    start = None if row.init_from is None else row.init_from.name
-    return ModelFolder(training_card(row.name, trained, on, row.values, start), notes_of(keywords, on),
-                       [items_table(trained.items)], metrics, AutoTokenizer.from_pretrained(encoder.location),
-                       remarks=remarks)
-
-
-def _of_seeds(params: Params, name: str) -> Callable[[int], Training[Any]]:
-    model, values = params.models.hcl[name], params.model(name).plain()
-    paths = DatasetPaths(model.dataset)
-    examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
-    items = joined_items(examples, texts, keywords, nodes)
-
-    def of_seed(seed: int) -> Training[Any]:
-        own = values.get(values["architecture"])   # an architecture of `transformers` may begin with a folder's weights
-        start = (None if own is not None and own.get("source") == f"{GIVEN}{model.init}" else
-                 start_of(model, params, name, seed))
-        row = HclRow(name, paths, seed, values, items, nodes, str(texts["language"].iloc[0]), params.encoder.source,
-                     params.node_vectors.plain(), params.graph.plain(),
-                     structure_of(params.datasets[model.dataset].layout), start)
-        return (prepared if values["architecture"] == "hcl" else baselines.prepared)(row)
-
-    return of_seed
-
-
 def _work(process: StageProcess) -> None:
-    train(process, _of_seeds)
+    train(process, train_model)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -6,8 +6,8 @@ With runtime.processes above 1, or under torchrun, several processes share the m
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import init_from, load_rewriter, rewriter_of
 from stages.common.paths import DatasetPaths
 from stages.common.seeds import derived_seed
-from stages.common.settings import Params
 from stages.common.tables import read_frame, read_metadata
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
@@ -35,9 +34,9 @@ from stages.tracks.common.training import (
     GivenStart,
     ModelFolder,
     OpenBar,
+    SeedTraining,
     Start,
     Table,
-    Training,
     best_values,
     model_card,
     start_of,
@@ -71,14 +70,6 @@ _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "prima
              "random": "words at random, as many as by attribution",
              "none": "no word of a source", "all": "every word of a source", None: "none"}
 _REMEDY = "Bring the folder back, or change init."
-
-
-@dataclass(frozen=True)
-class TrainedRewriter:
-    """The model with the weights of the best epoch, and the history of its training."""
-
-    model: Rewriter
-    history: History
 
 
 class RewriteTask(Task):
@@ -239,7 +230,7 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
 
 def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int, seed: int,
                  store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None,
-                 start: Start | None = None) -> TrainedRewriter:
+                 start: Start | None = None) -> tuple[Rewriter, History]:
     """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
 
     That is what the rows of a table have in common: their losses have other terms and other weights. ``values`` are
@@ -258,7 +249,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
     nn.Module.to(model, device)
     task = RewriteTask(model, *batches, training["learning_rate"], training["micro_batch"], training["batch_size"])
     settings = replace(loop_settings(training), betas=(0.9, 0.98), eps=1e-9, select=(Criterion("generation"),))
-    return TrainedRewriter(model, fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar))
+    return model, fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
 
 
 def _begin(model: Rewriter, vocabulary: Vocabulary, start: Start) -> None:
@@ -316,26 +307,39 @@ def strongest_word(words: Sequence[str], scores: Sequence[float]) -> str | None:
     return min(named)[1] if named else None
 
 
-def model_folder(name: str, on: TrainedOn, values: Mapping[str, Any], start: Start | None, vocabulary: Vocabulary,
-                 pairs: pd.DataFrame, trained: TrainedRewriter) -> ModelFolder:
-    """Return what a trained rewriter leaves behind: a card, notes, items, evaluated pairs, vocabulary and metrics.
+def train_model(job: SeedTraining) -> None:
+    """Train a row of PGKPR's table under one seed, and save it.
 
-    ``values`` are plain values of the block ``train_pgkpr``, its learning rate filled in; ``pairs`` are of all splits.
+    Raises:
+        InputError: pairs or the model that it starts from are not to be had.
     """
+    params, row, values = job.params, job.params.models.pgkpr[job.name], job.params.model(job.name).plain()
+    max_length = params.paraphrase_items.max_length
+    paths = [DatasetPaths(row.dataset).table(schema.name) for schema in TABLES]
+    pairs, words = (read_frame(path, schema) for path, schema in zip(paths, TABLES, strict=True))
+    vocabulary, architecture, training = Vocabulary.from_frame(words), values["architecture"], values["training"]
+    training["learning_rate"] = training["learning_rate"] or RATES[architecture]
+    rule = keyword_rule(architecture, values["keywords"]["by"])
+    start = start_of(row, params, job.name, job.seed)
+    models = {**read_metadata(paths[0]).get("models", {}), **_described(start)}
+    if not job.begin(training, paths, models, rate=RATES[architecture], rule=rule):
+        return
+    model, history = fit_rewriter(pairs, vocabulary, values, max_length, job.seed, job.store, job.device, job.open_bar,
+                                  start)
+    on = TrainedOn(row.dataset, rule, rule in FLIPPED_RULES and values["keywords"]["mark_all"], max_length)
     kinds, splits = vocabulary.kinds, pairs["split"].value_counts()
     metrics: dict[str, Any] = {
-        "parameters": sum(p.numel() for p in trained.model.parameters()),
+        "parameters": sum(p.numel() for p in model.parameters()),
         "vocabulary": {kind: kinds.count(kind) for kind in KINDS},
         "pairs": {split: int(splits.get(split, 0)) for split in ("train", "validation", "test")}}
     tables = [Table("items", plain_items(pairs), ITEMS),
               Table("paraphrase_items", pairs[pairs["split"] != "train"], PARAPHRASE_ITEMS),
               Table("vocabulary", vocabulary.to_frame(), VOCABULARY)]
-    training, history = values["training"], trained.history
-    weights = ", ".join(f"{weight:g} {part}" for part, weight in part_weights(trained.model.config).items()
+    weights = ", ".join(f"{weight:g} {part}" for part, weight in part_weights(model.config).items()
                         if weight and part in history.best)
     counts = ", ".join(f"{kinds.count(kind)} {kind}{'s' if kind != 'special' else ''}" for kind in KINDS)
     card = model_card(
-        f"{name}: {TITLES[values['architecture']]}", "text-generation",
+        f"{job.name}: {TITLES[architecture]}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {metrics['pairs']['train']} "
         f"pairs, {metrics['pairs']['validation']} for selection.",
         [*([] if start is None else [f"Weights at the start: those of {start.name}, where both have them"]),
@@ -347,31 +351,11 @@ def model_folder(name: str, on: TrainedOn, values: Mapping[str, Any], start: Sta
          "`config.json` holds the settings, `vocabulary.json` the token of each id, `trained_on.json` where the model "
          "came from"],
         '`keycontrast predict RUN "a sentence"`, or `models.pgkpr.rewriters.load_rewriter(FOLDER).rewrite(...)`')
-    return ModelFolder(card, notes_of(vocabulary, on), tables, metrics)
-
-
-def _prepared(params: Params, name: str) -> Callable[[int], Training[TrainedRewriter]]:
-    row, values, max_length = params.models.pgkpr[name], params.model(name).plain(), params.paraphrase_items.max_length
-    tables = [DatasetPaths(row.dataset).table(schema.name) for schema in TABLES]
-    pairs, words = (read_frame(path, schema) for path, schema in zip(tables, TABLES, strict=True))
-    vocabulary, models = Vocabulary.from_frame(words), read_metadata(tables[0]).get("models", {})
-    architecture, keywords = values["architecture"], values["keywords"]
-    values["training"]["learning_rate"] = values["training"]["learning_rate"] or RATES[architecture]
-    rule = keyword_rule(architecture, keywords["by"])
-    on = TrainedOn(row.dataset, rule, rule in FLIPPED_RULES and keywords["mark_all"], max_length)
-
-    def of_seed(seed: int) -> Training[TrainedRewriter]:
-        start = start_of(row, params, name, seed)
-        return Training(architecture, values["training"], tables,
-                        partial(fit_rewriter, pairs, vocabulary, values, max_length, seed, start=start),
-                        partial(model_folder, name, on, values, start, vocabulary, pairs),
-                        {**models, **_described(start)}, {"rate": RATES[architecture], "rule": rule})
-
-    return of_seed
+    job.save(architecture, model, history, ModelFolder(card, notes_of(vocabulary, on), tables, metrics))
 
 
 def _work(process: StageProcess) -> None:
-    train(process, _prepared)
+    train(process, train_model)
 
 
 def main(argv: list[str] | None = None) -> int:
