@@ -32,7 +32,7 @@ from stages.common.paths import ModelPaths
 from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import NOTHING, Params, code_of, earlier_model, hash_code, hash_files
-from stages.common.tables import Provenance, write_json, write_table
+from stages.common.tables import Provenance, parts_of, write_json, write_table
 from stages.common.training import (
     open_checkpoints,
     save_notes,
@@ -169,10 +169,12 @@ class SeedTraining:
             models: description by name of each model that it is made with.
 
         Raises:
-            InputError: a precision is not to be had; the processes that share the training differ in params, files,
-                code or torch.
+            InputError: a table is missing; a precision is not to be had; the processes that share the training differ
+                in params, files, code or torch.
         """
         process, runtime = self.process, self.params.runtime
+        for table in tables:
+            parts_of(table)  # a missing one is named
         key = hash_values({**process.declared_values, "data": hash_files(tables),
                            "code": hash_code(code_of(process.stage)), "torch": torch.__version__, "models": models,
                            **further})
