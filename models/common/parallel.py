@@ -22,8 +22,7 @@ def place() -> tuple[int, int]:
 def from_first(compute: Callable[[], Value]) -> Value:
     """Return what ``compute`` gives in the first process, in every process; the others do not call it.
 
-    What steers a training (validation values, above all) must be the same everywhere to the bit, or one
-    process goes on while another has stopped.
+    What steers a training must be the same everywhere to the bit, or one process goes on while another has stopped.
     """
     rank, world = place()
     if world == 1:
@@ -34,11 +33,10 @@ def from_first(compute: Callable[[], Value]) -> Value:
 
 
 def gathered(value: Value) -> list[Value]:
-    """Return every process's ``value``, by the number of the process; too slow for every step."""
-    world = place()[1]
-    if world == 1:
-        return [value]
-    values: list[Any] = [None] * world
+    """Return every process's ``value``, by the number of the process."""
+    values: list[Any] = [value] * place()[1]
+    if len(values) == 1:
+        return values
     distributed.all_gather_object(values, value)
     return values
 
@@ -65,36 +63,13 @@ def tensors_of_first(tensors: Mapping[str, Tensor], device: torch.device) -> dic
     return found
 
 
-class SharedSums:
-    """Adds up named numbers of all processes, as one tensor on ``device``; only names new to one are told in words."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._names: list[str] = []
-
-    def total(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the sum of all processes' ``sums``, name by name; a name that one of them lacks counts as 0."""
-        if place()[1] == 1:
-            return sums
-        rows = self._rows(sums)
-        if any(row[-1] for row in rows):
-            new = (name for names in gathered(list(sums)) for name in names)
-            self._names = list(dict.fromkeys([*self._names, *new]))
-            rows = self._rows(sums)
-        count = len(self._names)
-        total = {name: sum(row[number] for row in rows) for number, name in enumerate(self._names)
-                 if any(row[count + number] for row in rows)}
-        return {name: total[name] for name in dict.fromkeys([*sums, *total])}
-
-    def _rows(self, sums: Mapping[str, float]) -> list[list[float]]:
-        """Return what each process has: values, which of the names it has, how many names are new to it."""
-        row = [*(sums.get(name, 0.0) for name in self._names), *(float(name in sums) for name in self._names),
-               float(len(sums.keys() - set(self._names)))]
-        own = torch.tensor(row, dtype=torch.float64, device=self._device)
-        rows = [torch.empty_like(own) for _ in range(place()[1])]
-        distributed.all_gather(rows, own)
-        found: list[list[float]] = torch.stack(rows).tolist()
-        return found
+def total_of_all(sums: dict[str, float]) -> dict[str, float]:
+    """Return the sum of all processes' ``sums``, name by name; a name that one of them lacks counts as 0."""
+    total: dict[str, float] = {}
+    for own in gathered(sums):
+        for name, value in own.items():
+            total[name] = total.get(name, 0.0) + value
+    return total
 
 
 def add_gradients_of_all(parameters: Sequence[nn.Parameter]) -> None:

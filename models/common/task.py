@@ -372,22 +372,14 @@ class Speed:
 
 @dataclass(frozen=True)
 class History:
-    """What a training did.
+    """What a training did."""
 
-    Attributes:
-        rows: one per epoch, plain values: ``epoch`` (1-based), ``step`` (optimiser steps so far), ``rate_*``
-            (last learning rate of each group), ``gradient_norm`` (mean, before clipping), ``train_*`` (the
-            loss and its parts, means over items), ``validation_*`` and ``best`` (best epoch so far).
-        best_epoch: the 1-based epoch whose weights the module now holds.
-        best: its validation values.
-        stopped_early: patience ended the training.
-        settled: the best epoch ended when the objective was final; if not, no epoch did, and it is the last one.
-        speed: how fast it went; no part of equality, for it is never the same twice.
-    """
-
+    # One per epoch, plain values: epoch (1-based), step (optimiser steps so far), rate_* (last learning rate of each
+    # group), gradient_norm (mean, before clipping), train_* (the loss and its parts, means over items), validation_*
+    # and best (whether it is the best epoch so far).
     rows: list[dict[str, Any]]
-    best_epoch: int
-    best: dict[str, float]
-    stopped_early: bool
-    settled: bool = True
-    speed: Speed = field(default_factory=Speed, compare=False)
+    best_epoch: int     # the 1-based epoch whose weights the module now holds
+    best: dict[str, float]  # its validation values
+    stopped_early: bool     # patience ended the training
+    settled: bool = True    # the best epoch ended when the objective was final; else none did, and it is the last one
+    speed: Speed = field(default_factory=Speed, compare=False)  # never the same twice

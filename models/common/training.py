@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from models.common.losses import products
-from models.common.parallel import SharedSums, add_gradients_of_all, from_first, place, spread, tensors_of_first
+from models.common.parallel import add_gradients_of_all, from_first, place, spread, tensors_of_first, total_of_all
 from models.common.task import (
     Bar,
     Batch,
@@ -45,24 +45,18 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
         open_bar: Callable[[int, int], Bar] | None = None) -> History:
     """Train ``task.module`` and leave the weights of its best epoch in it.
 
-    A training that was killed at any moment and is called again with the same arguments goes on from its
-    last checkpoint and ends in the same bytes as one that ran through.
+    A training that was killed at any moment and is called again with the same arguments goes on from its last
+    checkpoint in ``store`` and ends in the same bytes as one that ran through; ``store`` holds only states of these
+    very arguments. ``seed_of`` maps ``("order", epoch)``, ``("step", step, micro-batch)`` and ``("validation",)`` to
+    seeds; ``open_bar``, given the number of steps and of those done, returns a progress bar.
 
-    With an initialised ``torch.distributed`` group, its processes share the micro-batches of every step and
-    add up their gradients. What a micro-batch draws does not depend on who computes it, so any number of
-    processes trains the same model up to the rounding of sums. The first process validates, for all of them,
-    saves, and tells the others where a training goes on: they need no disk in common.
+    With an initialised ``torch.distributed`` group, its processes share the micro-batches of every step and add up
+    their gradients. What a micro-batch draws does not depend on who computes it, so any number of processes trains the
+    same model up to the rounding of sums. The first process validates, for all of them, saves, and tells the others
+    where a training goes on: they need no disk in common.
 
-    Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where
-    nothing trained comes before them, no graph.
-
-    Args:
-        task: module, items, loss and validation.
-        settings: epochs, batches, rates, patience, selection.
-        store: keeps the state; the caller sees to it that it holds only states of these very arguments.
-        seed_of: maps names to a seed, e.g. ``partial(derived_seed, seed, "train_hcl")``; called with
-            ``("order", epoch)``, ``("step", step, micro-batch)`` and ``("validation",)``.
-        open_bar: given the number of steps and of those done, returns a progress bar.
+    Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where nothing trained
+    comes before them, no graph.
 
     Raises:
         ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
@@ -88,15 +82,15 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
 def _memory_as_it_comes() -> Iterator[None]:
     """Spare new tensors the NaN that deterministic algorithms fill them with, a pass over all that a step allocates.
 
-    It gives programs the same result each time that read what they never wrote. No step does: with the filling, a loss
-    or gradient would not be finite.
+    It is for programs that read what they never wrote. No step does: its loss or gradient would not be finite.
     """
-    found = torch.utils.deterministic.fill_uninitialized_memory     # type: ignore[attr-defined]
-    torch.utils.deterministic.fill_uninitialized_memory = False     # type: ignore[attr-defined]
+    switches: Any = torch.utils.deterministic
+    found = switches.fill_uninitialized_memory
+    switches.fill_uninitialized_memory = False
     try:
         yield
     finally:
-        torch.utils.deterministic.fill_uninitialized_memory = found     # type: ignore[attr-defined]
+        switches.fill_uninitialized_memory = found
 
 
 class _Loop:
@@ -113,7 +107,6 @@ class _Loop:
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         self.device = self.parameters[0].device
-        self.sums = SharedSums(self.device)
         self.state = State()
 
     def resume(self) -> None:
@@ -126,7 +119,7 @@ class _Loop:
         if values is None:
             return
         load_optimiser(self.optimiser, tensors_of_first(slots, self.device))
-        self.state = State.from_values(values)
+        self.state = State(**{**values, "speed": Speed(**values["speed"])})
         self.task.load_extra(self.state.extra)
 
     def run_epoch(self, bar: Bar | None) -> None:
@@ -221,7 +214,7 @@ class _Loop:
         """Take the step into the state; here, once per step, the device is waited for."""
         state = self.state
         sums.add({"/norm": norm / place()[1]})  # every process has the norm of the whole batch
-        values = self.sums.total(sums.read())
+        values = total_of_all(sums.read())
         for what, name in (("loss", "loss"), ("gradient", "/norm")):
             _finite(f"the {what} at step {state.step}", values[name])
         state.step, state.batch, state.items = state.step + 1, state.batch + 1, state.items + len(batch)
@@ -277,7 +270,7 @@ class _Loop:
         if place()[0] != 0 or (only_if_due and not self.store.due()):
             return
         started, best = time.perf_counter(), state.batch == 0 and state.best_epoch == state.epoch
-        self.store.save(trained_tensors(self.task.module), optimiser_tensors(self.optimiser), state.as_values(), best)
+        self.store.save(trained_tensors(self.task.module), optimiser_tensors(self.optimiser), asdict(state), best)
         state.speed.add_checkpoint(time.perf_counter() - started)
 
 
@@ -348,15 +341,9 @@ def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: 
     vectors' gradient on. That is the gradient of the whole batch, with the memory of a micro-batch and one forward
     pass more.
 
-    Args:
-        task: what is trained.
-        step: the optimiser step.
-        runs: the items of every micro-batch of the step, in order.
-        own: the micro-batches of this process, by their place among ``runs``.
-        begun: given such a place, seeds what the micro-batch draws and sets the precision of a block.
-
-    Returns:
-        Parts of the loss, this process's share, the first of them ``loss``; and gradients by place among ``runs``.
+    ``runs`` are the items of every micro-batch of the step, ``own`` those of this process by their place among them;
+    ``begun``, given such a place, seeds what the micro-batch draws and sets the precision of a block. Parts, ``loss``
+    first, are this process's share.
     """
     found = {}
     for number, batch in own:
@@ -365,34 +352,23 @@ def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: 
             found[number] = task.without_contrast(batch, step)[2].detach()
     ends = list(accumulate(map(len, runs)))
     rows = {number: slice(ends[number] - len(runs[number]), ends[number]) for number in found}
-    vectors = _together(found, rows, ends[-1], next(task.module.parameters())).requires_grad_()  # (B, W)
+    like, width = next(task.module.parameters()), from_first(lambda: found[0].shape[1])
+    vectors = torch.zeros(ends[-1], width, dtype=like.dtype, device=like.device)  # (B, W), of all processes
+    for number, part in found.items():
+        vectors[rows[number]] = part.to(like.dtype)
+    if place()[1] > 1:  # a row is of one process, and the others add 0
+        distributed.all_reduce(vectors)
     with begun(0):
-        loss, parts = task.contrast(vectors, step)
+        loss, parts = task.contrast(vectors.requires_grad_(), step)
     gradient, = torch.autograd.grad(loss, vectors)
     # Every process has the contrast of the whole batch, and counts its share of it.
     shares: Parts = {name: value / place()[1] for name, value in {"loss": loss, **parts}.items()}
     return shares, {number: gradient[rows[number]] for number in found}
 
 
-def _together(found: dict[int, Tensor], rows: dict[int, slice], count: int, like: Tensor) -> Tensor:
-    """Return the vectors (B, W) of all processes' micro-batches, in the precision of ``like``, the weights'."""
-    width = max((len(part[0]) for part in found.values()), default=0)
-    shared = place()[1] > 1
-    if shared:  # one that has no micro-batch does not know it
-        widest = torch.tensor(width, device=like.device)
-        distributed.all_reduce(widest, distributed.ReduceOp.MAX)
-        width = int(widest)
-    vectors = torch.zeros(count, width, dtype=like.dtype, device=like.device)
-    for number, part in found.items():
-        vectors[rows[number]] = part.to(like.dtype)
-    if shared:  # a row is of one process, and the others add 0
-        distributed.all_reduce(vectors)
-    return vectors
-
-
 @dataclass
 class State:
-    """The plain values of a training in progress."""
+    """The plain values of a training in progress, which JSON keeps exactly."""
 
     step: int = 0       # optimiser steps done
     epoch: int = 0      # epochs done
@@ -407,15 +383,6 @@ class State:
     extra: dict[str, Any] = field(default_factory=dict)         # of a task that evaluates within epochs
     speed: Speed = field(default_factory=Speed)
 
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "State":
-        """Return the state of :meth:`as_values`."""
-        return cls(**{**values, "speed": Speed(**values["speed"])})
-
-    def as_values(self) -> dict[str, Any]:
-        """Return plain values that JSON keeps exactly."""
-        return asdict(self)
-
 
 def trained_tensors(module: nn.Module) -> dict[str, Tensor]:
     """Return what training changes in ``module``: its trainable parameters and persistent buffers, tied ones once."""
@@ -426,11 +393,7 @@ def trained_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy ``tensors`` into the tensors of the same names.
-
-    Raises:
-        ValueError: the names differ, so the tensors belong to another model.
-    """
+    """Copy ``tensors`` into the tensors of the same names; other names, of another model, are a ValueError."""
     own = trained_tensors(module)
     if set(own) != set(tensors):
         other = sorted(set(own) ^ set(tensors))
