@@ -1,6 +1,6 @@
 """Transformers, normalised before each part (Vaswani et al. 2017): attention, layers, encoder and decoder.
 
-Projections of several layers are joined into one product, and padding has no rows (:mod:`models.common.rows`).
+Projections of several layers are joined into one product, and padding has no rows (:class:`RealTokens`).
 """
 
 import math
@@ -39,17 +39,16 @@ class RealTokens:
     The last row holds numbers that mean nothing. A loss must not read it, and attention must not look at padding: then
     its gradient is 0 at every layer, and what it stands for has no part in any other.
 
-    Args:
-        real: True for tokens (B, L).
-        index: places of the rows (M,) in the flat batch, ascending, then one of padding; None to find them, for which
-            a device is waited for.
-        inverse: row of each place (B L,), given with ``index``.
+    ``real`` (B, L) is True for tokens; ``index`` (M,) are the places of the rows in the flat batch, ascending, then one
+    of padding; ``inverse`` (B L,) is the row of each place. Both are found if None, for which a device is waited for.
     """
 
     def __init__(self, real: Tensor, index: Tensor | None = None, inverse: Tensor | None = None) -> None:
         self.real = real
         if index is None or inverse is None:
-            index, inverse = _packed(real.flatten())
+            flat = real.flatten()
+            places, padding = flat.nonzero().squeeze(-1), (~flat).nonzero().squeeze(-1)
+            index, inverse = torch.cat([places, padding[:1]]), torch.where(flat, flat.cumsum(0) - 1, len(places))
         self.index, self.inverse = index, inverse
 
     @classmethod
@@ -105,24 +104,11 @@ class _Gathered(torch.autograd.Function):
         return gradients[0].index_select(0, inverse), None, None
 
 
-def _packed(real: Tensor) -> tuple[Tensor, Tensor]:
-    """Return index and inverse of the places ``real`` (N,)."""
-    places, padding = real.nonzero().squeeze(-1), (~real).nonzero().squeeze(-1)
-    inverse = torch.where(real, real.cumsum(0) - 1, len(places))
-    return torch.cat([places, padding[:1]]), inverse
-
-
 # Attention
 
 
 class Attention(nn.Module):
-    """Multi-head attention, whose projections of what it reads may be joined with others.
-
-    Args:
-        width: d.
-        heads: number of heads H; d must be a multiple of it.
-        dropout: on attention weights, in training.
-    """
+    """Multi-head attention, whose projections of what it reads may be joined with others; d is ``width``."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -178,13 +164,9 @@ class Heads:
 class DecoderStep:
     """What all layers of a decoder share in one pass.
 
-    Args:
-        places: of the vectors.
-        projections: of each layer, to queries, keys and values of self-attention; None: they are not joined.
-        visible: which tokens each may see.
-        memories: by memory, keys and values of each layer; ``biases`` hide the padding of each.
-        noise: of every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
-        cache: keys and values of earlier tokens, extended in place.
+    ``projections`` of each layer are to queries, keys and values of self-attention, None if they are not joined;
+    ``memories`` are keys and values of each layer, by memory, and ``biases`` hide the padding of each; ``noise`` is of
+    every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
     """
 
     def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
@@ -217,7 +199,7 @@ class DecoderStep:
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory and a feed-forward network; arguments as of :class:`EncoderLayer`."""
+    """Self-attention, attention to the memory and a feed-forward network, each normalised before."""
 
     memories = 1
     additions = 3
@@ -327,15 +309,7 @@ class Embedder(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network, each normalised before.
-
-    Args:
-        width: d.
-        heads: of the attention.
-        feed_forward: width inside the feed-forward network.
-        dropout: on attention weights and on what each part adds, in training.
-        activation: inside the feed-forward network.
-    """
+    """Self-attention and a feed-forward network, each normalised before."""
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
                  activation: Callable[[Tensor], Tensor] = F.relu) -> None:
@@ -359,8 +333,8 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of encoder layers with a final norm.
 
-    ``sizes`` is the block of that name: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` (or the
-    argument instead) and perhaps ``inner_dropout``.
+    ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` (or the argument instead) and perhaps
+    ``inner_dropout``, dropout behind the ReLU too.
     """
 
     def __init__(self, sizes: Mapping[str, Any], layers: int | None = None) -> None:
@@ -404,46 +378,32 @@ class Decoder(nn.Module):
                 tokens: RealTokens | None = None) -> Tensor:
         """Return the states (B, L, d) from which the next tokens are predicted, or the rows (M, d) of ``tokens``.
 
-        Args:
-            embedder: of the tokens.
-            ids: tokens (B, L); with a cache, the next ones of as many beams, all at one position; with ``tokens``,
-                their rows (M,).
-            given: for each memory what hides its padding, then :meth:`project` of each.
-            cache: keys and values of earlier tokens, extended in place.
-            tokens: those of ``ids`` that are not padding; None: all of them.
+        ``ids`` are tokens (B, L); with a cache, the next ones of as many beams, all at one position; with ``tokens``,
+        their rows (M,). ``given`` is for each memory what hides its padding, then :meth:`project` of each.
         """
-        hidden, own_bias = self._embedded(embedder, ids, cache, tokens)
+        if cache is not None:
+            hidden, allowed = embedder.beams(ids, cache.steps), cache.allowed(ids.shape[1], ids.device)
+            own_bias = None if allowed is None else masking(allowed, hidden)
+        else:
+            hidden = embedder(ids) if tokens is None else embedder.rows(ids, tokens)
+            own_bias = causal((ids if tokens is None else tokens.real).shape[1], hidden)
         biases, count = given[:self.memories], 2 * len(self.layers)
         flat = [given[self.memories + number * count:][:count] for number in range(self.memories)]
         memories = [list(zip(parts[::2], parts[1::2], strict=True)) for parts in flat]
         noise = residual_noise(hidden, self.dropout, self.additions * len(self.layers), self.training)
-        projections = self._projections(cache)
+
+        def projected() -> list[Projection]:
+            return joined_groups([cast(DecoderLayer, layer).self_attention.projections for layer in self.layers])
+
+        projections = projected() if cache is None else cache.once(projected)
         step = DecoderStep(Heads(self.heads, tokens), projections, own_bias, memories, biases, noise, cache)
         for number, layer in enumerate(self.layers):
             hidden = layer(hidden, step, number)
         return self.norm(hidden)
 
-    def _embedded(self, embedder: Embedder, ids: Tensor, cache: BeamCache | None,
-                  tokens: RealTokens | None) -> tuple[Tensor, Tensor | None]:
-        """Return the vectors of tokens, and what hides others from them."""
-        if cache is not None:
-            hidden, allowed = embedder.beams(ids, cache.steps), cache.allowed(ids.shape[1], ids.device)
-            return hidden, None if allowed is None else masking(allowed, hidden)
-        hidden = embedder(ids) if tokens is None else embedder.rows(ids, tokens)
-        return hidden, causal((ids if tokens is None else tokens.real).shape[1], hidden)
-
-    def _projections(self, cache: BeamCache | None) -> Sequence[Projection]:
-        def made() -> list[Projection]:
-            return joined_groups([cast(DecoderLayer, layer).self_attention.projections for layer in self.layers])
-
-        return made() if cache is None else cache.once(made)
-
 
 def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float, Callable[[Tensor], Tensor]]:
-    """Return width, heads, feed-forward width, dropout and activation of a layer, of the block ``sizes``.
-
-    The activation is ReLU, with ``inner_dropout`` followed by dropout.
-    """
+    """Return width, heads, feed-forward width, dropout and activation of a layer, of the block ``sizes``."""
     inner = nn.Sequential(nn.ReLU(), nn.Dropout(sizes["dropout"])) if sizes.get("inner_dropout") else F.relu
     return sizes["width"], sizes["heads"], sizes["feed_forward"], sizes["dropout"], inner
 
