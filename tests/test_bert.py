@@ -6,14 +6,12 @@ import torch
 from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
 
 from models.common.encoders import (
-    additive_mask,
     bert_states,
     encode,
     encoder_pass,
     freeze_lower_layers,
-    joined_by_layer,
 )
-from models.common.transformer import DecoderLayer, Heads
+from models.common.transformer import DecoderLayer, Heads, joined_by_layer, masking
 from models.hcl.decoder import TiedOutput, memory_keys_values, padded_words
 from models.hcl.hcl import objective
 from models.keywords.pair_classifier import pair_logits
@@ -81,13 +79,13 @@ def test_other_models_keep_the_librarys_pass_and_say_why():
     assert encoder_pass(bert(hidden_act="relu")) == "the library's: its configuration differs in hidden_act"
 
 
-def test_an_additive_mask_lies_well_in_memory_and_hides_what_the_boolean_one_does():
+def test_a_mask_to_add_lies_well_in_memory_and_hides_what_the_boolean_one_does():
     _, mask, _ = tokens()
-    bias = additive_mask(mask, torch.float32)
-    assert bias.shape == (3, 1, 1, 5) and all(stride % 16 == 0 for stride in bias.stride()[:-1])
-    assert torch.equal(bias[:, 0, 0] == 0, mask) and (bias[:, 0, 0][~mask] == -torch.inf).all()
+    bias = masking(mask, torch.zeros(1))
+    assert bias.shape == (3, 5) and bias.stride(0) % 16 == 0
+    assert torch.equal(bias == 0, mask) and (bias[~mask] == -torch.inf).all()
     with torch.autocast("cpu", torch.bfloat16):
-        assert additive_mask(mask, torch.float32).dtype == torch.bfloat16
+        assert masking(mask, torch.zeros(1)).dtype == torch.bfloat16
 
 
 def test_the_memory_of_all_layers_in_one_product_is_that_of_each():

@@ -104,7 +104,7 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
     places, hide = Heads(2), torch.zeros(4, 4).masked_fill(~causal, -math.inf)
     biases = [masking(real, hidden)[:, None, None] for _, real in memories]
     given = [part for number, (states, _) in enumerate(memories) for part in decoder.project(number, states, places)]
-    step = DecoderStep(places, decoder._projections(None), hide, [[given[:2]], [given[2:]]], biases, [None] * 4)
+    step = DecoderStep(places, [None], hide, [[given[:2]], [given[2:]]], biases, [None] * 4)
     found = layer(hidden, step, 0)
     for item in range(3):
         normed = layer.self_norm(hidden[item])

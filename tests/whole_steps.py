@@ -2,7 +2,7 @@
 
 import torch
 
-from models.common.encoders import additive_mask
+from models.common.transformer import masking
 
 
 class WholeSteps:
@@ -41,5 +41,5 @@ class WholeSteps:
 
 def whole(model, memory, mask, z, slots=None):
     """What :meth:`models.hcl.model.HclModel.steps` returns, without a cache."""
-    given = [memory, additive_mask(mask.bool(), memory.dtype), *([] if z is None else [z])]
+    given = [memory, masking(mask.bool(), memory)[:, None, None], *([] if z is None else [z])]
     return WholeSteps(model._decoded, model._scored, given)

@@ -1,6 +1,5 @@
 """Text encoders of the BERT family: loading, pooling and freezing."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
@@ -19,10 +18,9 @@ from transformers import (
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertLayer
 from transformers.utils import logging
 
-Pooling = Literal["mean", "cls"]
-Pair = tuple[Tensor, Tensor]  # weights and biases
+from models.common.transformer import Projection, joined_by_layer, masking
 
-_ALIGNED = 16  # rows of a mask begin at multiples of it: attention on a GPU would otherwise copy the mask in each layer
+Pooling = Literal["mean", "cls"]
 
 # Both encoder and attention kernel of these are known to the tests. Their pooler (a tanh layer that only
 # next-sentence prediction trained) is not loaded.
@@ -207,50 +205,14 @@ def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | Non
 
     The mask is True or 1 for real tokens (B, L), at least one a row; ``types`` are segments (B, L), None for one.
     """
-    bias, hidden = additive_mask(mask.bool(), model.dtype), _embedded(model.embeddings, ids, types)
+    hidden = _embedded(model.embeddings, ids, types)
+    bias = masking(mask.bool(), hidden)[:, None, None]
     layers = [cast(BertLayer, layer) for layer in model.encoder.layer]
     attentions = [layer.attention.self for layer in layers]
     weights = joined_by_layer([(part.query, part.key, part.value) for part in attentions])
     for layer, kept in zip(layers, weights, strict=True):
         hidden = _layer(layer, hidden, bias, kept)
     return hidden
-
-
-def additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where ``mask`` (B, S) is True and -inf elsewhere, as attention adds it to its scores (B, 1, 1, S).
-
-    In ``dtype``, or that of products under autocast. It spares each attention the conversion of a boolean mask.
-    """
-    device, (batch, length) = mask.device, mask.shape
-    if torch.is_autocast_enabled(device.type):
-        dtype = torch.get_autocast_dtype(device.type)
-    bias = torch.zeros(batch, 1, 1, length + -length % _ALIGNED, dtype=dtype, device=device)[..., :length]
-    return bias.masked_fill_(~mask[:, None, None, :], -torch.inf)
-
-
-def joined(layers: Sequence[nn.Linear]) -> Pair:
-    """Return the weights (n, d) and biases (n,) of layers of one input width as those of one layer.
-
-    One product forward and two backward in place of as many for each.
-    """
-    return torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
-
-
-def joined_by_layer(projections: Sequence[Sequence[nn.Linear]]) -> list[Pair | None]:
-    """Return :func:`joined` of each layer's projections of itself, all of the same sizes; None without gradients.
-
-    Those that are trained are joined all at once. Frozen layers stay apart, or gradients would pass through them;
-    without gradients, joining would cost as much as it spares.
-    """
-    if not torch.is_grad_enabled():
-        return [None] * len(projections)
-    trained = [any(part.weight.requires_grad for part in parts) for parts in projections]
-    pieces: Iterator[Pair] = iter(())
-    if any(trained):
-        chosen = [part for parts, wanted in zip(projections, trained, strict=True) if wanted for part in parts]
-        weights, biases = (whole.chunk(sum(trained)) for whole in joined(chosen))
-        pieces = zip(weights, biases, strict=True)
-    return [next(pieces) if wanted else joined(parts) for parts, wanted in zip(projections, trained, strict=True)]
 
 
 def _embedded(embeddings: BertEmbeddings, ids: Tensor, types: Tensor | None) -> Tensor:
@@ -260,7 +222,7 @@ def _embedded(embeddings: BertEmbeddings, ids: Tensor, types: Tensor | None) -> 
     return embeddings.dropout(embeddings.LayerNorm(embeddings.word_embeddings(ids) + places))
 
 
-def _layer(layer: BertLayer, hidden: Tensor, bias: Tensor, weights: Pair | None) -> Tensor:
+def _layer(layer: BertLayer, hidden: Tensor, bias: Tensor, weights: Projection | None) -> Tensor:
     attention, after = layer.attention.self, layer.attention.output
     heads, width = attention.num_attention_heads, attention.attention_head_size
     if weights is not None:

@@ -141,6 +141,21 @@ def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
     return list(zip(weight.split(sizes), bias.split(sizes), strict=True))
 
 
+def joined_by_layer(projections: Sequence[Sequence[nn.Linear]]) -> list[Projection | None]:
+    """Return :func:`joined_groups` of each layer's projections of itself; None without gradients.
+
+    Those that are trained are joined all at once. Frozen layers stay apart, or gradients would pass through them;
+    without gradients, joining would cost as much as it spares.
+    """
+    if not torch.is_grad_enabled():
+        return [None] * len(projections)
+    trained = [any(part.weight.requires_grad for part in parts) for parts in projections]
+    together = [parts for parts, wanted in zip(projections, trained, strict=True) if wanted]
+    pieces = iter(joined_groups(together) if together else ())
+    return [next(pieces) if wanted else joined_groups([parts])[0]
+            for parts, wanted in zip(projections, trained, strict=True)]
+
+
 class Heads:
     """Vectors as the heads of attention, and back: the rows (M, d) of ``tokens``, or (B, L, d) without them."""
 
@@ -236,10 +251,10 @@ def precision(like: Tensor) -> torch.dtype:
 def masking(real: Tensor, like: Tensor) -> Tensor:
     """Return what to add to products with places (..., S): 0 where they are ``real``, minus infinity elsewhere.
 
-    Rows begin at multiples of eight numbers, as fused kernels want them.
+    Rows begin at multiples of 16 numbers: attention on a GPU would otherwise copy the mask in each layer.
     """
     length = real.shape[-1]
-    aligned = F.pad(real, (0, -length % 8))
+    aligned = F.pad(real, (0, -length % 16))
     return torch.zeros_like(aligned, dtype=precision(like)).masked_fill_(~aligned, -torch.inf)[..., :length]
 
 

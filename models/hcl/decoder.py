@@ -9,8 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.common.decoding import BeamCache, Pair
-from models.common.encoders import additive_mask, joined, joined_by_layer
-from models.common.transformer import Cache, DecoderLayer, DecoderStep, Heads, Visible
+from models.common.transformer import (
+    Cache,
+    DecoderLayer,
+    DecoderStep,
+    Heads,
+    Visible,
+    joined_by_layer,
+    joined_groups,
+    masking,
+)
 from models.hcl.config import HclConfig
 
 # Length of W z at the start, where z is noise, in units of what it is added to.
@@ -41,13 +49,13 @@ class Decoder(nn.Module):
         Args:
             embedded: token embeddings, with z added if there is one (B, L, d).
             memory: encoder states and further slots (B, S, d).
-            memory_mask: True for real slots (B, S), or what :func:`additive_mask` makes of that.
+            memory_mask: True for real slots (B, S), or that as numbers to add (B, 1, 1, S).
             cache: of earlier tokens, extended in place; with a :class:`BeamCache` the L tokens are of as many beams.
             inputs: what is added to the input of each layer (B, 1, d).
         """
         positions, visible = self._places(embedded, cache)
         hidden = self.dropout(self.input_norm(embedded + positions))
-        mask = memory_mask if memory_mask.dim() == 4 else additive_mask(memory_mask.bool(), embedded.dtype)
+        mask = memory_mask if memory_mask.dim() == 4 else masking(memory_mask.bool(), embedded)[:, None, None]
         heads = Heads(self.heads)
         memories = [memory_keys_values(self._stack, memory, heads, cache)]
         step = DecoderStep(heads, self._projections(cache), visible, memories, [mask], self.dropout, cache)
@@ -63,7 +71,7 @@ class Decoder(nn.Module):
     def _projections(self, cache: Cache | None) -> Sequence[Pair | None]:
         parts = [layer.self_attention.projections for layer in self._stack]
         if isinstance(cache, BeamCache):
-            return cache.once(lambda: [joined(layers) for layers in parts])  # once for all tokens
+            return cache.once(lambda: joined_groups(parts))  # once for all tokens
         return joined_by_layer(parts)
 
     def _places(self, embedded: Tensor, cache: Cache | None) -> tuple[Tensor, Visible]:
@@ -84,7 +92,7 @@ def memory_keys_values(layers: Sequence[DecoderLayer], memory: Tensor, heads: He
     """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer, from one product or the cache."""
     attentions = [layer.cross_attention for layer in layers]
     if cache is None:
-        weights = joined([part for attention in attentions for part in (attention.key, attention.value)])
+        (weights,) = joined_groups([[part for attention in attentions for part in (attention.key, attention.value)]])
         parts = heads.split(F.linear(memory, *weights), 2 * len(attentions))
         return list(zip(parts[::2], parts[1::2], strict=True))
 

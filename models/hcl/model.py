@@ -17,7 +17,8 @@ from models.common.decoding import (
     contrastive_search,
     project_in_full,
 )
-from models.common.encoders import additive_mask, mean_pool
+from models.common.encoders import mean_pool
+from models.common.transformer import masking
 from models.hcl.config import HclConfig
 from models.hcl.hcl import Gaussian, HclNetwork
 
@@ -124,7 +125,7 @@ class HclModel(HclNetwork, GenerationMixin):
 
     def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
         """Return the steps of a search over a memory (B, S, d) with its mask and z (B, dz), for ``slots`` tokens."""
-        given = [memory, additive_mask(mask.bool(), memory.dtype)]  # the mask once for all tokens
+        given = [memory, masking(mask.bool(), memory)[:, None, None]]  # the mask once for all tokens
         if z is not None:
             given.append(z)
         return CachedSteps(self._decoded, self._scored, given, slots)
