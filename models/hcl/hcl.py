@@ -443,9 +443,10 @@ class HclNetwork(PreTrainedModel):
         h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
         bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
+        latent = LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow)
         if self.training and (share := self.config.latent.prior_share) > 0:
             z = torch.where(torch.rand(len(z), 1, device=z.device) < share, prior.mu, z)
-        return LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow), z
+        return latent, z
 
     def gaussians(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None) -> tuple[Gaussian, Gaussian]:
         """Return p(z | x, u_in) (B, dz), and q(z | x, y) of true and, if any, negative output (B, 1 or 2, dz)."""
