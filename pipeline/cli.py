@@ -321,9 +321,15 @@ def report(show: Annotated[bool, typer.Option("--open", help="open the page in a
 
     Example: `keycontrast report --open`
     """
-    from pipeline.report_page import show_page
+    import webbrowser
 
-    show_page(Console(), opened=show)
+    from stages.common.paths import REPORT_PAGE
+
+    if not REPORT_PAGE.exists():
+        raise InputError(f"{REPORT_PAGE}: there is no page yet. Make it with `keycontrast run`.")
+    typer.echo(f"Report: {REPORT_PAGE}")
+    if show and not webbrowser.open(REPORT_PAGE.resolve().as_uri()):
+        raise InputError(f"no browser could be opened. Open {REPORT_PAGE} in one, or name one in BROWSER.")
 
 
 @app.command()
@@ -337,4 +343,4 @@ def doctor() -> None:
 
     findings = diagnose()
     report_findings(findings, Console())
-    raise typer.Exit(1 if any(finding.problem for finding in findings) else 0)
+    raise typer.Exit(1 if any(finding.remedy for finding in findings) else 0)

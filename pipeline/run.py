@@ -37,8 +37,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         only: the targets without what they need, which is taken as it is; sources of data may then be elsewhere.
         save: record the bytes of this machine, also where it only rounds differently from what is committed.
     """
-    from pipeline.hub_revisions import remarks
-    from pipeline.sources import check_sources
+    from pipeline.sources import check_sources, hub_remarks
     from stages.params import load_params
     from stages.tracks.registry import forget_seeds
 
@@ -47,7 +46,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
         check_sources(params)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with exclusive(RUN_LOCK, "keycontrast run"):
-        for remark in [*remarks(params.plain()), *filter(None, [old_layout()]), *clear_leftovers()]:
+        for remark in [*hub_remarks(params.plain()), *filter(None, [old_layout()]), *clear_leftovers()]:
             display.say(remark, "yellow")
         with own_lock(display.say, save):
             again = force or seed is not None

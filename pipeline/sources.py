@@ -1,8 +1,10 @@
-"""Are the files that params name there, and do their labels suffice? It is asked before any work."""
+"""What params name outside of the project, looked at before any work: files, their labels, revisions of the hub."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from keycontrast.errors import InputError
 from stages.common.examples import structure_of
@@ -10,13 +12,13 @@ from stages.common.paths import ARTIFACTS
 from stages.ingest.counts import few_labelled, source_counts
 from stages.ingest.deduplicate import deduplicate
 from stages.ingest.files import data_files, published_splits, read_rows
-from stages.ingest.params import Dataset, Ingest
 from stages.ingest.sources import connected
 from stages.params import Params
 from stages.params.paths import named_paths
 
 # Files that are soon read.
 _SMALL = 20_000_000
+_COMMIT = re.compile("@[0-9a-f]{40}$")
 
 
 def label_remarks(params: Params) -> Iterator[str]:
@@ -25,17 +27,13 @@ def label_remarks(params: Params) -> Iterator[str]:
         settings = params.ingest_settings(name)
         if structure_of(dataset.layout) == "pairs" and settings.neg_source == "labelled":
             try:
-                yield from (f"{name}: {line}" for line in _few_labelled(dataset, settings))
+                if sum(path.stat().st_size for _, path in data_files(dataset)) <= _SMALL:
+                    with TemporaryDirectory() as folder:
+                        rows = deduplicate(read_rows(dataset), dataset, Path(folder), identity=settings.text_identity)
+                        counts = source_counts(connected(rows, settings.split_by), settings)
+                    yield from (f"{name}: {line}" for line in few_labelled(counts))
             except InputError as error:
                 yield f"{name}: {error}"
-
-
-def _few_labelled(dataset: Dataset, settings: Ingest) -> list[str]:
-    if sum(path.stat().st_size for _, path in data_files(dataset)) > _SMALL:
-        return []
-    with TemporaryDirectory() as folder:
-        rows = deduplicate(read_rows(dataset), dataset, Path(folder), identity=settings.text_identity)
-        return few_labelled(source_counts(connected(rows, settings.split_by), settings))
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:
@@ -51,7 +49,11 @@ def check_sources(params: Params, root: Path = Path()) -> None:
             problems.append(f"datasets.{name}.source: {dataset.source} does not exist. Put the data there, or name "
                             f"its place: in params.yaml, or by `keycontrast use RECIPE --data FOLDER`.")
         elif source.is_dir():
-            problems += _wrong_files(name, dataset.model_copy(update={"source": str(source)}))
+            try:
+                data_files(found := dataset.model_copy(update={"source": str(source)}))
+                published_splits(found)
+            except InputError as error:
+                problems.append(f"datasets.{name}: {error}")
     problems += [f"{place}: {path} does not exist. Put it there, or name another."
                  for place, path in named_paths(params).items()
                  if not (root / path).exists() and ARTIFACTS not in Path(path).parents]
@@ -59,11 +61,35 @@ def check_sources(params: Params, root: Path = Path()) -> None:
         raise InputError("\n".join(problems))
 
 
-def _wrong_files(name: str, dataset: Dataset) -> list[str]:
-    """Return what is wrong with the names of files, or with the files themselves, that data set ``name`` has."""
+def hub_remarks(params: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a sentence for each repository of the hub that plain params name without a commit.
+
+    A branch or a tag (``ID@main``) moves, too, and DVC sees nothing of that. The sentence says which commit the cache
+    of this machine has, and how to keep to it.
+    """
+    said = set[str]()
+    for place, value in _texts(params, ""):
+        if value.startswith("hub:") and _COMMIT.search(value) is None and value not in said:
+            said.add(value)
+            repository, _, branch = value.removeprefix("hub:").partition("@")
+            now = _cached_commit(repository, branch)
+            taken = f"the cache here holds {now}" if now else "the hub's newest will be taken"
+            yield f"{place}: {value} names no commit; {taken}. To keep to it: hub:{repository}@{now or 'COMMIT'}."
+
+
+def _cached_commit(repository: str, branch: str) -> str | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
     try:
-        data_files(dataset)
-        published_splits(dataset)
-    except InputError as error:
-        return [f"datasets.{name}: {error}"]
-    return []
+        return Path(snapshot_download(repository, revision=branch or None, local_files_only=True)).name
+    except (OSError, HFValidationError):
+        return None
+
+
+def _texts(values: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Yield dotted name and value of every param that is a text."""
+    if isinstance(values, str):
+        yield place, values
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        yield from _texts(value, f"{place}.{name}" if place else name)

@@ -11,6 +11,7 @@ from small_project import make_project
 
 from pipeline import doctor
 from pipeline.doctor import Finding, available_memory, diagnose, report
+from stages.params import load_params
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_a_sound_project_has_no_problem(project, monkeypatch):
     found = by_subject(diagnose())
     assert {"python", "packages", "params", "language pipeline", "encoder", "dvc", "disk",
             "memory", "device"} <= set(found)
-    assert not [finding for finding in found.values() if finding.problem]
+    assert not [finding for finding in found.values() if finding.remedy]
     assert "53aa51172d14" in found["encoder"].detail and "7 stages" in found["dvc"].detail
 
 
@@ -42,9 +43,8 @@ def test_all_problems_are_named_each_with_a_remedy(project, monkeypatch):
     (project / "dvc.yaml").write_text("stages: [")
     monkeypatch.setattr(doctor, "_FREE_GIB", 10.0**9)
     monkeypatch.setattr(doctor, "_MEMORY_GIB", 10.0**9)
-    problems = {finding.subject: finding for finding in diagnose() if finding.problem}
+    problems = {finding.subject: finding for finding in diagnose() if finding.remedy}
     assert set(problems) == {"params", "language pipeline", "encoder", "dvc", "disk", "memory"}
-    assert all(finding.remedy for finding in problems.values())
     assert "gone does not exist" in problems["params"].detail and "en_missing" in problems["language pipeline"].detail
 
 
@@ -54,9 +54,9 @@ def test_encoders_that_classifiers_name_are_looked_for_too(project):
               "models": {"clld": {"words": {"dataset": "d", "encoder": "textcnn"}, "own": {"dataset": "d"},
                                   **{name: {"dataset": "d", "encoder": "path", "path": "nowhere"} for name in "ab"}}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
-    found = {finding.subject: finding for finding in doctor._encoder(project)}
+    found = {finding.subject: finding for finding in doctor._encoders(project, load_params(project / "params.yaml"))}
     assert list(found) == ["encoder", "encoder of models.clld.a"]
-    assert found["encoder of models.clld.a"].problem and "nowhere" in found["encoder of models.clld.a"].detail
+    assert found["encoder of models.clld.a"].remedy and "nowhere" in found["encoder of models.clld.a"].detail
 
 
 def test_packages_missing_and_too_old(monkeypatch):
@@ -64,7 +64,7 @@ def test_packages_missing_and_too_old(monkeypatch):
     monkeypatch.setattr(doctor, "requires", lambda _: ["torch>=2.11", "typer>=1", "no-such-package>=1",
                                                        "mkdocs>=1; extra == 'docs'"])
     monkeypatch.setattr(doctor, "version", lambda name: versions.get(name) or version(name))
-    found = {finding.subject: finding.detail for finding in doctor._packages(None)}
+    found = {finding.subject: finding.detail for finding in doctor._packages(None, None)}
     assert found == {"typer": "0.0.1 is installed, typer>=1 is needed", "packages": "1 as required",
                      "no-such-package": "not installed (needed: no-such-package>=1)"}
 
@@ -85,13 +85,13 @@ def test_a_missing_spacy_is_a_problem_and_no_crash(project, monkeypatch):
         if name.partition(".")[0] in ("spacy", "stages", "pytextrank"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Without("spacy"), *sys.meta_path])
-    found = {finding.subject: finding for finding in diagnose() if finding.problem}["language pipeline"]
+    found = {finding.subject: finding for finding in diagnose() if finding.remedy}["language pipeline"]
     assert "No module named 'spacy'" in found.detail and "make env" in found.remedy
 
 
 def test_the_report_escapes_markup_and_counts():
     console = Console(width=200, record=True, file=io.StringIO())
-    report([Finding("a", "bad [bold]", True, "do [this]"), Finding("b", "good")], console)
+    report([Finding("a", "bad [bold]", "do [this]"), Finding("b", "good")], console)
     lines = console.export_text().splitlines()
     assert lines == ["ok      b: good", "problem a: bad [bold]", "        remedy: do [this]", "1 problem."]
 
