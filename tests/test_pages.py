@@ -1,16 +1,19 @@
 """The documents as pages: links in both places, what is shown of a notebook, and that the tutorial runs."""
 
 import base64
+import json
 import re
 
 import matplotlib
 import pytest
+import typer
 import yaml
 from source_imports import ROOT
 
 import keycontrast
-from pipeline import pages, reference
-from pipeline.pages import cells, fetched_from_elsewhere, notebook_page, places, read_notebook, turned
+from pipeline import documentation, pages
+from pipeline.cli import app
+from pipeline.pages import fetched_from_elsewhere, notebook_page, places, turned
 
 MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 - strings alone
 
@@ -26,7 +29,7 @@ MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseL
      "??? note \"All 'x'\"\n\n    | a |\n\n\nb"),
 ])
 def test_links_comments_and_folds_are_turned(file, text, expected):
-    assert turned(text, file, places()) == expected
+    assert turned(text, file) == expected
 
 
 def test_every_document_has_its_place_in_the_navigation():
@@ -55,7 +58,7 @@ def test_outputs_are_text_and_pictures_and_never_html():
              shown(image_png=base64.b64encode(b"picture").decode(), text_plain="<Figure>"))]})
     assert page == ("# A\n\n```python\nx\ny\n```\n\n````text\na <b>\n```\n````\n\n```python\nx\ny\n```\n\n```text\n"
                     "plain\n```\n\n![Drawing of the cell above](tutorial-1.png)\n")
-    assert {name: base64.b64decode(text) for name, text in pictures.items()} == {"tutorial-1.png": b"picture"}
+    assert pictures == {"tutorial-1.png": b"picture"}
 
 
 def test_a_cell_that_failed_makes_no_page():
@@ -76,39 +79,41 @@ def test_what_a_browser_would_fetch_from_elsewhere_is_found(tmp_path):
 
 
 def test_references_have_every_public_name_and_every_command():
-    api, commands = reference.api_page(), reference.command_page()
-    assert set(keycontrast.__all__) - {"InputError", "Texts"} == set(reference.NAMES)
-    assert all(f"## `{name}`" in api for name in reference.NAMES) and "`InputError`" in api and "`Texts`" in api
+    api, commands = documentation.api_page(), documentation.command_page()
+    assert set(keycontrast.__all__) - {"InputError", "Texts"} == set(documentation.NAMES)
+    assert all(f"## `{name}`" in api for name in documentation.NAMES) and "`InputError`" in api and "`Texts`" in api
     assert ":meth:" not in api and "\n.. " not in api and "``" not in api.replace("```", "")
-    for path, first in reference._commands(reference.get_command(reference.typer_app())):
+    for path, first in documentation.first_sentences(typer.main.get_command(app)):
         assert f"# `keycontrast {path}`" in commands and f"): {first}\n" in commands
     assert "...\n" not in re.sub(r"```.*?```", "", commands, flags=re.DOTALL)
 
 
-def run_cells(monkeypatch, kinds):
+NOTEBOOK = json.loads((ROOT / pages.TUTORIAL).read_text(encoding="utf-8"))
+CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
+
+
+def run_cells(kinds):
     matplotlib.use("agg")
     names = {"__name__": "__main__"}
-    for kind, source, tags in cells(read_notebook()):
-        if kind == "code" and kinds(tags):
-            exec(compile(source, "docs/tutorial.ipynb", "exec"), names)
+    for cell in CODE:
+        if kinds(cell["metadata"].get("tags", ())):
+            exec(compile("".join(cell["source"]), "docs/tutorial.ipynb", "exec"), names)
     matplotlib.pyplot.close("all")
     return names
 
 
-def test_the_tutorial_runs_as_far_as_it_needs_no_project(monkeypatch):
-    names = run_cells(monkeypatch, lambda tags: "project" not in tags)
+def test_the_tutorial_runs_as_far_as_it_needs_no_project():
+    names = run_cells(lambda tags: "project" not in tags)
     assert names["found"][0][0].text in names["texts"][0] and names["graph"].edges.num_rows > 20
 
 
 @pytest.mark.nightly
-def test_the_tutorial_runs_to_its_end(monkeypatch, capfd):
-    names = run_cells(monkeypatch, lambda tags: True)
+def test_the_tutorial_runs_to_its_end(capfd):
+    names = run_cells(lambda tags: True)
     assert len(names["keywords"]) == 5
-    assert "5 stages" in capfd.readouterr().out
+    assert "7 stages" in capfd.readouterr().out
 
 
 def test_the_tutorial_is_committed_without_outputs():
-    notebook = read_notebook()
-    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in notebook["cells"]
-               if cell["cell_type"] == "code")
-    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    assert all(not cell["outputs"] and cell["execution_count"] is None for cell in CODE)
+    assert NOTEBOOK["metadata"]["kernelspec"]["name"] == "python3"
