@@ -8,6 +8,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,9 +130,7 @@ def _work(process: StageProcess) -> None:
     executor.clear()
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("annotate", _work, argv)
+main = partial(run_stage, "annotate", _work)
 
 
 if __name__ == "__main__":

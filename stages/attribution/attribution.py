@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -283,9 +284,7 @@ def _work(process: StageProcess) -> None:
     executor.clear()
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage(STAGE, _work, argv)
+main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":

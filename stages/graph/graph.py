@@ -7,6 +7,7 @@ Queries keep to runtime.memory_gib and go to disk beyond that; edges are formed 
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -158,9 +159,7 @@ def _work(process: StageProcess) -> None:
     write_json(paths.metrics("graph"), metrics)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named on the command line."""
-    return run_stage("graph", _work, argv)
+main = partial(run_stage, "graph", _work)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -322,9 +323,7 @@ def _work(process: StageProcess) -> None:
     sys.stderr.write(summary(made.counts))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("ingest", _work, argv)
+main = partial(run_stage, "ingest", _work)
 
 
 if __name__ == "__main__":

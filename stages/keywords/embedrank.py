@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -41,9 +42,7 @@ def _models(process: StageProcess) -> dict[str, Any]:
     return {"encoder": resolve_encoder(process.params.embedrank.encoder, "embedrank.encoder").description}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage("embedrank", _work, argv)
+main = partial(run_stage, "embedrank", _work)
 
 
 if __name__ == "__main__":

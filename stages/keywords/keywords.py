@@ -173,9 +173,7 @@ def _work(process: StageProcess) -> None:
     write_json(paths.metrics("keywords"), provenance.counts)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("keywords", _work, argv)
+main = partial(run_stage, "keywords", _work)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ and 4).
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -196,9 +197,7 @@ def _work(process: StageProcess) -> None:
     write_json(paths.metrics("side_by_side"), made.counts)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("side_by_side", _work, argv)
+main = partial(run_stage, "side_by_side", _work)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -43,9 +44,7 @@ def _work(process: StageProcess) -> None:
     rank_data_set(process, {"pytextrank": {"version": version("pytextrank")}} if packaged else {})
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("textrank", _work, argv)
+main = partial(run_stage, "textrank", _work)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,7 @@ def _models(process: StageProcess) -> dict[str, Any]:
     return {"yake": {"version": version("yake")}}
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage("yake", _work, argv)
+main = partial(run_stage, "yake", _work)
 
 
 if __name__ == "__main__":

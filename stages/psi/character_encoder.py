@@ -10,6 +10,7 @@ trains it further starts from there. It is no pre-trained language model, and it
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -146,9 +147,7 @@ def _work(process: StageProcess) -> None:
         f"{split} {share:.2%}" for split, share in metrics["share_unknown"].items() if share is not None) + "\n")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage(STAGE, _work, argv)
+main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -311,9 +312,7 @@ def _work(process: StageProcess) -> None:
         provenance.counts = dict(total)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage(STAGE, _work, argv)
+main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":

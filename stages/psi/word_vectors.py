@@ -6,6 +6,7 @@ vectors come from, and metrics/word_vectors.json with the share of the texts' wo
 
 import sys
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,9 +121,7 @@ def _work(process: StageProcess) -> None:
     write_json(paths.metrics(STAGE), metrics)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage(STAGE, _work, argv)
+main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ whose answers to a text may differ, there is none.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -128,9 +129,7 @@ def _work(process: StageProcess) -> None:
     write_json(COMPARISON / "metrics.json", result.metrics)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage(STAGE, _work, argv, instance=None)
+main = partial(run_stage, STAGE, _work, instance=None)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 
 from keycontrast.files import atomic_file
 from stages.common.paths import corpus_page
@@ -21,9 +22,7 @@ def _work(process: StageProcess) -> None:
         temporary.write_text(html(page), encoding="utf-8")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("corpus_page", _work, argv)
+main = partial(run_stage, "corpus_page", _work)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ report, read the artifacts.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,7 @@ def _write_tables(folder: Path, tables: Iterable[tuple[str, pd.DataFrame]]) -> N
             rows.to_csv(temporary / f"{name}.csv", index=False)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("headlines", _work, argv, instance=None)
+main = partial(run_stage, "headlines", _work, instance=None)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Make the report: one self-contained page with results, curves, keyword statistics and examples."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from keycontrast.files import atomic_folder
@@ -34,9 +35,7 @@ def _work(process: StageProcess) -> None:
             (folder / name).write_bytes(content)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage; see ``--help``."""
-    return run_stage("report", _work, argv, instance=None)
+main = partial(run_stage, "report", _work, instance=None)
 
 
 if __name__ == "__main__":

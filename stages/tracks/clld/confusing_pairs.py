@@ -5,6 +5,7 @@ confused at all, the worst first, and which are chosen (docs/clld.md). The test 
 """
 
 import sys
+from functools import partial
 from itertools import combinations
 from math import ceil
 
@@ -45,9 +46,7 @@ def _work(process: StageProcess) -> None:
                     Provenance(one.name, one.params_hash, counts={"chosen": int(pairs["chosen"].sum())}))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the model named in ``argv``."""
-    return run_stage(STAGE, _work, argv, instance="MODEL")
+main = partial(run_stage, STAGE, _work, instance="MODEL")
 
 
 if __name__ == "__main__":

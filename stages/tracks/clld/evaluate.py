@@ -9,6 +9,7 @@ classifier alone is used, with what it reads: the contrast and the label distanc
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -193,9 +194,7 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     write_json(run_paths.metrics, rounded(metrics))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the run named on the command line."""
-    return run_stage(STAGE, _work, argv, instance="RUN")
+main = partial(run_stage, STAGE, _work, instance="RUN")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ strongest; no text but those of the training split is learned from.
 
 import sys
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,9 +100,7 @@ def _work(process: StageProcess) -> None:
     write_json(paths.metrics(STAGE), metrics)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the data set named in ``argv``."""
-    return run_stage(STAGE, _work, argv)
+main = partial(run_stage, STAGE, _work)
 
 
 if __name__ == "__main__":

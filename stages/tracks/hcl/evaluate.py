@@ -7,6 +7,7 @@ metric), ``intervals`` (bootstrap percentile intervals in the same shape), ``cou
 import sys
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 import pandas as pd
 
@@ -98,9 +99,7 @@ def _work(process: StageProcess) -> None:
     evaluate(process, SCORES, _scored)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the run named on the command line."""
-    return run_stage("evaluate_hcl", _work, argv, instance="RUN")
+main = partial(run_stage, "evaluate_hcl", _work, instance="RUN")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -267,9 +267,7 @@ def _work(process: StageProcess) -> None:
     generate(process, _rewritten)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Generate for the run named in ``argv``."""
-    return run_stage(STAGE, _work, argv, instance="RUN")
+main = partial(run_stage, STAGE, _work, instance="RUN")
 
 
 if __name__ == "__main__":

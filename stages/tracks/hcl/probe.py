@@ -8,6 +8,7 @@ do.
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -314,9 +315,7 @@ def _work(process: StageProcess) -> None:
     write_manifest(process, "probes", [ProbePaths(process.instance).folder])
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Probe the model that the probe named in ``argv`` names."""
-    return run_stage(STAGE, _work, argv, instance="PROBE")
+main = partial(run_stage, STAGE, _work, instance="PROBE")
 
 
 if __name__ == "__main__":

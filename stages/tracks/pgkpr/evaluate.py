@@ -9,6 +9,7 @@ PGKPR's code compares texts, cut and with [unk] for words outside the vocabulary
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -180,9 +181,7 @@ def _work(process: StageProcess) -> None:
     evaluate(process, PARAPHRASE_SCORES, _scored, lambda text: tuple(as_words(text)))
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the stage for the run named on the command line."""
-    return run_stage(STAGE, _work, argv, instance="RUN")
+main = partial(run_stage, STAGE, _work, instance="RUN")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ are words in lower case, joined by spaces, so that nothing but their words sets 
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +153,7 @@ def _work(process: StageProcess) -> None:
     generate(process, _rewritten)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Generate for the run named in ``argv``."""
-    return run_stage(STAGE, _work, argv, instance="RUN")
+main = partial(run_stage, STAGE, _work, instance="RUN")
 
 
 if __name__ == "__main__":

@@ -358,9 +358,7 @@ def _work(process: StageProcess) -> None:
     train(process, train_model)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Train the model named in ``argv``."""
-    return run_stage(STAGE, _work, argv, instance="MODEL", processes=processes)
+main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
 
 
 if __name__ == "__main__":
