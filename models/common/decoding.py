@@ -6,11 +6,13 @@ Greedy and beam search are equal to ``transformers`` with the same options, ties
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from models.common.losses import at_least_float32
 
 Pair = tuple[Tensor, Tensor]
 Made = TypeVar("Made")
@@ -21,8 +23,8 @@ Made = TypeVar("Made")
 class Decodable(Protocol):
     """A batch of items that is being decoded: for each of B items, W hypotheses (beams or candidates) of one length.
 
-    A model starts it with one empty hypothesis per item; a search then takes steps. The items stay one row each,
-    whatever the number of hypotheses: what an item is decoded from is projected once and never copied per beam.
+    A model starts it with one empty hypothesis per item; a search then takes steps. What an item is decoded from is
+    projected once and never copied per hypothesis.
     """
 
     def step(self, tokens: Tensor) -> Tensor:
@@ -42,9 +44,8 @@ class Decodable(Protocol):
 class Rules:
     """What every output satisfies; contradictions are a ValueError.
 
-    The end token is not counted in lengths: it is forbidden before ``min_length``, and forced after ``max_length``, at
-    no cost to the score (as ``transformers`` forces it). Tokens that are ``banned`` keep their share of the
-    probability: scores are those of the model's own distribution, as in ``transformers``.
+    As in ``transformers``, the end token is not counted in lengths, and is forced after ``max_length`` at no cost to
+    the score; ``banned`` tokens keep their share of the probability.
     """
 
     end: int
@@ -55,9 +56,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_length <= self.max_length:
-            raise ValueError(
-                f"decoding: min_length {self.min_length} and max_length {self.max_length} must satisfy 0 <= min <= max"
-            )
+            raise ValueError(f"decoding: min_length {self.min_length} and max_length {self.max_length} must satisfy "
+                             f"0 <= min <= max")
         if self.end in self.banned:
             raise ValueError(f"decoding: the end token {self.end} is banned, so no output could end")
 
@@ -77,8 +77,8 @@ class BeamCache:
     (B, W, slots) changes, and it is the mask of self-attention. So the W hypotheses of an item attend, as W queries,
     to the slots of that item in one product, and to its memory, which is projected once, in another.
 
-    It stands where ``transformers`` has an ``EncoderDecoderCache``: layers call ``self_attention_cache.update``.
-    ``slots`` are the tokens that will be tried per item, all steps and hypotheses together.
+    It stands where ``transformers`` has an ``EncoderDecoderCache``. ``slots`` are the tokens that will be tried per
+    item, all steps and hypotheses together.
     """
 
     def __init__(self, slots: int) -> None:
@@ -167,13 +167,9 @@ Score = Callable[[Tensor], Tensor]
 class CachedSteps:
     """A :class:`Decodable` that keeps keys and values: each step runs the decoder on the newest tokens alone.
 
-    The W hypotheses of an item stand where the tokens of a text stand otherwise, (B, W, d).
-
-    Args:
-        decode: returns the states (B, W, d) of tokens (B, W), given ``given`` and the cache of earlier tokens.
-        score: returns scores over the vocabulary (..., V) of states (..., d).
-        given: what is decoded from, a row per item: memory, its mask, and the like.
-        slots: tokens that will be tried per item.
+    ``decode`` returns the states (B, W, d) of tokens (B, W), of what is ``given`` of each item (memory, its mask, and
+    the like) and the cache of earlier tokens; the W hypotheses stand where the tokens of a text stand otherwise.
+    ``score`` returns scores (..., V) of states; ``slots`` tokens will be tried per item.
     """
 
     def __init__(self, decode: Decode, score: Score, given: Sequence[Tensor], slots: int) -> None:
@@ -210,18 +206,12 @@ def project_in_full(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return F.linear(states.to(weight.dtype), weight, bias)
 
 
-@dataclass(frozen=True)
-class Candidates:
+class Candidates(NamedTuple):
     """The best continuations of each item, best first, (B, n) each."""
 
     scores: Tensor      # sums of log probabilities; minus infinity where there are fewer than n
     parents: Tensor     # hypothesis that each one continues
     tokens: Tensor      # its last token
-
-
-def full_precision(logits: Tensor) -> Tensor:
-    """Return logits in float32 at least: sums of log probabilities do not bear fewer bits."""
-    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
 def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count: int) -> Candidates:
@@ -237,28 +227,26 @@ def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count:
     totals = (values + scores.unsqueeze(-1)).flatten(1)  # (B, W m)
     best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
     lacking = count - best.shape[1]  # a vocabulary smaller than the beam
-    return Candidates(
-        F.pad(best, (0, lacking), value=-torch.inf),
-        F.pad(places // each, (0, lacking)),
-        F.pad(tokens.flatten(1).gather(1, places), (0, lacking)),
-    )
+    return Candidates(F.pad(best, (0, lacking), value=-torch.inf), F.pad(places // each, (0, lacking)),
+                      F.pad(tokens.flatten(1).gather(1, places), (0, lacking)))
 
 
 # Greedy and beam search
 
 
-def beam_search(
-    model: Decodable, start: Tensor, rules: Rules, *, num_beams: int = 4, length_penalty: float = 1.0
-) -> Tensor:
+def beam_search(model: Decodable, start: Tensor, rules: Rules, *, num_beams: int = 4,
+                length_penalty: float = 1.0) -> Tensor:
     """Return the best output of each item (B, L) that :func:`best_outputs` finds."""
     return best_outputs(model, start, rules, 1, num_beams=num_beams, length_penalty=length_penalty)[:, 0]
 
 
 @torch.no_grad()
-def best_outputs(
-    model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int, length_penalty: float = 1.0
-) -> Tensor:
-    """Return the ``count`` best different outputs that a beam of K hypotheses finds for each item, best first.
+def best_outputs(model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int,
+                 length_penalty: float = 1.0) -> Tensor:
+    """Return the ``count`` best different outputs that ``num_beams`` K hypotheses find for each item (B, count, L).
+
+    Best first, L <= max_length + 1: the output, the end token, then padding; padding alone where the search found
+    fewer outputs. ``start`` (B,) is the first token of each item.
 
     Of all continuations the 2 K best are looked at: those among the first K that end are finished, with their sum of
     log probabilities divided by length ** ``length_penalty``, the end token counted; the K best others go on. An item
@@ -266,18 +254,6 @@ def best_outputs(
     its present length, is no better than the worst of them. One beam is greedy: the likeliest token until the end
     token is it. Scores that are equal within rounding (about 1e-5 for outputs of twenty tokens in float32) are ties,
     which may fall either way; each search is deterministic.
-
-    Args:
-        model: the batch, at its beginning.
-        start: first token of each item (B,).
-        rules: lengths and banned tokens.
-        count: outputs wanted.
-        num_beams: K.
-        length_penalty: above 0 favours long outputs, below 0 short ones.
-
-    Returns:
-        Tokens (B, count, L), L <= max_length + 1: the output, the end token, then padding; padding alone where the
-        search found fewer outputs.
 
     Raises:
         ValueError: more outputs than beams, or no output is allowed.
@@ -290,7 +266,7 @@ def best_outputs(
     before, after = rules.forbidden(start.device)
     tokens = start.unsqueeze(1)
     for length in range(rules.max_length):
-        logits = full_precision(model.logits(model.step(tokens)))
+        (logits,) = at_least_float32(model.logits(model.step(tokens)))  # sums of logarithms do not bear fewer bits
         forbidden = before if length < rules.min_length else after
         going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * num_beams))
         if kept is not None:
@@ -326,7 +302,7 @@ class _Beams:
         if bool((finishing > -torch.inf).any()):
             self._finish(finishing / self._divisor(self._length + 1), found.parents)
         open_scores, places = found.scores.masked_fill(ended, -torch.inf).topk(self.width, dim=-1)
-        going = Candidates(*(part.gather(1, places) for part in (found.scores, found.parents, found.tokens)))
+        going = Candidates(*(part.gather(1, places) for part in found))
         self.scores = open_scores
         parents = going.parents.unsqueeze(-1).expand(-1, -1, self._length)
         self._running = torch.cat([self._running.gather(1, parents), going.tokens.unsqueeze(-1)], dim=-1)
@@ -367,7 +343,9 @@ class _Beams:
         self._finished = torch.cat([self._finished, scores], dim=-1).topk(self.width, dim=-1).values
 
     def _without_done(self, going: Candidates) -> tuple[Candidates, Tensor | None]:
-        done = self._done()
+        best, worst = self.scores[:, 0], self._finished[:, -1]
+        full = worst > -torch.inf
+        done = (full & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)  # (n,)
         if not bool(done.any()):
             return going, None
         rows = done.nonzero().squeeze(-1)
@@ -375,14 +353,7 @@ class _Beams:
         kept = (~done).nonzero().squeeze(-1)
         for name in ("_items", "_running", "scores", "_finished", "_best"):
             setattr(self, name, getattr(self, name).index_select(0, kept))
-        parts = (part.index_select(0, kept) for part in (going.scores, going.parents, going.tokens))
-        return Candidates(*parts), kept
-
-    def _done(self) -> Tensor:
-        """Return which items (n,) need no further step."""
-        best, worst = self.scores[:, 0], self._finished[:, -1]
-        full = worst > -torch.inf
-        return (full & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)
+        return Candidates(*(part.index_select(0, kept) for part in going)), kept
 
 
 def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:
@@ -429,14 +400,14 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
     items = torch.arange(len(start), device=start.device)
     state = model.step(start.unsqueeze(1))  # (n, 1, d)
-    seen = _directions(state)  # (n, tokens so far, d)
+    seen = F.normalize(*at_least_float32(state), dim=-1)  # (n, tokens so far, d), of length 1: products are cosines
     for length in range(rules.max_length):
-        logits = full_precision(model.logits(state)).squeeze(1)
+        logits = at_least_float32(model.logits(state))[0].squeeze(1)
         logits.index_fill_(-1, before if length < rules.min_length else after, -torch.inf)
         values, words = logits.topk(min(top_k, logits.shape[-1]), dim=-1)  # (n, k)
         model.reorder(torch.zeros_like(words))  # k hypotheses with one prefix
         states = model.step(words)  # (n, k, d)
-        directions = _directions(states)
+        directions = F.normalize(*at_least_float32(states), dim=-1)
         confidence = torch.exp(values - logits.logsumexp(-1, keepdim=True))
         likeness = (directions @ seen.transpose(1, 2)).amax(-1)  # (n, k)
         scores = ((1 - alpha) * confidence - alpha * likeness).masked_fill(values == -torch.inf, -torch.inf)
@@ -455,11 +426,6 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
             model.keep(kept)
     outputs[items, rules.max_length] = rules.end
     return outputs
-
-
-def _directions(states: Tensor) -> Tensor:
-    """Return states (n, W, d) scaled to length 1, so that products are cosines."""
-    return F.normalize(full_precision(states), dim=-1)
 
 
 def _chosen(states: Tensor, places: Tensor) -> Tensor:

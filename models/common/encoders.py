@@ -27,19 +27,13 @@ Pooling = Literal["mean", "cls"]
 _FAMILY = ("bert", "albert", "roberta")
 
 
-def load_encoder(
-    source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
-    """Load an encoder, in evaluation mode and without pooler, and its tokenizer; None for that without a source.
+def load_encoder(source: str | Path | None, config: PretrainedConfig | None = None, pretrained: bool = True
+                 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    """Load an encoder, in evaluation mode and without pooler, and its tokenizer.
 
-    Attention runs through ``scaled_dot_product_attention``, which is deterministic on a CPU, and on a GPU
-    under ``torch.use_deterministic_algorithms(True)``.
-
-    Args:
-        source: folder written by ``save_pretrained``, or an id that the library resolves; None builds the
-            model from ``config`` alone.
-        config: configuration to build from random weights; with a source, it replaces the source's own.
-        pretrained: False takes configuration and tokenizer of ``source``, and random weights.
+    ``source`` is a folder written by ``save_pretrained``, or an id that the library resolves; None builds a model of
+    random weights, without tokenizer, from ``config``, which otherwise replaces the source's own. ``pretrained`` False
+    takes configuration and tokenizer of ``source``, and random weights.
 
     Raises:
         ValueError: nothing is given, the model is not of the BERT family, or the source lacks some of its weights.
@@ -49,10 +43,8 @@ def load_encoder(
             raise ValueError("load_encoder: give a source to load from, or a configuration to build from")
         config = AutoConfig.from_pretrained(source)
     if config.model_type not in _FAMILY:
-        raise ValueError(
-            f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
-            f"expected one of {', '.join(_FAMILY)}"
-        )
+        raise ValueError(f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
+                         f"expected one of {', '.join(_FAMILY)}")
     if source is not None and pretrained:
         model = _pretrained(source, config)
     else:
@@ -79,13 +71,9 @@ def _pretrained(source: str | Path, config: PretrainedConfig) -> PreTrainedModel
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
-    """Return the ids of the special tokens by role: ``pad``, ``bos`` ([CLS]), ``eos`` ([SEP]), ``unk``, ``mask``.
-
-    Raises:
-        ValueError: the tokenizer lacks one of them.
-    """
-    roles = {"pad": "pad_token_id", "bos": "cls_token_id", "eos": "sep_token_id", "unk": "unk_token_id"}
-    roles["mask"] = "mask_token_id"
+    """Return the ids of the special tokens by role: ``pad``, ``bos`` ([CLS]), ``eos`` ([SEP]), ``unk``, ``mask``."""
+    roles = {"pad": "pad_token_id", "bos": "cls_token_id", "eos": "sep_token_id", "unk": "unk_token_id",
+             "mask": "mask_token_id"}
     ids = {role: getattr(tokenizer, name) for role, name in roles.items()}
     missing = [roles[role] for role, number in ids.items() if number is None]
     if missing:
@@ -94,21 +82,14 @@ def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
 
 
 def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean hidden state (B, d) of real tokens, [CLS] and [SEP] among them; zeros for a row without any.
-
-    Hidden states are (B, L, d), the mask is True or 1 for real tokens (B, L).
-    """
+    """Return the mean (B, d) of hidden states (B, L, d) over real tokens, [CLS] and [SEP] among them; else zeros."""
     weights = mask.to(hidden.dtype).unsqueeze(-1)  # (B, L, 1)
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
     """Return one vector per text (B, d): the mean over real tokens, or the state of [CLS]."""
-    if pooling == "mean":
-        return mean_pool(hidden, mask)
-    if pooling == "cls":
-        return hidden[:, 0]
-    raise ValueError(f"pool: pooling is {pooling!r}, expected 'mean' or 'cls'")
+    return hidden[:, 0] if pooling == "cls" else mean_pool(hidden, mask)
 
 
 def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
@@ -117,10 +98,7 @@ def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mea
 
 
 def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-    """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass.
-
-    :func:`encoder_pass` says which. Arguments are those of :func:`embed`, and segments (B, L).
-    """
+    """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass."""
     if library_pass(encoder) is None:
         return bert_states(cast(BertModel, encoder), ids, mask, types)
     segments = {} if types is None else {"token_type_ids": types}
@@ -168,8 +146,7 @@ def encoder_pass(encoder: nn.Module) -> str:
 def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
     """Freeze the embeddings and the lowest ``count`` layers; 0 freezes nothing.
 
-    Raises:
-        ValueError: the encoder has fewer layers, or shares one set of weights among them (ALBERT).
+    A ValueError: the encoder has fewer layers, or shares one set of weights among them (ALBERT).
     """
     if count == 0:
         return

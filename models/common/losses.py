@@ -79,12 +79,8 @@ def gaussian_kl_dims(mu_q: Tensor, logvar_q: Tensor, mu_p: Tensor, logvar_p: Ten
 def bow_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
     """Return the negative log-likelihood of the target's words, all predicted at once and without order (B,).
 
-    The sum over real tokens, in nats, from one distribution per sample (Zhao et al. 2017, section 3.3).
-
-    Args:
-        logits: scores over the vocabulary (B, V).
-        targets: target tokens (B, L).
-        mask: True for real tokens (B, L).
+    The sum over real tokens, where ``mask`` (B, L) is True, in nats, from one distribution per sample, scores (B, V)
+    (Zhao et al. 2017, section 3.3).
     """
     (logits,) = at_least_float32(logits)
     log_probs = torch.log_softmax(logits, dim=-1).gather(-1, targets)  # (B, L)
@@ -95,12 +91,8 @@ def bag_of_words(bag: Tensor, words: Tensor, mask: Tensor) -> Tensor:
     """Return how much of a target's words a bag of expected counts lacks (B,), in nats.
 
     The sum of -log(entry + 1e-6) over the words, divided by one more than their number, as in the released code of
-    Fu et al. 2019 (section 3). It is negative where the bag holds more than one of the words.
-
-    Args:
-        bag: expected counts, at least 0 and not normalised (B, V).
-        words: distinct words of the target (B, K).
-        mask: True for real words (B, K).
+    Fu et al. 2019 (section 3). It is negative where the bag (B, V), at least 0 and not normalised, holds more than one
+    of the words (B, K), which are distinct; ``mask`` (B, K) is True for real ones.
     """
     (bag,) = at_least_float32(bag)
     costs = -torch.log(bag.gather(-1, words) + _FLOOR)  # (B, K)
@@ -110,33 +102,15 @@ def bag_of_words(bag: Tensor, words: Tensor, mask: Tensor) -> Tensor:
 # Contrasts between the items of a batch
 
 
-def pair_contrast(
-    anchor: Tensor,
-    positive: Tensor,
-    temperature: float,
-    similarity: Similarity,
-    groups: Tensor | None = None,
-    others: Tensor | None = None,
-) -> Tensor:
-    """Return the InfoNCE loss of each anchor with its own positive (B,) (PGKPR eq. 3).
+def pair_contrast(anchor: Tensor, positive: Tensor, temperature: float, similarity: Similarity,
+                  groups: Tensor | None = None, others: Tensor | None = None) -> Tensor:
+    """Return the InfoNCE loss of each anchor (B, d) with its own positive (B, d), (B,).
 
     Minus the log of the share that its positive has in the sum of exp(similarity / t) over the positive and the
-    negatives. Negatives of item i are the positives, and the ``others``, of items j that are not of its group; its own
-    among the ``others`` is never one. An item without negatives has loss 0 and no gradient.
-
-    Args:
-        anchor: encodings e_s of the perturbed sources (B, d).
-        positive: encodings e_t of the targets (B, d).
-        temperature: t > 0.
-        similarity: ``cosine``, or ``dot``, which saturates for long vectors.
-        groups: equal numbers for items that mean the same (B,), such as captions of one image; None: all differ.
-        others: one more candidate of each item (B, d), such as the encoding of its unperturbed source.
-
-    Raises:
-        ValueError: for an unknown ``similarity``.
+    negatives. Negatives of item i are the positives, and the ``others`` (B, d), of items j that are not of its group;
+    its own among the ``others`` is never one. ``groups`` (B,) are equal for items that mean the same, such as captions
+    of one image. An item without negatives has loss 0 and no gradient. ``dot`` saturates for long vectors.
     """
-    if similarity not in ("cosine", "dot"):
-        raise ValueError(f"pair_contrast: similarity is {similarity!r}, expected 'cosine' or 'dot'")
     parts = [anchor, positive] if others is None else [anchor, positive, others]
     vectors = torch.cat(at_least_float32(*parts))
     if similarity == "cosine":
@@ -150,4 +124,4 @@ def pair_contrast(
     hidden = same.clone().fill_diagonal_(False)
     if others is not None:
         hidden = torch.cat([hidden, same], dim=-1)  # (B, C)
-    return F.cross_entropy(scores.masked_fill(hidden, -torch.inf), own, reduction="none")
+    return F.cross_entropy(scores.masked_fill(hidden, -torch.inf), own, reduction="none")  # PGKPR eq. 3

@@ -453,7 +453,7 @@ class Pgkpr(TransformerRewriter):
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
         anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
-        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()  # eq. 3
+        return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
 
     def _together(self) -> bool:
         return self.device.type != "cpu"

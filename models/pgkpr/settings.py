@@ -13,7 +13,7 @@ Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "i
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Reconstruction of tags and keywords at the encoder (eq. 2)."""
+    """Reconstruction of tags and keywords at the encoder."""
 
     weight: float = setting(1.0, "lambda 1; 0 removes it", ge=0)
     reduction: Literal["token_mean", "sent_mean"] = "token_mean"
@@ -21,7 +21,7 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class PairContrast:
-    """Contrast of sentence encodings in the batch (eq. 3)."""
+    """Contrast of sentence encodings in the batch."""
 
     weight: float = setting(0.1, "lambda 2; 0 removes it", ge=0)
     neg: Literal["targets", "all"] = setting("targets", "all: the other sources too, unperturbed")
