@@ -17,12 +17,7 @@ from typing import cast
 
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, AutoModelForSequenceClassification, PretrainedConfig, PreTrainedModel
 
 from models.clld.clld import DROPOUT, ClldModel
 from models.clld.mean_pooled import MeanPooledConfig, MeanPooledForSequenceClassification
@@ -38,11 +33,7 @@ _PLACES = {"bert": ("classifier_dropout", "bert.pooler.dense", "classifier"),
 def sequence_classifier(model: ClldModel) -> PreTrainedModel:
     """Return the classifier of the library, or the one that travels along, that has the logits of ``model``.
 
-    In evaluation mode. The contrastive head and the label distance matrix, which only training reads, are not part of
-    it. Names of the classes are (``id2label``).
-
-    Raises:
-        ValueError: no class of the library can express the model.
+    In evaluation mode, without what only training reads; a ValueError if no class of the library expresses the model.
     """
     config = model.config
     shared = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": "single_label_classification"}

@@ -13,13 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 
 class MeanPooledConfig(PretrainedConfig):
-    """Configuration of :class:`MeanPooledForSequenceClassification`.
-
-    Args:
-        encoder: configuration of the encoder, with its ``model_type``.
-        classifier_dropout: before the classifier, in training.
-        values: of any classifier of the library, such as ``id2label``.
-    """
+    """Configuration of :class:`MeanPooledForSequenceClassification`; ``encoder`` is its own, with ``model_type``."""
 
     model_type = "mean_pooled_classifier"
 
@@ -48,12 +42,7 @@ class MeanPooledForSequenceClassification(PreTrainedModel):
                 labels: Tensor | None = None, return_dict: bool | None = None) -> SequenceClassifierOutput:
         """Return the logits (B, N) of token ids (B, L), and with labels (B,) the mean cross-entropy.
 
-        Args:
-            input_ids: tokens.
-            attention_mask: True or 1 for real ones (B, L); None: all are.
-            token_type_ids: None, or 0, as in training.
-            labels: classes.
-            return_dict: nothing else is returned, whatever it says.
+        The mask is True or 1 for real tokens; types are None or 0, as in training; ``return_dict`` is not read.
         """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
         segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}

@@ -146,7 +146,7 @@ def encoder_pass(encoder: nn.Module) -> str:
 def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
     """Freeze the embeddings and the lowest ``count`` layers; 0 freezes nothing.
 
-    A ValueError: the encoder has fewer layers, or shares one set of weights among them (ALBERT).
+    An encoder of fewer layers, or of one set of weights for all of them (ALBERT), is a ValueError.
     """
     if count == 0:
         return

@@ -25,18 +25,10 @@ from transformers import BatchEncoding, PreTrainedModel
 
 from models.common.encoders import mean_pool
 
-METHODS = ("gradient", "integrated_gradients")
 POSITIVE = 1  # class of "these two sentences mean the same"
 ROWS = 64  # rows of a forward pass where the caller names none
 
 Inputs = Mapping[str, Tensor]
-
-
-def checked(name: str, options: Mapping[str, Any] | Sequence[str], what: str) -> str:
-    """Return ``name`` if it is one of ``options``; a ValueError lists them."""
-    if name not in options:
-        raise ValueError(f"{what}: no {name!r}; valid names: {', '.join(options)}")
-    return name
 
 
 # Words and their pieces
@@ -44,19 +36,12 @@ def checked(name: str, options: Mapping[str, Any] | Sequence[str], what: str) ->
 
 @dataclass(frozen=True)
 class WordPieces:
-    """Which pieces make which word, for a whole batch, as flat arrays.
+    """Which pieces make which word, for a whole batch, as flat arrays of P memberships."""
 
-    Attributes:
-        counts: words of each row (B,).
-        word: for each of P memberships, the word, numbered through the batch row after row (P,).
-        row: the row of the piece (P,).
-        position: its place in the row (P,).
-    """
-
-    counts: np.ndarray
-    word: np.ndarray
-    row: np.ndarray
-    position: np.ndarray
+    counts: np.ndarray  # words of each row (B,)
+    word: np.ndarray  # of each membership, numbered through the batch row after row (P,)
+    row: np.ndarray  # of the piece (P,)
+    position: np.ndarray  # of the piece in its row (P,)
 
     def unaligned(self) -> np.ndarray:
         """Return how many words of each row have no piece (B,)."""
@@ -67,27 +52,15 @@ class WordPieces:
 
 @dataclass(frozen=True)
 class SaliencyBatch:
-    """Encoded texts or pairs and the word pieces of each source word.
+    """Encoded texts or pairs and the word pieces of each source word."""
 
-    Attributes:
-        inputs: arguments of the network: ``input_ids``, ``attention_mask`` and, if it has segments,
-            ``token_type_ids``, each (B, L).
-        words: of the source segment. A word that no piece covers (cut off, or not aligned) has none; a piece may
-            belong to several words.
-        special: True for [CLS], [SEP] and padding (B, L). The methods that integrate along a path need it: what
-            they start from keeps these and blanks the rest.
-    """
-
-    inputs: Inputs
+    inputs: Inputs  # input_ids, attention_mask and, if the network has segments, token_type_ids, each (B, L)
+    # Of the source segment. A word that no piece covers (cut off, or not aligned) has none; a piece may be of several.
     words: WordPieces
-    special: Tensor | None = None
+    special: Tensor | None = None  # True for [CLS], [SEP] and padding (B, L), which stay where a path begins
 
     def reference_ids(self, pad: int | None) -> Tensor:
-        """Return ``input_ids`` with every word piece replaced by [PAD]: as long as the text, and without words.
-
-        Raises:
-            ValueError: it is not known which pieces are special, or which is [PAD].
-        """
+        """Return ``input_ids`` with every word piece replaced by [PAD]: as long as the text, and without words."""
         if self.special is None or pad is None:
             lacking = "which pieces are special (SaliencyBatch.special)" if pad is not None else "the id of [PAD]"
             raise ValueError(f"a path needs a reference text to start from, and {lacking} is not known")
@@ -96,11 +69,7 @@ class SaliencyBatch:
 
 
 def as_batch(batch: SaliencyBatch | BatchEncoding) -> SaliencyBatch:
-    """Return ``batch``, or the batch of a fast tokenizer's output; words are then those of its ``word_ids``.
-
-    Raises:
-        ValueError: a slow tokenizer made it, which does not know its words.
-    """
+    """Return ``batch``, or the batch of a fast tokenizer's output; words are then those of its ``word_ids``."""
     if isinstance(batch, SaliencyBatch):
         return batch
     if not getattr(batch, "is_fast", False):
@@ -124,13 +93,9 @@ def overlaps(offsets: np.ndarray, source: np.ndarray, starts: Sequence[np.ndarra
              ends: Sequence[np.ndarray]) -> WordPieces:
     """Return which pieces of the source overlap which words, by characters.
 
-    A piece over two words ("dont", cut elsewhere into "do" and "nt") counts for both.
-
-    Args:
-        offsets: first character of each piece and the one after it (B, L, 2).
-        source: True for pieces of the source segment (B, L).
-        starts: for each row, the first character of each word, ascending.
-        ends: for each row, the character after each word, ascending.
+    A piece over two words ("dont", cut elsewhere into "do" and "nt") counts for both. ``offsets`` (B, L, 2) are the
+    first character of each piece and the one after it, ``starts`` and ``ends`` likewise of the words of each row,
+    ascending; ``source`` (B, L) is True for pieces of the source segment.
     """
     counts = np.array([len(row) for row in starts], dtype=np.int64)
     # Each row gets characters of its own, so that the words of the batch are one ascending sequence.
@@ -178,18 +143,12 @@ NORMALISATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = 
 
 
 def word_scores(pieces: Tensor, words: WordPieces, normalisation: str) -> list[Tensor]:
-    """Return the normalised mean of each word's pieces, sentence by sentence.
+    """Return the mean of each word's ``pieces``, scores (B, L) >= 0, normalised over the words that have pieces.
 
-    Args:
-        pieces: non-negative score of each piece (B, L).
-        words: the pieces of each word.
-        normalisation: ``minmax``, ``max`` or ``sum``, over the words of a sentence that have pieces.
-
-    Returns:
-        For each sentence a float32 tensor (n_words,) on the CPU. Words without pieces get 0; if all words of a
-        sentence score the same, they get 0.5.
+    For each sentence a float32 tensor (n_words,) on the CPU. Words without pieces get 0; if all words of a sentence
+    score the same, they get 0.5.
     """
-    normalise = NORMALISATIONS[checked(normalisation, NORMALISATIONS, "normalisation")]
+    normalise = NORMALISATIONS[normalisation]
     counts, word, row, position = (torch.from_numpy(array)
                                    for array in (words.counts, words.word, words.row, words.position))
     owner = torch.repeat_interleave(torch.arange(len(counts)), counts)  # (W,) sentence of each word
@@ -252,16 +211,9 @@ def _classes(logits: Tensor, released_bugs: bool) -> Tensor:
 def _pulled_back(result: Tensor, cotangent: Tensor, leaf: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradient by ``leaf`` in one backward pass, as a tensor and a factor for each row.
 
-    Rows do not interact, so one pass holds the gradient of each. The pass starts from numbers around 1, and the
-    factor is kept apart: the gradient of a probability next to 0 or 1 would vanish in single precision.
-
-    Args:
-        result: what the network gave (B, n).
-        cotangent: df / d result (B, n), double precision.
-        leaf: what to differentiate by (B, L, d).
-
-    Returns:
-        (B, L, d) in the network's precision and (B, 1) in double; their product is the gradient.
+    Rows do not interact, so one pass holds the gradient of each. It starts from ``cotangent``, df / d result (B, n) in
+    double precision, scaled to numbers around 1, and the factor (B, 1) is kept apart: the gradient of a probability
+    next to 0 or 1 would vanish in single precision.
     """
     factor = cotangent.abs().amax(dim=1, keepdim=True).clamp(min=_TINY)
     gradient, = torch.autograd.grad(result, leaf, (cotangent / factor).to(result.dtype))
@@ -280,11 +232,7 @@ class Lookup:
             return self.network.get_input_embeddings()(inputs["input_ids"]).detach()
 
     def run(self, inputs: Inputs, embedding: Tensor) -> Any:
-        """Return what the network gives with ``embedding`` (B, L, d) in place of its own look-up.
-
-        Raises:
-            ValueError: the network does not use its look-up.
-        """
+        """Return what the network gives with ``embedding`` (B, L, d) in place of its own look-up."""
         used: list[bool] = []
 
         def replace(module: nn.Module, arguments: object, output: Tensor) -> Tensor:
@@ -357,11 +305,9 @@ def _integrated(point: Lookup | BlockOutput, inputs: Inputs, reference_ids: Tens
 
     That of coordinate i is (e_i - r_i) times the integral over a in [0, 1] of df/de_i at r + a (e - r); they sum to
     f(e) - f(r) (Sundararajan, Taly, Yan 2017, Axiomatic Attribution for Deep Networks, equation 1). The integral is a
-    Gauss-Legendre sum. The B * ``steps`` points go through the network ``rows`` at a time, those of a text beside each
-    other, so memory does not grow with ``steps``.
-
-    Paths begin at ``reference_ids`` (B, L); where it equals ``input_ids`` the attribution is 0. By default ``rows`` are
-    those of the batch, and 64 if it has fewer.
+    Gauss-Legendre sum. The B * ``steps`` points go through the network ``rows`` at a time (by default as many as the
+    batch has, at least 64), those of a text beside each other, so memory does not grow with ``steps``. Paths begin at
+    ``reference_ids`` (B, L).
     """
     end = point.value(inputs)  # (B, L, d)
     begin = point.value({**inputs, "input_ids": reference_ids})
@@ -396,34 +342,16 @@ def nodes(steps: int) -> tuple[np.ndarray, np.ndarray]:
 def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncoding, target: str = "pos_logit",
                   normalisation: str = "minmax", *, method: str = "gradient", released_bugs: bool = False,
                   steps: int = 32, rows: int | None = None) -> list[Tensor]:
-    """Return the keyword probability of every source word.
+    """Return the keyword probability of every source word, as :func:`word_scores`.
 
-    The classifier runs in evaluation mode and is left as it was: no parameter receives a gradient. Target
-    words and special tokens never score. Method ``gradient`` takes one forward and one backward pass.
-
-    Args:
-        classifier: gives ``logits`` (B, 2), class 1 positive; ``get_input_embeddings()`` returns its look-up.
-        batch: pairs with their word pieces; the output of a fast tokenizer will do, whose words are then
-            its own (pre-tokenised or not).
-        target: ``pos_logit``, ``argmax_logit`` (of each row's own class), ``logit_diff`` (positive minus negative) or
-            ``pos_prob``.
-        normalisation: ``minmax``, ``max`` or ``sum``, over the words that have pieces.
-        method: ``gradient``: a piece scores ||df/de||_2; ``integrated_gradients``: |attribution|, along the line
-            from the same pair with every word piece replaced by [PAD].
-        released_bugs: as the released code has it: ``argmax_logit`` takes the first row's class for all, so that
-            scores depend on the batch, and :class:`BlockOutput` is differentiated.
-        steps: points of the path, for ``integrated_gradients``.
-        rows: pairs or points of one forward pass, for ``integrated_gradients``; it bounds the memory.
-
-    Returns:
-        As :func:`word_scores`.
-
-    Raises:
-        ValueError: an unknown name, a classifier that does not use its look-up, or a batch without what the
-            method needs.
+    The classifier, which gives ``logits`` (B, 2), class 1 positive, runs in evaluation mode and is left as it was.
+    Target words and special tokens never score. ``target`` and ``normalisation`` are of ``TARGETS`` and
+    ``NORMALISATIONS``. Method ``gradient``: a piece scores ||df/de||_2, by one forward and one backward pass;
+    ``integrated_gradients``: |attribution| along the line from the same pair with every word piece replaced by [PAD],
+    of ``steps`` points, ``rows`` of them in a forward pass. ``released_bugs``, as the released code has it:
+    ``argmax_logit`` takes the first row's class for all, so that scores depend on the batch, and :class:`BlockOutput`
+    is differentiated.
     """
-    checked(method, METHODS, "method")
-    checked(normalisation, NORMALISATIONS, "normalisation")
     batch = as_batch(batch)
     if method == "gradient":
         pieces = piece_norms(classifier, batch.inputs, target, released_bugs)
@@ -435,7 +363,6 @@ def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncod
 def piece_norms(classifier: PreTrainedModel, inputs: Inputs, target: str = "pos_logit",
                 released_bugs: bool = False) -> Tensor:
     """Return ||df/de_j||_2 of every word piece, (B, L) float64 on the CPU; see :func:`word_saliency`."""
-    checked(target, TARGETS, "target")
     point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
     with _at_rest(classifier):
         leaf = point.value(inputs).requires_grad_()  # (B, L, d)
@@ -450,9 +377,7 @@ def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | Batch
 
     Over both segments the attributions of a pair sum to f(pair) - f(pair of blanks); special tokens get 0. The
     class of ``argmax_logit`` is that of the pair itself, all along the path; it takes one forward pass more.
-    Arguments as in :func:`word_saliency`.
     """
-    checked(target, TARGETS, "target")
     batch = as_batch(batch)
     inputs = batch.inputs
     point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
@@ -477,14 +402,9 @@ def siamese_saliency(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEnc
                      rows: int | None = None) -> list[Tensor]:
     """Return the keyword probability of every word of ``sources``, by its share in their cosine to ``others``.
 
-    A piece scores |sum_j A_ij| over the pieces j of the other text, see :func:`siamese_attributions`, a word the mean
-    of its pieces. The mean of ``last_hidden_state`` (B, L, d) of the encoder over real tokens is a text's vector; the
-    encoder is left as it was. Further arguments as of :func:`word_saliency`.
-
-    Returns:
-        As :func:`word_scores`.
+    A piece scores |sum_j A_ij| over the pieces j of the other text, see :func:`siamese_attributions`. A text's vector
+    is the mean of the encoder's ``last_hidden_state`` over real tokens.
     """
-    checked(normalisation, NORMALISATIONS, "normalisation")
     sources = as_batch(sources)
     pieces = siamese_attributions(encoder, sources, others, steps=steps, rows=rows)
     return word_scores(pieces.abs(), sources.words, normalisation)

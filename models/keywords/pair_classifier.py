@@ -43,18 +43,16 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
 
     They are (s_i, t_i) and (s_i, s_i), positive, and ``negatives`` times (s_i, t_k) with k random, negative: 4N
     points with the paper's two. A drawn t_k is neither s_i nor any text that is known to mean the same: such a
-    pair would be a false negative.
-
-    Args:
-        pairs: text ids of source and target; equal ids are equal texts.
-        generator: draws the negatives.
-        negatives: so many per pair.
-        partners: texts that mean the same as a text, besides those paired with it in ``pairs``.
-
-    Raises:
-        ValueError: a source is paired with every target, so it has no negative.
+    pair would be a false negative; where there is no other, a ValueError. ``pairs`` are text ids, ``partners`` texts
+    that mean the same as a text, besides those paired with it in ``pairs``.
     """
-    same = known_partners(pairs, partners)
+    same: dict[int, set[int]] = {}  # each text of the pairs, and every text that is known to mean the same
+    for source, target in pairs:
+        same.setdefault(source, {source}).add(target)
+        same.setdefault(target, {target}).add(source)
+    for text, others in (partners or {}).items():
+        if text in same:
+            same[text].update(others)
     targets = [target for _, target in pairs]
     distinct = set(targets)
     points = []
@@ -62,27 +60,11 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
         if distinct <= same[source]:
             raise ValueError(f"no negative for text {source}: it is paired with all of the {len(distinct)} targets")
         points += [PairPoint(source, target, 1), PairPoint(source, source, 1)]
-        points += [PairPoint(source, _draw(targets, same[source], generator), 0) for _ in range(negatives)]
+        for _ in range(negatives):
+            while (drawn := targets[int(generator.integers(len(targets)))]) in same[source]:
+                continue
+            points.append(PairPoint(source, drawn, 0))
     return points
-
-
-def known_partners(pairs: Sequence[tuple[int, int]],
-                   partners: Mapping[int, Collection[int]] | None = None) -> dict[int, set[int]]:
-    """Return, for each text of ``pairs``, itself and every text that is known to mean the same."""
-    same: dict[int, set[int]] = {}
-    for source, target in pairs:
-        same.setdefault(source, {source}).add(target)
-        same.setdefault(target, {target}).add(source)
-    for text, others in (partners or {}).items():
-        if text in same:
-            same[text].update(others)
-    return same
-
-
-def _draw(targets: Sequence[int], excluded: set[int], generator: np.random.Generator) -> int:
-    while (drawn := targets[int(generator.integers(len(targets)))]) in excluded:
-        continue
-    return drawn
 
 
 def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_layers: int = 0) -> PreTrainedModel:
