@@ -400,14 +400,14 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
     items = torch.arange(len(start), device=start.device)
     state = model.step(start.unsqueeze(1))  # (n, 1, d)
-    seen = F.normalize(*at_least_float32(state), dim=-1)  # (n, tokens so far, d), of length 1: products are cosines
+    seen = F.normalize(at_least_float32(state)[0], dim=-1)  # (n, tokens so far, d), of length 1: products are cosines
     for length in range(rules.max_length):
         logits = at_least_float32(model.logits(state))[0].squeeze(1)
         logits.index_fill_(-1, before if length < rules.min_length else after, -torch.inf)
         values, words = logits.topk(min(top_k, logits.shape[-1]), dim=-1)  # (n, k)
         model.reorder(torch.zeros_like(words))  # k hypotheses with one prefix
         states = model.step(words)  # (n, k, d)
-        directions = F.normalize(*at_least_float32(states), dim=-1)
+        directions = F.normalize(at_least_float32(states)[0], dim=-1)
         confidence = torch.exp(values - logits.logsumexp(-1, keepdim=True))
         likeness = (directions @ seen.transpose(1, 2)).amax(-1)  # (n, k)
         scores = ((1 - alpha) * confidence - alpha * likeness).masked_fill(values == -torch.inf, -torch.inf)
