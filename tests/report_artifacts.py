@@ -22,7 +22,6 @@ NODES = sorted(set(KEYWORDS))
 SHA256 = "ab" * 32
 # Of the rows of HCL that have another than the project's.
 SEEDS = {"plain": 99}
-REMARK = f"Raised *here* by all | {ATTACK}."
 # What HCL's trainings say of the graph: it tells the target in training.
 TOLD = {split: {"keywords_differ": 0.5, "target_is_neighbour": share, "target_is_only_neighbour": share / 2,
                 "without_neighbour": 0.125, "unseen": 0.0625}
@@ -115,14 +114,14 @@ def write_phrases(paths):
                     provenance("graph@tiny", counts=counts))
 
 
-def write_model(name, alarms=()):
+def write_model(name):
     paths = ModelPaths(name, SEEDS.get(name, 13))
     paths.history.parent.mkdir(parents=True, exist_ok=True)
     paths.history.write_text(
         "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
         "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
     write_json(paths.metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False, "validation": {},
-                               "alarms": list(alarms), "keywords": {}, "graph": TOLD})
+                               "alarms": [], "keywords": {}, "graph": TOLD})
 
 
 def metrics_of(bleu_1, source_bleu, **more):
@@ -184,7 +183,7 @@ def write_params(**changes):
     content = {"recipe": "tiny-recipe", "seed": 13, "datasets": {"tiny": {"source": "data/tiny.tsv"}},
                **{name: {"datasets": ["tiny"]} for name in ("keywords", "graph", "node_vectors")},
                "models": {"hcl": models}, "runs": {"hcl": runs},
-               "report": {"examples": 12, "remark_on_alarms": REMARK}}
+               "report": {"examples": 12}}
     Path("params.yaml").write_text(yaml.safe_dump({**content, **changes}))
 
 
@@ -193,8 +192,7 @@ def write_project():
     write_params()
     write_dataset()
     write_model("full")
-    write_model("plain", [{"name": "contrast_vanished_keyword", "epoch": 3, "message": f"95 % of items <0.01 {ATTACK}",
-                           "advice": "raise contrasts.keyword.temperature"}])
+    write_model("plain")
     write_run("full", 0.5, 0.3, f"wrote {ATTACK} the author")
     write_run("plain", 0.4, 0.1, "")
     write_comparison()

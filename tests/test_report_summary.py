@@ -1,4 +1,4 @@
-"""The top of the report: the corpus, what helps and how sure that is, and alarms beside their rows."""
+"""The top of the report: the corpus, what helps and how sure that is."""
 
 import re
 import shutil
@@ -21,9 +21,9 @@ from pipeline.schemas import SCHEMAS
 from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import write_table
 from stages.results.gather import blocks_of
-from stages.results.model import Model, Run
+from stages.results.model import Run
 from stages.results.page.corpus import read_tops, size_of, top_table
-from stages.results.page.summary import alarms_of, summary_block
+from stages.results.page.summary import summary_block
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL
 
@@ -43,23 +43,6 @@ def made():
     return text
 
 
-# -- alarms -----------------------------------------------------------------------------------------------------
-
-def model(name, seed, *alarms):
-    return Model(name, "hcl", "d", seed, metrics={"alarms": [
-        {"name": alarm, "epoch": epoch, "message": f"{alarm} of {seed}.", "advice": "rest"}
-        for alarm, epoch in alarms]})
-
-
-def test_seeds_of_one_row_with_the_same_alarm_are_one():
-    found = alarms_of([model("hcl/13", 13, ("latent_ignored", 2), ("leak", 1)), model("hcl/14", 14),
-                       model("hcl/15", 15, ("latent_ignored", 4)), model("plain", 13, ("latent_ignored", 1))])
-    assert [(one.model, one.name, one.of_seeds, one.since, one.message) for one in found] == [
-        ("hcl", "Latent ignored", "seeds 13 and 15", "2 to 4", "latent_ignored of 13"),
-        ("hcl", "Leak", "seed 13", "1", "leak of 13"), ("plain", "Latent ignored", "", "1", "latent_ignored of 13")]
-    assert alarms_of([]) == []
-
-
 # -- what helps -------------------------------------------------------------------------------------------------
 
 def block(verdicts, seeds=2):
@@ -75,7 +58,7 @@ def block(verdicts, seeds=2):
                             "low": far - 0.05, "high": far + 0.05, "p_value": 0.01} for name, far in verdicts.items()],
                                      seeds))
     found, = blocks_of(HCL, runs, {}, {"d/test": {"groups": groups}}, paired, pd.DataFrame())
-    return summary_block(found, runs, alarms_of([model("cut", 1, ("leak", 1))]), "95 %")
+    return summary_block(found, "95 %")
 
 
 @pytest.mark.parametrize(("cut", "other", "copy", "said"), [
@@ -99,7 +82,6 @@ def test_each_row_says_what_its_difference_means():
         ("cut", "run", "the graph helps", "better-text"), ("other", "run", "cannot be told apart", "")]
     assert [row.difference.interval if row.difference else None for row in found.rows] == [
         "+0.150 to +0.250", None, "\u22120.150 to \u22120.050", "\u22120.040 to +0.060"]
-    assert [[alarm.name for alarm in row.alarms] for row in found.rows] == [[], [], ["Leak"], []]
     assert found.sure == "Intervals are 95 %, over items, and chance in training is not in them."
     assert block({}).told == "Nothing was compared."
 

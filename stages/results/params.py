@@ -16,6 +16,3 @@ class Report(Block):
     """The page."""
 
     examples: int = Field(12, ge=0, description="items whose outputs stand side by side; 0 leaves them out")
-    remark_on_alarms: str | None = Field(
-        None, min_length=1, max_length=400, description="a sentence of the recipe's that stands beside the alarms of "
-                                                        "its trainings, where there are any")

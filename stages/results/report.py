@@ -23,7 +23,7 @@ def run(material: Material, params: "Report") -> dict[str, bytes]:
         material: params, metrics, histories and tables, as :func:`stages.results.page.context.gather` reads them.
         params: block ``report``.
     """
-    return rendered(build(material, params.examples, params.remark_on_alarms))
+    return rendered(build(material, params.examples))
 
 
 def _work(process: StageProcess) -> None:

@@ -15,7 +15,7 @@ from stages.results.page.differences import StepRow, step_tables
 from stages.results.page.examples import Example, shown_examples
 from stages.results.page.explorer import explorer_data
 from stages.results.page.labels import settings_text, value_text
-from stages.results.page.summary import Alarm, SummaryBlock, alarms_of, summary_block
+from stages.results.page.summary import SummaryBlock, summary_block
 from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
@@ -43,7 +43,6 @@ class ModelView:
     epochs: int
     best_epoch: int
     judged: str
-    alarms: list[str]
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,6 @@ class TrackView:
     blocks: list[BlockView]
     printed: list[PrintedTable]
     curves: list[CurveGroup]
-    alarms: list[Alarm]
     summary: list[SummaryBlock]
 
     @property
@@ -111,7 +109,6 @@ class Page:
     datasets: list[Dataset]
     tracks: list[TrackView]
     data: dict[str, Any]
-    remark_on_alarms: str | None = None
     first: bool = False
 
     @property
@@ -132,11 +129,6 @@ class Page:
         """What the summary says, of all tracks."""
         return [block for track in self.tracks for block in track.summary]
 
-    @property
-    def alarms(self) -> list[Alarm]:
-        """Alarms of all tracks."""
-        return [alarm for track in self.tracks for alarm in track.alarms]
-
     def language(self, dataset: str) -> str:
         """Return the language code of a data set's texts."""
         return next((view.settings["language"] for view in self.datasets if view.name == dataset), "")
@@ -155,7 +147,7 @@ def gather(params: Params) -> Material:
                     [read_dataset(name, block.plain()) for name, block in params.datasets.items()])
 
 
-def build(material: Material, examples: int = 0, remark_on_alarms: str | None = None) -> Page:
+def build(material: Material, examples: int = 0) -> Page:
     """Return the page's content, with the outputs for so many ``examples`` of each block."""
     results = material.results
     graphs = {dataset.name: dataset.graph for dataset in material.datasets if dataset.graph is not None}
@@ -163,19 +155,18 @@ def build(material: Material, examples: int = 0, remark_on_alarms: str | None = 
     shown = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
     return Page(results, _encoders(material), material.datasets,
                 [_track(track, results, examples) for track in shown],
-                {name: found for name, found in data.items() if found["nodes"]}, remark_on_alarms)
+                {name: found for name, found in data.items() if found["nodes"]})
 
 
 def _track(track: TrackResults, results: Results, examples: int) -> TrackView:
     """Return what the page shows of one track."""
     blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
-    alarms = alarms_of(models)
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
         [_block(block, f"{track.name}-{place}", runs, examples) for place, block in enumerate(blocks)],
         printed_tables(blocks, track), curve_groups(models, track.questions, track.curve_names),
-        alarms, [summary_block(block, runs, alarms, level(block)) for block in blocks])
+        [summary_block(block, level(block)) for block in blocks])
 
 
 def _block(block: Block, name: str, runs: Sequence[Run], examples: int) -> BlockView:
@@ -194,8 +185,7 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
     column, _ = track.judged_by
     kept = [] if history is None or column not in history else history.loc[history["epoch"] == best, column].tolist()
     return ModelView(model.name, model.dataset, model.seed, settings_text(model.overrides) or "none",
-                     series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–",
-                     [alarm.name for alarm in alarms_of([model])])
+                     series_colour(place), epochs, best, value_text(float(kept[0])) if kept else "–")
 
 
 def _encoders(material: Material) -> list[dict[str, Any]]:

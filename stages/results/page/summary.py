@@ -1,65 +1,16 @@
 """What helps, what does not, and how sure that is: every system of all tracks in one table, by its leading metric."""
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from stages.common.paths import row_name
 from stages.metrics.registered import Metric, metric
-from stages.results.model import FLOOR, HELPS, ONE_SEED, Block, Difference, Model, Run, System
+from stages.results.model import FLOOR, HELPS, ONE_SEED, Block, Difference, System
 from stages.results.page.differences import DifferenceRow, difference_rows
 from stages.results.page.tables import Cell, value_cell
 from stages.results.track import TrackResults
 
-# Alarms of one contrast: the end of their names is the contrast.
-_OF_CONTRAST = re.compile("contrast_(vanished|stuck)_(.+)")
 _PLACES = {-1: "above", 1: "below", 0: "not to be told from"}   # of the base, by the verdict on a floor
 _APART = {1: "better", -1: "worse", 0: "cannot be told apart"}
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """An alarm that trainings of one row raised; ``seeds`` is empty for a row with one seed."""
-
-    model: str
-    name: str
-    seeds: tuple[int, ...]
-    since: str
-    message: str
-    advice: str
-
-    @property
-    def of_seeds(self) -> str:
-        """Return the seeds in words: ``seeds 13, 14 and 15``; empty for a row with one seed."""
-        plural = "s" if len(self.seeds) > 1 else ""
-        return f"seed{plural} {_listed([str(seed) for seed in self.seeds])}" if self.seeds else ""
-
-
-def alarms_of(models: Sequence[Model]) -> list[Alarm]:
-    """Return the alarms of models by row and name, in the order of their raising."""
-    raised: dict[tuple[str, str], list[tuple[Model, dict[str, Any]]]] = {}
-    for model in models:
-        for alarm in model.metrics.get("alarms", []):
-            raised.setdefault((row_name(model.name), str(alarm.get("name", ""))), []).append((model, alarm))
-    return [_grouped(row, name, found) for (row, name), found in raised.items()]
-
-
-def _grouped(row: str, name: str, found: Sequence[tuple[Model, dict[str, Any]]]) -> Alarm:
-    (first, alarm), *_ = found
-    epochs = sorted({int(one["epoch"]) for _, one in found if one.get("epoch")})
-    since = " to ".join(map(str, dict.fromkeys([epochs[0], epochs[-1]]))) if epochs else ""
-    seeds = tuple(model.seed for model, _ in found) if first.name != row else ()
-    return Alarm(row, alarm_name(name), seeds, since, str(alarm.get("message", "")).rstrip("."),
-                 str(alarm.get("advice", "")).rstrip("."))
-
-
-def alarm_name(name: str) -> str:
-    """Return an alarm's name for people: ``contrast_stuck_keyword`` becomes ``Keyword contrast stuck``."""
-    found = _OF_CONTRAST.fullmatch(name)
-    if found:
-        return f"{found[2].capitalize()} contrast {found[1]}"
-    return name.replace("_", " ").strip().capitalize() or "Alarm"
 
 
 @dataclass(frozen=True)
@@ -73,7 +24,6 @@ class SummaryRow:
     difference: DifferenceRow | None
     said: str
     verdict: str = ""
-    alarms: list[Alarm] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -90,22 +40,19 @@ class SummaryBlock:
     sure: str
 
 
-def summary_block(block: Block, runs: Sequence[Run], alarms: Sequence[Alarm], level: str) -> SummaryBlock:
+def summary_block(block: Block, level: str) -> SummaryBlock:
     """Return what the summary says of one block of results."""
     base, column = block.full or block.systems[0], metric(block.lead)
     others = [system for system in (*block.systems, *block.floors) if system is not base]
     found = {system.name: difference for system in others
              if (difference := block.difference(system.compared_as, base.name, block.lead)) is not None}
     drawn = difference_rows(found)
-    models = {run.name: row_name(run.model) for run in runs}
     rows = []
     for system in (*block.floors, *block.systems):
-        of_models = {models[run] for run in system.runs if run in models}
         said, verdict = _said(system, base, found.get(system.name), block.track)
         rows.append(SummaryRow(
             system.name, "floor" if system.kind == "floor" else "run", system.label,
-            value_cell(column, system.values.get(block.lead)), drawn.get(system.name), said, verdict,
-            [alarm for alarm in alarms if alarm.model in of_models]))
+            value_cell(column, system.values.get(block.lead)), drawn.get(system.name), said, verdict))
     return SummaryBlock(block.track, f"{block.dataset}, {block.split} split", column, base.name,
                         int(block.counts.get("examples", 0)), rows, _told(block, base, found, column),
                         _sure(block.systems, level, bool(found)))
