@@ -1,12 +1,12 @@
 """Any artifact, shown: what its columns mean, how much is in it, where it comes from, and its first rows."""
 
-import csv
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
@@ -18,7 +18,6 @@ from keycontrast.cells import print_rows, printable
 from keycontrast.errors import InputError, nearest
 from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
-from stages.common.schemas import TableSchema
 from stages.common.tables import (
     METADATA_KEY,
     SUFFIX,
@@ -82,17 +81,8 @@ def _made_by(path: Path) -> str:
     return ""
 
 
-def column_table(path: Path) -> Table:
-    """Return one row per column of a table: name, type, meaning."""
-    shown = Table("column", "type", "meaning", title="Columns", title_justify="left")
-    for field in schema_of(path):
-        meaning = (field.metadata or {}).get(b"description", b"").decode()
-        shown.add_row(*(Text(printable(text)) for text in (field.name, str(field.type), meaning)))
-    return shown
-
-
-def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
-    """Return the texts of ``text_ids`` that the ids of table ``path`` refer to.
+def _texts_beside(path: Path, text_ids: Iterable[Any]) -> dict[int, str]:
+    """Return the texts of ``text_ids``, which may be None, to which the ids of table ``path`` refer.
 
     Raises:
         InputError: there is no table ``texts`` beside it.
@@ -101,7 +91,7 @@ def texts_beside(path: Path, text_ids: Iterable[int]) -> dict[int, str]:
     if not texts.exists():
         raise InputError(f"{texts}: not found, so text ids cannot be shown as texts. Show the ids with --ids, or make "
                          f"it with `keycontrast run`.")
-    wanted = pc.field("text_id").isin(pa.array(sorted(set(text_ids)), pa.int64()))
+    wanted = pc.field("text_id").isin(pa.array({item for item in text_ids if isinstance(item, int)}, pa.int64()))
     table = read_table(texts, columns=["text_id", "text"], filters=wanted)
     return dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
@@ -116,14 +106,20 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
     with readable(path):
         parts, metadata, fields = footers(path), table_metadata(path), schema_of(path)
         count = row_count(path)
-        described = printable(metadata.get(b"description", b"").decode())
-        known = _schema(described) or SCHEMAS.get(path.stem)
+        described = _description(path)
+        # Tracks have tables of the same file name and other columns.
+        known = next((schema for schema in SCHEMAS.values() if schema.description == described),
+                     SCHEMAS.get(path.stem))
         console.print(Text(f"{path}: {described}" if described else str(path), style="bold"))
         size = f"{count:,} rows, {len(fields)} columns, {sum(part.stat().st_size for part in parts):,} bytes"
         if len(parts) > 1:
             size += f" in {len(parts)} parts"
         console.print(Text(size + (f"; key: {', '.join(known.key)}" if known else "")))
-        console.print(column_table(path))
+        shown = Table("column", "type", "meaning", title="Columns", title_justify="left")
+        for field in fields:
+            meaning = (field.metadata or {}).get(b"description", b"").decode()
+            shown.add_row(*(Text(printable(text)) for text in (field.name, str(field.type), meaning)))
+        console.print(shown)
         if METADATA_KEY in metadata:
             console.print(Text("Provenance", style="italic"))
             console.print(JSON(metadata[METADATA_KEY].decode()))
@@ -133,32 +129,20 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
             _show_rows(path, dataset_of(path).head(rows, batch_size=min(rows, _BATCH)), console, as_text)
 
 
-def _schema(description: str) -> TableSchema | None:
-    """Return the schema of that description: tracks have tables of the same file name and other columns."""
-    return next((schema for schema in SCHEMAS.values() if schema.description == description), None)
+def _description(path: Path) -> str:
+    """Return what a table says that it is."""
+    return printable(table_metadata(path).get(b"description", b"").decode())
 
 
 def _show_rows(path: Path, head: pa.Table, console: Console, as_text: bool) -> None:
-    ids = [name for name in head.column_names if name in _TEXT_IDS] if as_text and path.stem != "texts" else []
-    columns = [head[name].to_pylist() for name in head.column_names]
-    shown = [columns[head.column_names.index(name)] for name in ids]
-    texts = texts_beside(path, _numbers(shown)) if ids else {}
-    columns = [[_resolved(value, texts) for value in column] if name in ids else column
-               for name, column in zip(head.column_names, columns, strict=True)]
-    print_rows(head.column_names, list(zip(*columns, strict=True)), console, f"First {head.num_rows:,} rows")
-
-
-def _numbers(columns: list[list[Any]]) -> Iterator[int]:
-    """Yield every id in columns of ids or of lists of ids."""
-    for column in columns:
-        for value in column:
-            yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, int))
-
-
-def _resolved(value: Any, texts: dict[int, str]) -> Any:
-    if isinstance(value, list):
-        return [texts.get(item, item) for item in value]
-    return texts.get(value, value)
+    columns = {name: head[name].to_pylist() for name in head.column_names}
+    if as_text and path.stem != "texts" and (ids := [name for name in columns if name in _TEXT_IDS]):
+        texts = _texts_beside(path, [item for name in ids for value in columns[name]
+                                     for item in (value if isinstance(value, list) else [value])])
+        for name in ids:
+            columns[name] = [[texts.get(item, item) for item in value] if isinstance(value, list)
+                             else texts.get(value, value) for value in columns[name]]
+    print_rows(list(columns), list(zip(*columns.values(), strict=True)), console, f"First {head.num_rows:,} rows")
 
 
 def _show_json(path: Path, console: Console) -> None:
@@ -182,13 +166,10 @@ def _show_lines(path: Path, console: Console, rows: int) -> None:
 
 
 def _show_csv(path: Path, console: Console, rows: int) -> None:
-    with path.open(encoding="utf-8", newline="") as handle:
-        reader = csv.DictReader(handle)
-        columns = list(reader.fieldnames or [])
-        head = [[row.get(name) for name in columns] for row in islice(reader, rows)]
-        total = len(head) + sum(1 for _ in reader)
-    console.print(Text(f"{path}: {total:,} rows, {len(columns)} columns", style="bold"))
-    print_rows(columns, head, console, f"First {len(head):,} rows")
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    console.print(Text(f"{path}: {len(frame):,} rows, {frame.shape[1]} columns", style="bold"))
+    head = frame.head(rows).to_numpy().tolist()
+    print_rows(list(frame), head, console, f"First {len(head):,} rows")
 
 
 def _show_folder(path: Path, console: Console) -> None:
@@ -196,23 +177,11 @@ def _show_folder(path: Path, console: Console) -> None:
     shown = Table("file", "bytes", "rows", "what it is", title=Text(str(path)), title_justify="left")
     for file in sorted(path.rglob("*")):
         if file.is_file() and not (file.name.startswith(".") and file.name.endswith(_SKIPPED)):
-            shown.add_row(Text(file.relative_to(path).as_posix()), f"{file.stat().st_size:,}", _rows(file),
-                          Text(_described(file)))
+            table = file.suffix == SUFFIX
+            shown.add_row(Text(file.relative_to(path).as_posix()), f"{file.stat().st_size:,}",
+                          f"{row_count(file):,}" if table else "", Text(_description(file) if table else ""))
     console.print(shown)
     if (path / "config.json").exists():
         _show_json(path / "config.json", console)
     if (path / "README.md").exists():
         console.print(Text(printable((path / "README.md").read_text(encoding="utf-8"), keep="\n")))
-
-
-def _described(file: Path) -> str:
-    """Return what a table says that it is."""
-    if file.suffix != SUFFIX:
-        return ""
-    return printable(table_metadata(file).get(b"description", b"").decode())
-
-
-def _rows(file: Path) -> str:
-    if file.suffix != SUFFIX:
-        return ""
-    return f"{row_count(file):,}"

@@ -16,10 +16,11 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TextIO
@@ -68,10 +69,6 @@ class Catalog:
     schemas: dict[str, dict[str, Path]]
     datasets: dict[str, str]
 
-    def names(self) -> list[str]:
-        """Return every view as it is written in SQL, such as ``sample.keywords``."""
-        return [f"{quoted(schema)}.{quoted(view)}" for schema, views in self.schemas.items() for view in views]
-
     def short_names(self, dataset: str | None = None) -> dict[str, str]:
         """Return the views that need no schema, and the schema of each.
 
@@ -83,18 +80,16 @@ class Catalog:
         """
         if dataset is not None and dataset not in self.datasets:
             raise InputError(f"--dataset {dataset}: no artifacts of that data set; {nearest(dataset, self.datasets)}")
-        preferred = {self.datasets[name] for name in in_force(list(self.datasets))}
-        owners: dict[str, list[str]] = {}
-        for schema, views in self.schemas.items():
-            for view in views:
-                owners.setdefault(view, []).append(schema)
+        wanted = {self.datasets[dataset]} if dataset is not None else set()
+        in_params = {self.datasets[name] for name in in_force(list(self.datasets))}
         found = {}
-        for view, schemas in owners.items():
-            own = [schema for schema in schemas if dataset is not None and schema == self.datasets[dataset]]
-            candidates = (own or [schema for schema in schemas if schema in preferred]
-                          or [schema for schema in schemas if schema in self.datasets.values()] or schemas)
-            if len(candidates) == 1:
-                found[view] = candidates[0]
+        for view in {view: None for views in self.schemas.values() for view in views}:
+            owners = [schema for schema, views in self.schemas.items() if view in views]
+            for preferred in (wanted, in_params, set(self.datasets.values()), set(owners)):
+                if candidates := [schema for schema in owners if schema in preferred]:
+                    if len(candidates) == 1:
+                        found[view] = candidates[0]
+                    break
         return found
 
 
@@ -115,8 +110,11 @@ def catalog(root: Path = ARTIFACTS) -> Catalog:
         raise InputError(f"{root}: no artifacts to query. {_MADE_BY}")
     schemas: dict[str, dict[str, Path]] = {}
     datasets = {}
-    for folder, views in _without_lone_seeds(folders).items():
-        schema = _free(_name(folder) or root.name, [*schemas, *_TAKEN])
+    seeds = Counter(folder[:-1] for folder in folders if len(folder) > 1 and folder[-1].isdigit())
+    for folder, views in folders.items():
+        # Models and runs of one seed are called without it.
+        lone = seeds[folder[:-1]] == 1 and folder[-1].isdigit()
+        schema = _free(_name(folder[:-1] if lone else folder) or root.name, [*schemas, *_TAKEN])
         schemas[schema] = views
         if len(folder) == 1 and any(map(is_table, views.values())):
             datasets[folder[0]] = schema
@@ -131,13 +129,6 @@ def _home(inner: Sequence[str]) -> tuple[tuple[str, ...], Sequence[str]]:
     depth = min(2 if names[0] in _GROUPS else 1, len(names) - 1)
     depth += len(names) > depth + 1 and names[depth].isdigit()     # a folder per seed
     return names[:depth], names[depth:]
-
-
-def _without_lone_seeds(folders: Mapping[tuple[str, ...], dict[str, Path]]) -> dict[tuple[str, ...], dict[str, Path]]:
-    """Return ``folders`` with models and runs of one seed called without it."""
-    seeds = Counter(folder[:-1] for folder in folders if len(folder) > 1 and folder[-1].isdigit())
-    return {folder[:-1] if seeds[folder[:-1]] == 1 and folder[-1].isdigit() else folder: views
-            for folder, views in folders.items()}
 
 
 def _is_left_out(path: Path, inner: Sequence[str]) -> bool:
@@ -226,15 +217,24 @@ def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Ans
         try:
             _check_statement(sql)
             scanned = _make_views(connection, files, dataset, sql)
-            _seal(connection, Path(spill))
+            # Shut off from files (but the folder for joins beyond memory), our variables and new settings.
+            connection.execute(f"SET temp_directory = {literal(spill)}; SET python_enable_replacements = false; "
+                               "SET enable_external_access = false; SET lock_configuration = true")
             result = connection.execute(sql)
-            yield Answer(_distinct([column[0] for column in result.description or []]), _rows(result), scanned)
+            names = [column[0] for column in result.description or []]
+            columns = [f"{name}_{before}" if (before := names[:place].count(name)) else name
+                       for place, name in enumerate(names)]
+            batches = iter(lambda: result.fetchmany(_BATCH), [])
+            yield Answer(columns, (row for batch in batches for row in batch), scanned)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if "Arrow" in str(error):   # of reading, not of the statement
                 for view, path in (item for views in files.schemas.values() for item in views.items()):
                     if is_table(path) and _names(sql, view):
                         check_pages(path)
-            raise InputError(_explained(error, files)) from error
+            more = ("\n`show all tables` lists all views." if isinstance(error, duckdb.CatalogException) else
+                    "\nArtifacts are views; no file can be used by its path."
+                    if isinstance(error, duckdb.PermissionException) else "")
+            raise InputError(f"--sql: {error}{more}") from error
 
 
 def _check_statement(sql: str) -> None:
@@ -252,8 +252,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
 
     Of a table that was left without rows, and whose name stands in the query, it is said why.
     """
-    scanned = []
-    made = set()
+    scanned, made = [], set()
     for schema, views in files.schemas.items():
         connection.execute(f"CREATE SCHEMA {quoted(schema)}; SET schema = {literal(quoted(schema))}")
         for view, path in views.items():
@@ -274,13 +273,6 @@ def _make_views(connection: duckdb.DuckDBPyConnection, files: Catalog, dataset: 
 
 def _names(sql: str, view: str) -> bool:
     return re.search(rf"\b{re.escape(view)}\b", sql, re.IGNORECASE) is not None
-
-
-def _seal(connection: duckdb.DuckDBPyConnection, spill: Path) -> None:
-    """Shut the connection off from files (but ``spill``, for joins beyond memory), our variables and new settings."""
-    connection.execute(f"SET temp_directory = {literal(str(spill))}")
-    connection.execute("SET python_enable_replacements = false; SET enable_external_access = false; "
-                       "SET lock_configuration = true")
 
 
 def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
@@ -305,47 +297,15 @@ def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
         return None
 
 
-def _rows(result: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while rows := result.fetchmany(_BATCH):
-        yield from rows
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return ``names`` with a number after each that came before: ``a, a`` becomes ``a, a_1``."""
-    seen: Counter[str] = Counter()
-    found = []
-    for name in names:
-        found.append(f"{name}_{seen[name]}" if seen[name] else name)
-        seen[name] += 1
-    return found
-
-
-def _explained(error: Exception, files: Catalog) -> str:
-    """Return DuckDB's message, and where it knows no such table, the views of that name and how to list all."""
-    message = "--sql: " + str(error).replace("\n\n", "\n")
-    if isinstance(error, duckdb.PermissionException):
-        return f"{message}\nArtifacts are views, such as {files.names()[0]}; no file can be used by its path."
-    if table := re.search(r'Table with name "?([^\s"]+)"? does not exist', message):
-        view = table[1].rpartition(".")[2]
-        owners = [name for name in files.names() if name.rpartition(".")[2] == quoted(view)]
-        message += f"\nViews of that name: {', '.join(owners) or 'none'}. `show all tables` lists them all."
-    return message
-
-
 def print_answer(found: Answer, console: Console, limit: int | None = None) -> None:
     """Print the answer as a table of at most ``limit`` rows (40 if None), and say where it was cut."""
     limit = SHOWN if limit is None else limit
-    rows: list[tuple[Any, ...]] = []
-    cut = False
-    for row in found.rows:
-        cut = len(rows) == limit
-        if cut:
-            break
-        rows.append(row)
+    rows = list(islice(found.rows, limit))
     if found.columns == ["explain_key", "explain_value"]:
         for _, plan in rows:
             console.print(Text(printable(plan, keep="\n")), soft_wrap=True)
         return
+    cut = next(found.rows, None) is not None
     count = f"{len(rows):,} row{'s' * (len(rows) != 1)}"
     print_rows(found.columns, rows, console, f"First {count}" if cut else count)
     if cut:
