@@ -240,15 +240,13 @@ def export(target: Annotated[Path, typer.Argument(
     Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`,
     `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`
     """
-    from pipeline.export import export_graph, export_model
+    from pipeline.export import export_data_set, export_graph, export_model
     from stages.common.settings import read_params
 
     if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None and not signed):
         raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops, --signed and "
                          "--format.")
     if texts:
-        from pipeline.dataset_export import export_data_set
-
         export_data_set(read_params(), target, dataset, licence, Console())
         return
     if model is None:

@@ -1,89 +1,94 @@
-"""What other programs read: a graph of a data set, and a trained model in a form that its track has.
+"""What other programs read: a graph of a data set, its items with their texts, and a trained model, each whole.
 
 The graph is GraphML, which networkx, Gephi, igraph and Cytoscape read. Nodes are named by their keyword. An
-edge of HCL's graph points the way that messages go: its target receives from its source.
+edge of HCL's graph points the way that messages go: its target receives from its source. A data set is a Parquet file
+per split, for `datasets.load_dataset(FOLDER)` or pandas. Data sets and models have a card as the Hugging Face hub reads
+it.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib import import_module
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import yaml
+from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
 from rich.console import Console
 from rich.text import Text
 
 from keycontrast.cells import printable
 from keycontrast.errors import InputError, nearest
-from keycontrast.files import atomic_file, atomic_folder
-from pipeline.model_card import write_card
+from keycontrast.files import atomic_file, atomic_folder, sha256_of
+from pipeline.datasets import dataset_with
+from pipeline.markdown import escaped, table
 from pipeline.neighbourhood import Graph, neighbourhood, node_of
+from stages.common.examples import structure_of
 from stages.common.figures import xml_text
-from stages.common.paths import ModelPaths
-from stages.common.schemas import TableSchema
-from stages.common.settings import Params
-from stages.common.tables import read_batches
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.schemas import SPLITS, TableSchema
+from stages.common.settings import Params, stage_hash
+from stages.common.tables import ROW_GROUP, WRITTEN, check_pages, column_names, dataset_of, read_batches
+from stages.common.training import DIGESTS_FILE, seal
+from stages.ingest.files import data_files
+from stages.tracks.common.track import Track
 from stages.tracks.registry import seed_of, track_of_model
 
 FORMATS = ("graphml",)
+_PAIRS = """
+    WITH refs AS (SELECT example_id, list(text ORDER BY place) AS "references" FROM (
+        SELECT example_id, unnest(reference_ids) AS text_id, generate_subscripts(reference_ids, 1) AS place
+        FROM examples WHERE split = $split) JOIN texts USING (text_id) GROUP BY example_id)
+    SELECT e.example_id, s.text AS source, t.text AS target, n.text AS negative, r."references"
+    FROM (SELECT * FROM examples WHERE split = $split) AS e
+    JOIN texts AS s ON s.text_id = e.source_id JOIN texts AS t ON t.text_id = e.target_id
+    LEFT JOIN texts AS n ON n.text_id = e.negative_id LEFT JOIN refs AS r ON r.example_id = e.example_id
+    ORDER BY e.example_id"""
+_SINGLE = """
+    SELECT e.example_id, t.text{label} FROM examples AS e JOIN texts AS t ON t.text_id = e.text_id
+    WHERE split = $split ORDER BY e.example_id"""
+_MEANING = {"example_id": "number of the item; stable for the same files and params", "source": "the input",
+            "target": "the output", "negative": "a text that is no output; null where there is none",
+            "references": "all outputs, the target first", "text": "the text", "label": "its class"}
+_TASKS = {"labelled": ["text-classification"], "texts": [], "stories": ["text-generation"],
+          "dialogue": ["text-generation"]}
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"),
+          (10_000_000, "1M<n<10M"))
+_MARK = "---\n"
+_BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 
 
-def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None,
-                 licence: str | None = None) -> None:
-    """Write model ``name`` into ``folder``, whole or not at all, and say what it is.
-
-    Args:
-        params: in force.
-        name: of a model.
-        folder: to be made; one that is there must be empty.
-        console: where to print.
-        seed: of the model; None takes the first that it has.
-        licence: stated in its card, as the hub abbreviates it.
-
-    Raises:
-        InputError: no such model or seed, one that no class of the library can express, or a folder with something in
-            it.
-    """
-    track = track_of_model(params, name)
-    paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
-    with atomic_folder(folder) as unfinished:
-        said = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
-        write_card(params, track, paths, unfinished, licence)
-        for file in filter(Path.is_file, unfinished.rglob("*")):
-            file.chmod(0o644)   # the libraries that write weights differ in it
-    console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
-
+# Graphs
 
 def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | None, hops: int, form: str | None,
                  console: Console) -> None:
-    """Write one of a data set's graphs, or the part around ``keyword``, to ``file``, whole or not at all.
+    """Write one of a data set's graphs, or the part around ``keyword``, to ``file``.
 
     Raises:
         InputError: artifacts are missing, there is no such keyword, or the format is not known.
     """
-    _check_format(file, form)
+    form = file.suffix[1:].lower() if form is None else form.lower()
+    if form not in FORMATS:
+        raise InputError(f"{file}: no export to {form or 'a file without ending'!r}; {nearest(form, FORMATS)} Name the "
+                         f"file so, or give --format.")
     graph, ids = Graph.of(dataset, signed), None
     if keyword is not None:
         ids = pa.array(neighbourhood(graph, node_of(graph, keyword), None, hops).nodes.index, pa.int32())
     with atomic_file(file) as temporary:
-        nodes, edges, replaced = write_graphml(temporary, graph, ids)
+        nodes, edges, replaced = _write_graphml(temporary, graph, ids)
     console.print(Text(f"{file}: {nodes:,} keywords, {edges:,} edges of {graph.paths.name}"), soft_wrap=True)
     if replaced:
         console.print(Text(f"{replaced:,} keywords hold control characters that XML forbids; U+FFFD stands in "
                            f"their place."), soft_wrap=True)
 
 
-def _check_format(file: Path, form: str | None) -> None:
-    form = file.suffix[1:].lower() if form is None else form.lower()
-    if form not in FORMATS:
-        raise InputError(f"{file}: no export to {form or 'a file without ending'!r}; {nearest(form, FORMATS)} Name the "
-                         f"file so, or give --format.")
-
-
-def write_graphml(file: Path, graph: Graph, ids: pa.Array | None = None) -> tuple[int, int, int]:
+def _write_graphml(file: Path, graph: Graph, ids: pa.Array | None) -> tuple[int, int, int]:
     """Write nodes and edges of ``graph``, only those among ``ids`` if given, in the order of the tables.
 
     A node is named by its keyword; all other columns become attributes. A pair of keywords has one edge in a
@@ -115,3 +120,161 @@ def _rows(graph: Graph, schema: TableSchema, ids: pa.Array | None, ends: Sequenc
         for name in ends if ids is not None else ():
             batch = batch.filter(pc.is_in(batch[name], value_set=ids))
         yield from batch.to_pylist()
+
+
+# Data sets
+
+def export_data_set(params: Params, folder: Path, dataset: str | None, licence: str | None, console: Console) -> None:
+    """Write the items of a data set with their texts, and a card, into ``folder``.
+
+    Args:
+        params: in force.
+        folder: to be made; one that is there must be empty.
+        dataset: its name; None if only one has items.
+        licence: stated in its card, as the hub abbreviates it.
+        console: where to print.
+
+    Raises:
+        InputError: no such data set, or its params are no longer in force; or a folder with something in it.
+    """
+    paths = dataset_with("examples", dataset)
+    if paths.name not in params.datasets:
+        raise InputError(f"--dataset {paths.name}: params.yaml does not name it any more, so nothing is known of where "
+                         f"it came from. Go back to its recipe with `keycontrast use`.")
+    with _empty_folder(folder) as unfinished:
+        rows = {split: count for split in SPLITS if (count := _write(paths, split, unfinished / f"{split}.parquet"))}
+        (unfinished / "README.md").write_text(_data_card(params, paths, rows, licence), encoding="utf-8")
+    counts = ", ".join(f"{name} {count:,}" for name, count in rows.items())
+    console.print(Text(printable(f"{folder}: {paths.name}, items: {counts}\nRead it by "
+                                 f"datasets.load_dataset({str(folder)!r}).", keep="\n")), soft_wrap=True)
+
+
+def _empty_folder(folder: Path) -> AbstractContextManager[Path]:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: is there already. Name a folder that is not, or empty this one.")
+    return atomic_folder(folder)
+
+
+def _write(paths: DatasetPaths, split: str, file: Path) -> int:
+    """Write the items of a split with their texts, batch by batch; return how many they are; of none, no file."""
+    names = column_names(paths.table("examples"))
+    query = _PAIRS if "source_id" in names else _SINGLE.format(label=", e.label" if "label" in names else "")
+    count = 0
+    with duckdb.connect(":memory:") as connection:
+        connection.execute("SET enable_progress_bar = false")
+        for name in ("examples", "texts"):
+            connection.from_arrow(dataset_of(paths.table(name))).create_view(name)
+        try:
+            reader: pa.RecordBatchReader = connection.sql(query, params={"split": split}).to_arrow_reader(ROW_GROUP)
+            with pq.ParquetWriter(file, reader.schema, **WRITTEN) as writer:
+                for batch in reader:
+                    writer.write_table(pa.Table.from_batches([batch]))
+                    count += batch.num_rows
+        except (duckdb.Error, pa.ArrowException, OSError):
+            for name in ("examples", "texts"):
+                check_pages(paths.table(name))
+            raise
+    if not count:
+        file.unlink()
+    return count
+
+
+def _data_card(params: Params, paths: DatasetPaths, rows: Mapping[str, int], licence: str | None) -> str:
+    """Return the card of a data set: what it holds, what was not taken and why, and where it comes from."""
+    asked, name, total = params.datasets[paths.name], paths.name, sum(rows.values())
+    counts = json.loads(paths.metrics("ingest").read_text(encoding="utf-8"))["rows"]
+    data = DatasetCardData(
+        language=asked.language, license=licence, pretty_name=name,
+        size_categories=next((label for bound, label in _SIZES if total < bound), "n>10M"),
+        task_categories=_TASKS.get(structure_of(asked.layout), ["sentence-similarity", "text-generation"]) or None,
+        configs=[{"config_name": "default", "data_files": [
+            {"split": split, "path": f"{split}.parquet"} for split in rows]}])
+    names = column_names(paths.table("examples"))
+    written = ("example_id", "source", "target", "negative", "references") if "source_id" in names else (
+        "example_id", "text", *(["label"] if "label" in names else []))
+    refused = [(escaped(reason), f"{count:,}") for reason, count in sorted(counts["not_taken_by_reason"].items())]
+    lines = [f"# {escaped(name)}", "", f"Items of layout `{asked.layout}`, as stage `ingest` of Keycontrast took them.",
+             "", *table(("split", "items"), [(split, f"{count:,}") for split, count in rows.items()]), "",
+             *table(("column", "meaning"), [(f"`{column}`", _MEANING[column]) for column in written], left=2), "",
+             "## Rows that were not taken", "", f"{counts['read']:,} rows were read and {counts['taken']:,} taken.",
+             *(["", *table(("reason", "rows"), refused)] if refused else []), "", "## Where it comes from", "",
+             *(f"- {escaped(file)}, SHA-256 `{sha256_of(path)}`" for file, path in data_files(asked)),
+             f"- Seed {params.seed}; hash of the params: `{stage_hash(params.plain(), 'ingest', name)}` (recipe "
+             f"`{params.recipe}`)", *_no_licence(licence, "the files above")]
+    return f"{_MARK}{data.to_yaml()}\n{_MARK}\n" + "\n".join(lines) + "\n"
+
+
+def _no_licence(licence: str | None, depends: str) -> list[str]:
+    return [] if licence else [f"- No licence is stated: it depends on {depends}. `keycontrast export --license ID` "
+                               f"states one."]
+
+
+# Models
+
+def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None,
+                 licence: str | None = None) -> None:
+    """Write model ``name`` into ``folder``, with a card, and say what it is.
+
+    Args:
+        params: in force.
+        name: of a model.
+        folder: to be made; one that is there must be empty.
+        console: where to print.
+        seed: of the model; None takes the first that it has.
+        licence: stated in its card, as the hub abbreviates it.
+
+    Raises:
+        InputError: no such model or seed, one that no class of the library can express, or a folder with something in
+            it.
+    """
+    track = track_of_model(params, name)
+    paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
+    with _empty_folder(folder) as unfinished:
+        said = import_module(f"stages.tracks.{track.name}.export").exported(params, paths, unfinished, folder)
+        _write_model_card(params, track, paths, unfinished, licence)
+        for file in filter(Path.is_file, unfinished.rglob("*")):
+            file.chmod(0o644)   # the libraries that write weights differ in it
+    console.print(Text(printable(f"{folder}: {said}", keep="\n")), soft_wrap=True)
+
+
+def _write_model_card(params: Params, track: Track, paths: ModelPaths, folder: Path, licence: str | None) -> None:
+    """Write ``README.md`` of an exported model: licence, base model, figures of its runs, hash of the params.
+
+    It is the card that the track exported, or else the training wrote beside its weights, with what is known since.
+    """
+    own = folder / "README.md"
+    written = (own if own.exists() else paths.weights / "README.md").read_text(encoding="utf-8")
+    head, body = written.removeprefix(_MARK).split(_MARK, 1) if written.startswith(_MARK) else ("", written)
+    known = yaml.safe_load(head) or {}
+    task = known.get("pipeline_tag", "text2text-generation")
+    results = list(_results(params, track, paths, task))
+    encoder = track.encoder(params, paths.name) or ""
+    base = _BUNDLED if encoder == "bundled" else (
+        encoder.removeprefix("hub:").partition("@")[0] if encoder.startswith("hub:") else None)
+    data = ModelCardData(
+        language=params.datasets[track.models(params)[paths.name].dataset].language, license=licence, base_model=base,
+        library_name=known.get("library_name", "keycontrast"), pipeline_tag=task, tags=["keycontrast", track.name],
+        model_name=paths.name if results else None, eval_results=results or None)
+    fingerprint = stage_hash(params.plain(), track.trained_by, paths.name, paths.seed)
+    lines = ["", "## How it came about", "", f"- Seed {paths.seed}; hash of the params that it was trained with: "
+             f"`{fingerprint}` (recipe `{params.recipe}`)"]
+    for run, found in groupby(results, lambda one: one.dataset_config):
+        figures = list(found)
+        lines.append(f"- Run `{run}`, {len(figures)} figures of the {figures[0].dataset_split} split in the head of "
+                     f"this card")
+    lines += _no_licence(licence, "the texts that it was trained on and on what it began from")
+    own.write_text(f"{_MARK}{data.to_yaml()}\n{_MARK}{body.rstrip()}\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    if (folder / DIGESTS_FILE).exists():
+        seal(folder)
+
+
+def _results(params: Params, track: Track, paths: ModelPaths, task: str) -> Iterator[EvalResult]:
+    name = track.models(params)[paths.name].dataset
+    for run, entry in track.runs(params).items():
+        file = RunPaths(run, paths.seed).metrics
+        if entry.model == paths.name and file.exists():
+            found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            for metric, value in found["run"].items():
+                yield EvalResult(task_type=task, dataset_type=name, dataset_name=name, dataset_config=run,
+                                 dataset_split=found["settings"].get("split", "test"), metric_type=metric,
+                                 metric_value=value)

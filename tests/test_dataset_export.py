@@ -9,7 +9,7 @@ from huggingface_hub import DatasetCard
 from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
-from pipeline import dataset_export
+from pipeline import export
 from pipeline.cli import app
 from stages.ingest import ingest
 from stages.ingest.layouts import LAYOUTS
@@ -70,7 +70,7 @@ def test_labelled_texts_come_with_their_classes_and_the_same_bytes(project):
 
 def test_every_task_is_that_of_a_structure():
     """A name that no layout has would leave its data sets with the tasks of pairs."""
-    assert {layout.structure for layout in LAYOUTS.values()} >= set(dataset_export._TASKS)
+    assert {layout.structure for layout in LAYOUTS.values()} >= set(export._TASKS)
 
 
 def test_what_cannot_be_written_is_said(project):
