@@ -1,7 +1,7 @@
 """All tables by name, for documents, inspection and tests; a stage imports the schemas that it reads and writes."""
 
 from keycontrast.errors import InputError, nearest
-from pipeline.judgement.results import JUDGEMENTS
+from pipeline.judgement import JUDGEMENTS
 from stages.common.methods import KEYWORDS, METHODS, SIDE_BY_SIDE
 from stages.common.schemas import (
     ATTRIBUTION,

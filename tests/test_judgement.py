@@ -11,9 +11,21 @@ from scipy.stats import ttest_rel
 from sklearn.metrics import cohen_kappa_score
 
 from keycontrast.errors import InputError
-from pipeline.judgement import sheets as judging
-from pipeline.judgement.results import agreement, fleiss_kappa, levels, paired_tests, write_results
-from pipeline.judgement.sheets import REFERENCE, Design, harmless, make_sheets, shared_outputs, text_digest
+from pipeline.judgement import (
+    NO_OUTPUT,
+    REFERENCE,
+    Design,
+    agreement,
+    fleiss_kappa,
+    harmless,
+    levels,
+    make_sheets,
+    paired_tests,
+    shared_outputs,
+    text_digest,
+    write_results,
+    write_sheets,
+)
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import RunPaths
 from stages.common.tables import Provenance, read_frame, write_table
@@ -40,7 +52,7 @@ def write_predictions(run, ids, source="How do I {}?", track="hcl"):
 
 def make(out, runs=RUNS, **changes):
     console = Console(file=io.StringIO(), width=200)
-    judging.write_sheets(runs, out, console, **({"items": 5, "seed": 1} | changes))
+    write_sheets(runs, out, console, **({"items": 5, "seed": 1} | changes))
     return console.file.getvalue()
 
 
@@ -149,7 +161,7 @@ def test_first_outputs_of_shared_items_are_judged_and_the_reference_is_not_given
     assert sorted(sources.index) == [8, 9, 10, 11] and not texts["run"].str.contains("draw 1").any()
     assert set(texts[REFERENCE]) == {"reference in capitals"}
     rows = make_sheets(sources, texts, Design(4, 1, 1, 1, 3, ("fluency",)), 1)
-    assert set(rows["output"][rows["run"] == "late"]) == {judging.NO_OUTPUT}
+    assert set(rows["output"][rows["run"] == "late"]) == {NO_OUTPUT}
     assert shared_outputs({"run": table.assign(prediction="A")}, True)[1][REFERENCE].str.istitle().all()
 
 
