@@ -25,8 +25,8 @@ from keycontrast.text.annotators import load_annotator
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import token_table
 from pipeline.datasets import dataset_with, datasets_with
-from pipeline.finding import ranking_of, training_idf
 from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
+from pipeline.predict import ranking_of, training_idf
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computing
 from stages.common.methods import FOR_ANY_TEXT, METHODS, NAMING, KeywordMethod

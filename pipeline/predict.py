@@ -1,20 +1,34 @@
-"""Rewriting or classifying new texts with a trained run: JSON lines out, one per text, as soon as it is done."""
+"""Rewriting or classifying new texts with a trained run; keywords are found in them as the stages of a data set do."""
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
 
 from keycontrast.errors import InputError
-from pipeline.finding import StageFinding
-from pipeline.remarks import standing, with_remarks
 from stages.common.device import computing
+from stages.common.paths import DatasetPaths, RunPaths
+from stages.common.schemas import WORD_VECTORS
 from stages.common.seeds import seed_everything
-from stages.common.settings import Params
+from stages.common.settings import Params, Values
+from stages.common.tables import read_table
 from stages.run.log import logger
-from stages.tracks.common.track import Asked, Predictor
+from stages.tracks.common.track import Asked, Marker, Track
 from stages.tracks.registry import seed_of, track_of_run
+
+if TYPE_CHECKING:
+    from keycontrast.ranking.selection import InverseFrequency
+
+_LOG = logger("predict")
+# Metrics of metrics.json in which a run should be ahead of copying the source, and their names.
+_AHEAD = {"corpus_bleu_4": "corpus BLEU-4", "ibleu": "iBLEU"}
+_FEW_DISTINCT = 0.5     # a smaller share of distinct outputs means that a model says the same of many texts
+_REMARKS = {"cut_words": "the model reads a part; cut off", "unknown_words": "not in the model's vocabulary"}
+_FIRST = 3      # texts whose problems are spelt out
 
 
 def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None = None, samples: int | None = None,
@@ -39,13 +53,6 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     Raises:
         InputError: no such run, its model is not trained yet, or it cannot do what is asked.
     """
-    yield from predictor(params, run, keyword, samples, batch_size, seed, n)(texts)
-
-
-def predictor(params: Params, run: str, keyword: str | None = None, samples: int | None = None,
-              batch_size: int | None = None, seed: int | None = None,
-              n: int | None = None) -> Callable[[Iterable[str]], Iterator[dict[str, Any]]]:
-    """Return :func:`predict` with the run loaded once, for texts that come again and again; arguments as there."""
     track = track_of_run(params, run)
     for name, value in (("keyword", keyword), ("samples", samples), ("n", n)):
         if name in track.unread and value:
@@ -56,21 +63,41 @@ def predictor(params: Params, run: str, keyword: str | None = None, samples: int
     with computing(params.runtime) as device:
         loaded = track.predictor(Asked(params, run, seed, keyword, samples, n), StageFinding(params), device)
     if not track.classifies and (poor := standing(track, run, seed)) is not None:
-        logger("predict").warning("%s", poor)
-    return lambda texts: with_remarks(_lines(params, loaded, texts, batch_size or loaded.batch_size))
-
-
-def _lines(params: Params, predictor: Predictor, texts: Iterable[str], size: int) -> Iterator[dict[str, Any]]:
-    for batch in _batches(texts, size):
-        with computing(params.runtime):  # left before each yield, for what the caller computes in between
-            lines = predictor.lines(batch)
-        yield from lines
-
-
-def _batches(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+        _LOG.warning("%s", poor)
     source = iter(texts)
-    while batch := list(islice(source, size)):
-        yield batch
+    strange = 0
+    while batch := list(islice(source, batch_size or loaded.batch_size)):
+        with computing(params.runtime):  # left before each yield, for what the caller computes in between
+            lines = loaded.lines(batch)
+        for line in lines:
+            if told := [f"{said}: {' '.join(line[name])}" for name, said in _REMARKS.items() if line.get(name)]:
+                strange += 1
+                if strange <= _FIRST:
+                    _LOG.warning("%r: %s", line["source"], "; ".join(told))
+            yield line
+    if strange > _FIRST:
+        _LOG.warning("%d texts are cut or hold unknown words; see cut_words and unknown_words of each line", strange)
+
+
+def standing(track: Track, run: str, seed: int) -> str | None:
+    """Return in a sentence what is wrong with a rewriting run's outputs on its evaluated items; None if nothing is.
+
+    That is: it scores below the floor of copying the source, half of its outputs are repetitions, or nobody knows, as
+    it was not evaluated.
+    """
+    paths = RunPaths(run, seed)
+    if not (paths.metrics.exists() and paths.predictions.exists()):
+        return (f"run {run} is not evaluated, so nothing is known of how good its outputs are; `keycontrast run "
+                f"{track.evaluated_by}@{run}` does it.")
+    metrics = json.loads(paths.metrics.read_text(encoding="utf-8"))
+    own, copy = metrics["run"], metrics["floors"].get("copy", {})
+    found = [f"{title} {100 * own[name]:.1f}, copying the source {100 * copy[name]:.1f}"
+             for name, title in _AHEAD.items() if name in own and name in copy and own[name] < copy[name]]
+    outputs = read_table(paths.predictions, track.schemas["predictions"], ["sample", "prediction"]).to_pandas()
+    outputs = outputs.loc[outputs["sample"] == 0, "prediction"]
+    distinct = outputs.nunique() / max(1, len(outputs))
+    found += [f"{100 * distinct:.0f} % of its outputs are distinct"] if distinct < _FEW_DISTINCT else []
+    return f"run {run} is poor on its {len(outputs)} evaluated items: {'; '.join(found)}." if found else None
 
 
 def print_lines(lines: Iterable[dict[str, Any]]) -> None:
@@ -78,3 +105,178 @@ def print_lines(lines: Iterable[dict[str, Any]]) -> None:
     for line in lines:
         sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
         sys.stdout.flush()
+
+
+class StageFinding:
+    """Finds what stages find, see :class:`stages.tracks.common.track.Finding`.
+
+    Args:
+        params: in force; the data sets that are asked for must be among them.
+    """
+
+    def __init__(self, params: Params) -> None:
+        self.params = params
+
+    def annotated(self, dataset: str) -> Callable[[pa.Table], pa.Table]:
+        """Return what gives the tokens of texts, as stage annotate does."""
+        from keycontrast.text.annotate import annotator
+
+        settings = self.params.annotate
+        return annotator(settings.pipeline, self.params.datasets[dataset].language, settings.clean)
+
+    def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
+        """Return what gives the keyword of each text and the method that found it, as stage keywords does.
+
+        The training texts of ``dataset`` give the IDF that settles ties.
+
+        Raises:
+            InputError: what the method learned from the data set is not there.
+        """
+        from stages.keywords.choice import choose_keywords
+
+        params, method, paths = self.params, self.params.keywords.method, DatasetPaths(dataset)
+        annotated, idf = self.annotated(dataset), training_idf(paths)
+        try:
+            rank = ranking_of(params, paths, idf, device)
+        except InputError as error:
+            raise InputError(f"{error} Keywords of new texts are found by {method} as those of {dataset} were; or give "
+                             f"one with --keyword.") from error
+
+        def found(texts: Sequence[str]) -> list[tuple[str, str]]:
+            given = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
+            tokens = annotated(given)
+            chosen = choose_keywords(tokens, rank(given, tokens), method, idf,
+                                     params.keywords.kw_lemma).table.sort_by("text_id")
+            return list(zip(chosen["keyword"].to_pylist(), chosen["method"].to_pylist(), strict=True))
+
+        return found
+
+    def written(self, dataset: str) -> Mapping[str, str]:
+        """Return how the training texts of ``dataset`` write words with capitals; where they are not here, nothing."""
+        from stages.common.examples import read_examples, training_text_ids
+        from stages.common.tables import read_batches
+        from stages.common.text_tables import TOKENS
+        from stages.tracks.common.readable import written_forms
+
+        paths = DatasetPaths(dataset)
+        tokens, examples = paths.table("tokens"), paths.table("examples")
+        if not (tokens.exists() and examples.exists()):
+            _LOG.warning("%s: the texts of data set %s are not here, so capitals are taken from each text alone",
+                         tokens, dataset)
+            return {}
+        return written_forms(read_batches(tokens, TOKENS, ["text_id", "token", "sentence_start"]),
+                             training_text_ids(read_examples(examples)))
+
+    def marks(self, dataset: str, which: str, device: str) -> Marker:
+        """Return what scores or marks words by attribution (``xx``), PSI (``psi_xx``), TextRank or the S-Tagger.
+
+        For ``random`` words it scores by attribution too, which says how many they are.
+        """
+        paths = DatasetPaths(dataset)
+        if which == "s_tagger":
+            return _tags(self.params, paths, device)
+        if which == "textrank":
+            return self._phrase_words(paths, device)
+        method, column = ("attribution", "score") if which in ("xx", "random") else ("psi", "primary")
+        ranked = _SCORED_BY[method](self.params, paths, device)
+        return lambda texts, tokens: ranked(texts, tokens)[column]
+
+    def _phrase_words(self, paths: DatasetPaths, device: str) -> Marker:
+        from stages.common.methods import METHODS
+        from stages.tracks.pgkpr.words import phrase_words, read_words
+
+        params = self.params
+        rank = METHODS["textrank"].ranker(params.textrank, params.datasets[paths.name].language, training_idf(paths))
+        scored = _attribution(params, paths, device)
+
+        def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
+            words, scores = read_words(tokens), scored(texts, tokens).sort_by("text_id")
+            lists = words.beside("table attribution", scores["text_id"].to_numpy(), scores["score"]).to_pylist()
+            expected = np.array([sum(row) for row in lists])
+            return pa.chunked_array([phrase_words(rank(tokens).table, words, expected)])
+
+        return marks
+
+
+def training_idf(paths: DatasetPaths) -> "InverseFrequency":
+    """Return the IDF over the texts of training examples, as the stages count it."""
+    from stages.keywords.ranking_stage import training_frequency
+
+    return training_frequency(paths.table("tokens"), paths.table("examples"))
+
+
+# Given texts and their tokens, returns the table of a keyword method for them.
+Ranks = Callable[[pa.Table, pa.Table], pa.Table]
+
+
+def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", device: str) -> Ranks:
+    """Return what ranks new texts as the method does that names the keywords of a data set.
+
+    Args:
+        params: in force.
+        paths: of the data set.
+        idf: over its training texts, which breaks ties.
+        device: of a network that scores words.
+
+    Raises:
+        InputError: what the method learned from the data set is not there.
+    """
+    from stages.common.methods import METHODS
+
+    method = METHODS[params.keywords.method]
+    if not method.ranks_phrases:
+        return _SCORED_BY[method.name](params, paths, device)
+    rank = method.ranker(getattr(params, method.name), params.datasets[paths.name].language, idf)
+    return lambda texts, tokens: rank(tokens).table
+
+
+def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
+    from stages.attribution.attribution import load_scorer, run
+    from stages.common.lookup import Lookup
+
+    values = params.attribution.plain()
+
+    def ranks(texts: pa.Table, tokens: pa.Table) -> pa.Table:
+        # rows of a forward pass are filled with repeats: no more of them than there are texts
+        scorer.size = min(size, texts.num_rows)
+        return pa.concat_tables(list(run(_alone(texts), Lookup.of_table("texts", texts),
+                                         Lookup.of_table("tokens", tokens), scorer, ["xx"])))
+
+    scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
+    size = scorer.size
+    return ranks
+
+
+def _importance(params: Params, paths: DatasetPaths, device: str) -> Ranks:
+    from stages.psi.psi import run
+    from stages.psi.texts import VectorTable
+
+    vectors = VectorTable.from_arrow(read_table(paths.table("word_vectors"), WORD_VECTORS))
+    settings: Any = Values({**dict(params.psi), "modes": ["xx"]})
+    return lambda texts, tokens: pa.concat_tables(list(run(lambda: [tokens], _alone(texts), vectors, settings)))
+
+
+_SCORED_BY: dict[str, Callable[[Params, DatasetPaths, str], Ranks]] = {
+    "attribution": _attribution, "psi": _importance}
+
+
+def _tags(params: Params, paths: DatasetPaths, device: str) -> Marker:
+    from torch import nn
+
+    from stages.psi.s_tagger import load_tagger, tag, word_ids
+
+    tagger, words = load_tagger(paths.s_tagger)
+    nn.Module.to(tagger, device)
+
+    def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
+        rows = [word_ids([token.lower() for token in row], words) for row in tokens["token"].to_pylist()]
+        size = min(params.s_tagger.batch_size, len(rows))
+        return pa.chunked_array([[probability > 0.5 for probability in tag(tagger, rows, size)]], pa.list_(pa.bool_()))
+
+    return marks
+
+
+def _alone(texts: pa.Table) -> pa.Table:
+    """Return examples whose source is each text, beside itself."""
+    ids = texts["text_id"].to_pylist()
+    return pa.table({"source_id": ids, "reference_ids": [[number] for number in ids]})

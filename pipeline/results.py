@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -57,50 +57,35 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
     A run under several seeds is one row, of means. Floors stand once for all runs of a track on the same examples.
     Where there is more width than 80 there are more metrics.
     """
-    tables = []
+    tables, read = [], cast(Any, params)
     for track in TRACKS.values():
         known = {name: run for name, run in seeded_runs(params, track).items() if run.name in runs}
         found: dict[str, list[dict[str, Any]]] = {}
         for name, one in known_metrics(known, root):
             found.setdefault(known[name].name, []).append(one)
-        if found:
-            models = {run: track.runs(params)[run].model for run in found}
-            metrics = {pooled_name(run, len(seeds)): _pooled(seeds) for run, seeds in found.items()}
-            datasets = {name: track.models(params)[model].dataset
-                        for name, model in zip(metrics, models.values(), strict=True)}
-            columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
-            read: Any = params
-            rows = {run: track.row(track.settings(read, model), track.decoding(read, run))
-                    for run, model in models.items()}
-            tables.append(_table(track.headline, columns, metrics, datasets))
-            tables[-1].caption = "\n".join(f"{run}: {track.names.label(row)}" for run, row in rows.items()
-                                           if SCRATCH in row.switches) or None
+        if not found:
+            continue
+        columns = track.headlines[:FEW + max(0, width - 80) // _CHARACTERS]
+        table = Table(title=track.headline, title_justify="left", caption_justify="left", header_style="bold",
+                      box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("run", no_wrap=True)
+        for heading in ("items", *(column.short for column in columns)):
+            table.add_column(heading, justify="right", no_wrap=True)
+        floors_shown, captions = set[str](), []
+        for run, seeds in found.items():
+            model = track.runs(params)[run].model
+            dataset, items = track.models(params)[model].dataset, str(seeds[0]["counts"].get("examples", ""))
+            floors = json.dumps([dataset, seeds[0]["floors"]], sort_keys=True)
+            for floor, values in seeds[0]["floors"].items() if floors not in floors_shown else ():
+                table.add_row(f"{dataset}: floor {floor}", items, *_cells(values, columns), style="italic")
+            floors_shown.add(floors)
+            means = {key: value.mean for key, value in values_of([one["run"] for one in seeds], {}).items()}
+            table.add_row(pooled_name(run, len(seeds)), items, *_cells(means, columns))
+            row = track.row(track.settings(read, model), track.decoding(read, run))
+            captions += [f"{run}: {track.names.label(row)}"] if SCRATCH in row.switches else []
+        table.caption = "\n".join(captions) or None
+        tables.append(table)
     return tables
-
-
-def _pooled(seeds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the metrics of a run, means over its seeds."""
-    values = values_of([one["run"] for one in seeds], {})
-    return {**seeds[0], "run": {name: value.mean for name, value in values.items()}}
-
-
-def _table(title: str, columns: Sequence[Metric], metrics: Mapping[str, dict[str, Any]],
-           datasets: Mapping[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", caption_justify="left", header_style="bold", box=None,
-                  padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("run", no_wrap=True)
-    for heading in ("items", *(column.short for column in columns)):
-        table.add_column(heading, justify="right", no_wrap=True)
-    floors_shown: set[str] = set()
-    for name, found in metrics.items():
-        items = str(found["counts"].get("examples", ""))
-        floors = json.dumps([datasets[name], found["floors"]], sort_keys=True)
-        if floors not in floors_shown:
-            for floor, values in found["floors"].items():
-                table.add_row(f"{datasets[name]}: floor {floor}", items, *_cells(values, columns), style="italic")
-        floors_shown.add(floors)
-        table.add_row(name, items, *_cells(found["run"], columns))
-    return table
 
 
 def _cells(values: Mapping[str, Any], columns: Sequence[Metric]) -> list[str]:

@@ -14,9 +14,7 @@ from keycontrast.text.annotate import annotator
 from models.common import UNK
 from models.keywords.s_tagger import STagger, STaggerConfig
 from models.pgkpr.rewriters import load_rewriter
-from pipeline import finding
-from pipeline.predict import predict
-from pipeline.remarks import standing
+from pipeline.predict import _alone, predict, standing
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import Provenance, write_json, write_table
@@ -117,7 +115,7 @@ def test_attribution_is_that_of_the_stage(monkeypatch):
     scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
                               load_params().attribution.model_dump())
     expected = [block["score"].to_pylist() for block in run(
-        finding._alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
+        _alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
         ["xx"])]
     seen = []
     monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
