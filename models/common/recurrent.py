@@ -53,9 +53,8 @@ def by_length(batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Te
 def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name: str) -> tuple[Tensor, State]:
     """Read the texts ``name`` of a batch, embedded (B, L, d), whose real tokens stand at the left.
 
-    Returns:
-        Outputs (B, L, d'), zero at padding, and the last states of all directions side by side (B, d'), of an LSTM
-        hidden ones and cells.
+    Outputs (B, L, d') are zero at padding; the last states stand side by side for all directions (B, d'), of an LSTM
+    hidden ones and cells.
     """
     given = batch if f"{name}_host" in batch else by_length(batch, [name])
     order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
@@ -70,10 +69,7 @@ class LstmStack(nn.Module):
     """LSTM layers of one width, left to right, whose input is added back every few layers.
 
     Symbols: x^(l) is the input of layer l and h^(l) its output, after dropout; x^(l+1) = h^(l), and behind every n-th
-    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). Layers behind the last multiple of
-    n have no addition.
-
-    Dropout is of the outputs of every layer; states go on to the next word whole.
+    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). States go on to the next word without dropout.
     """
 
     def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
@@ -86,10 +82,8 @@ class LstmStack(nn.Module):
                 packed: PackedSequence | None = None) -> tuple[Tensor, States]:
         """Transform inputs; return outputs of the same shape, and the states after each last word.
 
-        Args:
-            inputs: embedded words (N, L, d), L real ones each; or (M, d), the words of ``packed``.
-            start: states before the first word; None is zero.
-            packed: texts of several lengths. What follows a text would change its last states.
+        Inputs are embedded words (N, L, d), L real ones each; or (M, d), the words of ``packed``, texts of several
+        lengths, since what follows a text would change its last states. ``start`` None is zero.
         """
         block, states = inputs, []
         for number, layer in enumerate(self.layers):
@@ -137,13 +131,8 @@ class AdditiveAttention(nn.Module):
 def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
     """Return P(w) = p_gen P_vocab(w) + (1 - p_gen) sum over x_i = w of a_ti (See et al. 2017, eq. 9), (B, Q, V).
 
-    The attention of tokens that are not copied is left out, and P divided by its sum.
-
-    Args:
-        logits: of P_vocab (B, Q, V).
-        generate: p_gen (B, Q, 1).
-        weights: a (B, Q, S), 0 at tokens that are not copied.
-        x_ids: source tokens (B, S).
+    ``logits`` (B, Q, V) are of P_vocab, ``generate`` (B, Q, 1) is p_gen. The attention ``weights`` (B, Q, S) are 0 at
+    source tokens (B, S) that are not copied, and P is divided by its sum.
     """
     total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
     places = x_ids.unsqueeze(1).expand_as(weights)  # equal source tokens add up
@@ -167,14 +156,10 @@ class PointerGenerator(nn.Module):
         self.gate = nn.Linear(features + embedding, 1)
 
     def nll(self, features: Tensor, matching: Tensor, mass: Tensor, targets: Tensor, words: Tensor) -> Tensor:
-        """Return -log(P(y) + 1e-12) (M,); see :func:`mixed`.
+        """Return -log(P(y) + 1e-12) (M,) of targets y (M,) with features (M, d); see :func:`mixed`.
 
-        Args:
-            features: of the words (M, d).
-            matching: attention that source tokens draw which equal the target (M,).
-            mass: attention that all tokens draw which may be copied (M,).
-            targets: y (M,).
-            words: E (V, e).
+        ``matching`` (M,) is the attention to source tokens that equal the target, ``mass`` (M,) to all that may be
+        copied; ``words`` are E (V, e).
         """
         logits = F.linear(self.reduce(features[:, :self.width]), words, self.bias)
         (logits,) = at_least_float32(logits)

@@ -1,5 +1,7 @@
 """Baselines of HCL's table that are built here: recurrent ones, Transformers; and all of them by name.
 
+``config.sizes`` of each is its block of :mod:`stages.tracks.hcl.params`.
+
 Group-wise contrastive learning (Cai et al. 2020, Group-wise Contrastive Learning for Neural Dialogue Generation): a
 target model p_m learns on pairs by cross-entropy first; then a copy p_n of it is frozen, and p_m learns to raise,
 against p_n, the probability of pairs that match, and to lower that of pairs that do not.
@@ -46,14 +48,9 @@ _RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
 
 class PieceConfig(PretrainedConfig):
-    """Configuration of a baseline that is built here.
+    """Configuration of a baseline that is built here; ``sizes`` is its block of the params, plain.
 
-    Args:
-        architecture: its name in the params.
-        vocab_size: V, of the tokenizer.
-        sizes: its block of the params, plain.
-        mean_target_length: of the training targets, end token included.
-        kwargs: ``pad_token_id``, ``bos_token_id`` (the start token) and ``eos_token_id``, among others.
+    ``mean_target_length`` is of the training targets, end token included; ``bos_token_id`` is the start token.
     """
 
     model_type = "keycontrast-pieces"
@@ -114,10 +111,7 @@ def piece_nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class PieceTransformer(OwnPieceModel):
-    """Encoder and decoder share one table of embeddings, which scores the words too (the paper's 3.4).
-
-    ``sizes`` is a block :class:`stages.tracks.common.params.Sizes`. Symbols: d width, V vocabulary.
-    """
+    """Transformer (Vaswani et al. 2017), whose encoder, decoder and scores of words share one table of embeddings."""
 
     _supports_sdpa = True
 
@@ -176,9 +170,9 @@ def contrast_share(step: float, speed: float) -> float:
 class GroupWise(PieceTransformer):
     """The target model: a Transformer as it is used; it is trained within :class:`GroupWiseTraining`.
 
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.GroupWise`. Training batches hold pairs besides, C other
-    contexts of each item's own response and C other responses to its own context: ``cand_x_ids``, ``cand_x_mask``
-    (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_in_mask`` (B, 2, C, T) and ``cand_score`` (B, 2, C).
+    Training batches hold pairs besides, C other contexts of each item's own response and C other responses to its own
+    context: ``cand_x_ids``, ``cand_x_mask`` (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_in_mask``
+    (B, 2, C, T) and ``cand_score`` (B, 2, C).
     """
 
     def settled(self, total: int) -> int:
@@ -231,15 +225,12 @@ class GroupWiseTraining(nn.Module):
         """Return -log p_m(y | x) of observed pairs (B,), and the mean of the pair losses of each and its draws (B,)."""
         found, score = drawn(batch, self.model.config.sizes["sample_k"])
         pairs = self.model.planned(found)   # once for both
-        own, reference = -self.model.nll(pairs), self.reference(pairs)
+        own = -self.model.nll(pairs)
+        with torch.no_grad():
+            reference = -self.frozen.eval().nll(pairs)  # log p_n(y | x), dropout off
         count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
         match = torch.cat([torch.ones_like(own[:count]), 2 * score - 1])
         return -own[:count], pair_loss(own - reference, match).view(-1, count).mean(0)
-
-    @torch.no_grad()
-    def reference(self, batch: Batch) -> Tensor:
-        """Return log p_n(y | x) (B,), dropout off."""
-        return -self.frozen.eval().nll(batch)
 
 
 def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
@@ -263,8 +254,7 @@ def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
 class Pointing(OwnPieceModel):
     """An LSTM that writes words of the vocabulary or of the source; subclasses say what it attends to.
 
-    ``decoder``, ``words`` and ``dropout`` are set by subclasses, which end with ``post_init()``. Symbols: s decoder
-    outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back into it.
+    Symbols: s decoder outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back.
     """
 
     decoder: nn.LSTM
@@ -324,8 +314,7 @@ class Pointing(OwnPieceModel):
 class PointerSeq2Seq(Pointing):
     """A bidirectional LSTM reads the source; an LSTM writes, attends to its outputs (B, S, 2 d), and copies.
 
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.Seq2Seq`. The decoder starts from tanh(W [last forward; last
-    backward state]) (our choice).
+    The decoder starts from tanh(W [last forward; last backward state]) (our choice).
     """
 
     def __init__(self, config: PieceConfig) -> None:
@@ -452,11 +441,11 @@ class Seq2SeqDu(Pointing):
 class Cvae(OwnPieceModel):
     """A conditional variational autoencoder of GRUs, without attention, whose sizes are those of the released code.
 
-    ``sizes`` is a block :class:`stages.tracks.hcl.params.Cvae`. One GRU, both ways, makes a vector of a text, its
-    two last states; another reads that of the source as a context of one utterance, whose state is c (B, dc). The prior
-    p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c; the posterior q(z | x, y) one linear layer
-    on [c; vector of y]. The decoder starts from a linear layer on [c; z], and the bag of words is predicted by tanh and
-    a linear layer from the same. Texts are written from the prior's mean (our choice), as HCL's are.
+    One GRU, both ways, makes a vector of a text, its two last states; another reads that of the source as a context of
+    one utterance, whose state is c (B, dc). The prior p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one
+    on c; the posterior q(z | x, y) one linear layer on [c; vector of y]. The decoder starts from a linear layer on
+    [c; z], and the bag of words is predicted by tanh and a linear layer from the same. Texts are written from the
+    prior's mean (our choice), as HCL's are.
     """
 
     def __init__(self, config: PieceConfig) -> None:
@@ -514,11 +503,11 @@ class Cvae(OwnPieceModel):
                 "bow": bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())}
 
     def nll(self, batch: Batch) -> Tensor:
-        """Return a bound above -log p(y | x) of each item (B,): reconstruction plus the whole KL."""
+        """Return a bound above -log p(y | x) of each item (B,)."""
         return self.validation(batch)["loss"]
 
     def validation(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the bound, and its parts."""
+        """Return the bound, reconstruction plus the whole KL, and its parts."""
         found = self.parts(batch)
         return {"loss": found["reconstruction"] + found["kl"], **found}
 
@@ -562,12 +551,7 @@ MODELS: dict[str, Any] = {
 
 
 def load_pieces(folder: str | Path, architecture: str) -> Any:
-    """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode.
-
-    Raises:
-        OSError: there is none.
-        KeyError: the architecture is unknown.
-    """
+    """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode."""
     model = MODELS[architecture].from_pretrained(folder).eval()
     # Weights that are mapped from a file lie there at any address; some products round otherwise from an odd one than
     # where torch allocates, and a model is to give the same bits before it was saved and after.

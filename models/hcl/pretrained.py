@@ -32,14 +32,10 @@ class PieceModel(ABC):
     (B, Ly), a target between the same; ``y_in``, ``y_out``, ``y_in_mask`` (B, T), the target behind the start token and
     before the end token; ``neg_*`` likewise of negatives; all padded at the right; and :meth:`inputs`. Decoding has
     ``x_*`` and :meth:`inputs` alone. Values of items are in nats and not divided by any length.
-
-    Attributes:
-        noise_size: size of ``eps`` (B, ``noise_size``), noise that a validation batch holds, fixed by example; 0: none.
-        encoder_prefix: what the names of parameters begin with that learn at the encoder's rate; None for none.
     """
 
-    noise_size = 0
-    encoder_prefix: str | None = None
+    noise_size = 0  # of eps (B, noise_size), which a validation batch holds, fixed by example
+    encoder_prefix: str | None = None  # with which the names of parameters begin that learn at the encoder's rate
 
     def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Return further tensors that the model reads of source texts, a row per text."""
@@ -106,8 +102,8 @@ def positions(mask: Tensor) -> Tensor:
 def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, **inputs: Tensor) -> Tensor:
     """Return tokens (B, L), without any prompt, by ``generate`` of transformers.
 
-    Lengths and the length penalty count generated tokens alone, as :func:`models.common.decoding.beam_search` does.
-    The model's own ``generation_config`` is not looked at.
+    Lengths count generated tokens alone, as :func:`models.common.decoding.beam_search` does. The model's own
+    ``generation_config`` is not read.
     """
     if model.training:
         raise ValueError(f"{type(model).__name__}: call eval() before rewrite(), or dropout decides the output")
@@ -123,10 +119,7 @@ def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, *
 
 
 class PromptedSteps:
-    """A decoder of ``transformers`` as searches of :mod:`models.common.decoding` take steps with it.
-
-    It goes on from ``ids`` (B, L), padded at the left; ``mask`` is True for their real tokens; ``head`` scores states.
-    """
+    """A decoder of ``transformers`` that takes steps after ``ids`` (B, L), padded at the left, real under ``mask``."""
 
     def __init__(self, decoder: nn.Module, head: nn.Linear, ids: Tensor, mask: Tensor) -> None:
         self._decoder, self._head, self._mask = decoder, head, mask
@@ -206,8 +199,7 @@ class DialoGpt(PieceModel, GPT2LMHeadModel):
 class SimCtg(DialoGpt):
     """DialoGPT's model and sequence, with the contrast between tokens in its objective.
 
-    The paper adds a mean over tokens and the contrast, so that the contrast counts ``mean_target_length`` times beside
-    the sum over tokens.
+    The paper adds it to a mean over tokens, so that it counts ``mean_target_length`` times beside the sum over tokens.
     """
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -322,10 +314,7 @@ class Claps(nn.Module):
                   real: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropies (B,) of finding a target, or its far view, beside other targets and the near view.
 
-        Args:
-            source: z of the sources (B, d).
-            states, near, far: H and its views (B, T, d).
-            real: True for real tokens (B, T).
+        ``source`` (B, d) is z of the sources; ``states``, ``near`` and ``far`` (B, T, d) are H and its views.
         """
         own = torch.arange(len(source), device=source.device)
         wrong = F.cosine_similarity(source, self.pooled(near, real)).unsqueeze(1)  # (B, 1)
@@ -337,11 +326,7 @@ class Claps(nn.Module):
         return first, second
 
     def views(self, source: Tensor, states: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both views of H (B, T, d): the near one, and the far one after its way back.
-
-        They are constants, as in the released code: the decoder learns nothing from them, and gradients are taken on
-        detached states, so that no parameter has any part in these.
-        """
+        """Return both views of H (B, T, d): the near one, and the far one after its way back; constants."""
         with torch.enable_grad():
             fixed = states.detach()
             near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
