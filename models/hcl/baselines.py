@@ -113,6 +113,7 @@ def piece_nll(logits: Tensor, targets: Tensor) -> Tensor:
 class PieceTransformer(OwnPieceModel):
     """Transformer (Vaswani et al. 2017), whose encoder, decoder and scores of words share one table of embeddings."""
 
+    title = "Transformer"
     _supports_sdpa = True
 
     def __init__(self, config: PieceConfig) -> None:
@@ -175,6 +176,8 @@ class GroupWise(PieceTransformer):
     (B, 2, C, T) and ``cand_score`` (B, 2, C).
     """
 
+    title = "Group-wise (Cai et al. 2020)"
+
     def settled(self, total: int) -> int:
         """Return the step from which the contrast has nearly its whole share: a > 0.999."""
         begin = self.pretraining(total)
@@ -225,12 +228,15 @@ class GroupWiseTraining(nn.Module):
         """Return -log p_m(y | x) of observed pairs (B,), and the mean of the pair losses of each and its draws (B,)."""
         found, score = drawn(batch, self.model.config.sizes["sample_k"])
         pairs = self.model.planned(found)   # once for both
-        own = -self.model.nll(pairs)
-        with torch.no_grad():
-            reference = -self.frozen.eval().nll(pairs)  # log p_n(y | x), dropout off
+        own, reference = -self.model.nll(pairs), self.reference(pairs)
         count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
         match = torch.cat([torch.ones_like(own[:count]), 2 * score - 1])
         return -own[:count], pair_loss(own - reference, match).view(-1, count).mean(0)
+
+    @torch.no_grad()
+    def reference(self, batch: Batch) -> Tensor:
+        """Return log p_n(y | x) (B,), dropout off."""
+        return -self.frozen.eval().nll(batch)
 
 
 def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
@@ -317,6 +323,8 @@ class PointerSeq2Seq(Pointing):
     The decoder starts from tanh(W [last forward; last backward state]) (our choice).
     """
 
+    title = "Seq2Seq with attention and pointer"
+
     def __init__(self, config: PieceConfig) -> None:
         super().__init__(config)
         sizes = config.sizes
@@ -362,6 +370,7 @@ class Seq2SeqDu(Pointing):
     ``config.lexicon`` those of training texts, of which a text may hold more.
     """
 
+    title = "Seq2Seq-DU, adapted"
     encoder_prefix = "encoder."
 
     def __init__(self, config: PieceConfig) -> None:
@@ -447,6 +456,8 @@ class Cvae(OwnPieceModel):
     [c; z], and the bag of words is predicted by tanh and a linear layer from the same. Texts are written from the
     prior's mean (our choice), as HCL's are.
     """
+
+    title = "CVAE (Zhao et al. 2017)"
 
     def __init__(self, config: PieceConfig) -> None:
         super().__init__(config)

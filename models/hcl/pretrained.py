@@ -34,6 +34,7 @@ class PieceModel(ABC):
     ``x_*`` and :meth:`inputs` alone. Values of items are in nats and not divided by any length.
     """
 
+    title: str  # in the model card
     noise_size = 0  # of eps (B, noise_size), which a validation batch holds, fixed by example
     encoder_prefix: str | None = None  # with which the names of parameters begin that learn at the encoder's rate
 
@@ -165,6 +166,8 @@ class DialoGpt(PieceModel, GPT2LMHeadModel):
     of the last <end>. Padding stands at the left of x, and positions count real tokens.
     """
 
+    title = "DialoGPT"
+
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
         states, _ = self.states(batch)
@@ -201,6 +204,8 @@ class SimCtg(DialoGpt):
 
     The paper adds it to a mean over tokens, so that it counts ``mean_target_length`` times beside the sum over tokens.
     """
+
+    title = "SimCTG"
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return the loss of each item (B,), and its parts."""
@@ -239,6 +244,8 @@ def t5_config(config: PretrainedConfig) -> T5Config:
 class T5(PieceModel, T5ForConditionalGeneration):
     """T5 of ``transformers``, as it is; weights of T5 1.1 and mT5 fit it too."""
 
+    title = "T5"
+
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
         _, states = self.states(batch)
@@ -265,6 +272,8 @@ class T5(PieceModel, T5ForConditionalGeneration):
 
 class T5Claps(T5):
     """A T5 that is trained as :class:`Claps` says; its configuration holds ``mean_target_length``."""
+
+    title = "T5-CLAPS"
 
     def trainee(self) -> nn.Module:
         """Return the model with the projection that its contrast compares texts by, freshly drawn."""

@@ -48,9 +48,6 @@ from stages.tracks.hcl.data import (
     padded,
 )
 
-TITLES = {"cvae": "CVAE (Zhao et al. 2017)", "seq2seq": "Seq2Seq with attention and pointer",
-          "transformer": "Transformer", "seq2seq_du": "Seq2Seq-DU, adapted", "dialogpt": "DialoGPT", "t5": "T5",
-          "group_wise": "Group-wise (Cai et al. 2020)", "t5_claps": "T5-CLAPS", "simctg": "SimCTG"}
 # Kinds of models (``model_type``) whose weights an architecture of ``transformers`` can begin with.
 _FAMILIES = {"dialogpt": ("gpt2",), "simctg": ("gpt2",), "t5": ("t5", "mt5"), "t5_claps": ("t5", "mt5")}
 # What T5 is asked for, by what a data set's rows are.
@@ -395,7 +392,7 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
     counts = items["split"].value_counts()
     metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters()), "start": start.said}
     card = model_card(
-        f"{job.name}: {TITLES[architecture]}", "text-generation",
+        f"{job.name}: {model.title}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
         f"{counts.get('validation', 0)} for selection.",
         [f"Weights at the start: {start.said if init is None else f'those of {init.name}'}",
