@@ -11,6 +11,7 @@ import yaml
 from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
+from models.hcl import baselines
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
@@ -18,7 +19,6 @@ from stages.common.tables import read_frame
 from stages.params import load_params
 from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl import evaluate, generate, train
-from stages.tracks.hcl.baselines import TITLES
 from stages.tracks.hcl.params import TrainHcl
 
 PIECES = {"architecture": "transformer", "training": {"epochs": 3},
@@ -142,7 +142,7 @@ def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decod
     assert re.search(message, said), said
 
 
-@pytest.mark.parametrize("name", sorted(TITLES))
+@pytest.mark.parametrize("name", sorted(baselines.MODELS))
 def test_a_row_has_a_name_for_people(name):
     off = {"contrasts": {"mahalanobis": {"weight": 0}}, "graph": {"iterations": 0}, "latent": {"enabled": False}}
     settings = TrainHcl.model_validate({"architecture": name, **off}).model_dump()

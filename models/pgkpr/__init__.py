@@ -1,4 +1,1 @@
-"""Paraphrasers of the PGKPR track: the model, its ablations and the baselines.
-
-Nothing is imported here: the vocabulary needs :mod:`models.common` alone, without torch.
-"""
+"""Paraphrasers of the PGKPR track; nothing is imported here, since settings are read without torch."""

@@ -16,15 +16,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
 from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP, filled
-from models.common.decoding import (
-    BeamCache,
-    CachedSteps,
-    Decodable,
-    Rules,
-    beam_search,
-    best_outputs,
-    project_in_full,
-)
+from models.common.decoding import BeamCache, CachedSteps, Decodable, Rules, beam_search, best_outputs, project_in_full
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.transformer import Decoder, Embedder, Encoder, Heads, RealTokens, masking, token_nll
 from models.pgkpr.settings import (
@@ -47,15 +39,8 @@ GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(Re
 class RewriterConfig(PretrainedConfig):
     """Configuration of every :class:`Rewriter`; a model reads the groups of its own architecture.
 
-    Args:
-        architecture: of :class:`RewriterSettings`.
-        vocab_size: special tokens, tags and words.
-        max_words: words of a text that the model reads and was taught; the rest is cut.
-        groups: plain values of the groups of :class:`RewriterSettings`, under their names; missing ones take their
-            defaults. Whatever else there is goes to ``PretrainedConfig``.
-
-    Raises:
-        ValueError: a setting is unknown, such as one of an earlier version.
+    ``max_words`` of a text are read; the rest is cut. ``groups`` are plain values of the groups of
+    :class:`RewriterSettings`, under their names; whatever else there is goes to ``PretrainedConfig``.
     """
 
     model_type = "keycontrast-rewriter"
@@ -79,10 +64,7 @@ class RewriterConfig(PretrainedConfig):
 
     @classmethod
     def from_params(cls, values: Mapping[str, Any], vocab_size: int, max_length: int) -> "RewriterConfig":
-        """Build the configuration from the params block ``train_pgkpr`` as nested plain values.
-
-        ``max_length`` becomes ``max_words``, since ``transformers`` keeps that name for itself.
-        """
+        """Build the configuration from the params block ``train_pgkpr`` as nested plain values."""
         groups = {name: values[name] for name in GROUPS if name in values}
         return cls(values["architecture"], vocab_size, max_length, **groups)
 
@@ -152,13 +134,7 @@ class Rewriter(PreTrainedModel, ABC):
     @torch.no_grad()
     def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1,
                 count: int | None = None) -> Tensor:
-        """Generate one output per source (B, L), or the ``count`` best (B, count, L), by a beam; 1 is greedy.
-
-        L <= max_length + 1: the output, </s>, then padding.
-
-        Raises:
-            ValueError: the model is in training mode, a mask is missing, or an option is not valid.
-        """
+        """Generate one output per source (B, L), or the ``count`` best (B, count, L), by a beam; 1 is greedy."""
         if self.training:
             raise ValueError(f"{type(self).__name__}: call eval() before rewrite(), or dropout decides the output")
         steps, start = self.begin(batch, mask, 1 + rules.max_length * num_beams)
@@ -191,14 +167,8 @@ def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
     >>> perturbed(ids, tags, torch.tensor([[True, False]]), torch.tensor([2]))[:2]
     (tensor([[ 2, 21, 12,  4, 11, 22,  3]]), tensor([[ 2, 11, 12,  4, 21,  5,  3]]))
 
-    Args:
-        x_ids, x_tags: words and their tags (B, L).
-        mask: True for keywords (B, L).
-        lengths: words of each text (B,), each at least 1.
-        width: W, at least and by default 2 max(lengths) + 3.
-
-    Returns:
-        Ids, targets (``IGNORE`` at padding) and attention (True for real places), each (B, W).
+    Words, tags and mask (True for keywords) are (B, L), lengths (B,) at least 1. Ids, targets (``IGNORE`` at padding)
+    and which places are real are (B, W); ``width`` W is at least and by default 2 max(lengths) + 3.
     """
     (words, tags, keywords), first, second, special, real = _laid_out((x_ids, x_tags, mask.bool()), lengths, width)
     targets = torch.where(first, tags, torch.where(keywords, words, NOK))
@@ -224,11 +194,10 @@ def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
 
 def _laid_out(parts: Sequence[Tensor], lengths: Tensor,
               width: int | None) -> tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor]:
-    """Lay out sequences ``<s> part 1 <sep> part 2 </s>``.
+    """Return ``parts`` (B, L) as both parts of sequences ``<s> part 1 <sep> part 2 </s>`` hold them.
 
-    Returns:
-        ``parts`` (B, L) as both parts of the sequence hold them; which places are of part 1, and of part 2; the ids of
-        <s>, <sep>, </s> and padding at their places; and which places are none of padding. Each (B, W).
+    Further which places are of part 1, and of part 2; the ids of <s>, <sep>, </s> and padding at their places; and
+    which places are none of padding. Each (B, W).
     """
     place = torch.arange(width or 2 * int(lengths.max()) + 3, device=lengths.device).unsqueeze(0)  # (1, W)
     length = lengths.unsqueeze(1)  # (B, 1)
@@ -254,8 +223,7 @@ def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 class AttentiveRewriter(Rewriter):
     """A model whose decoder attends to encoder states; subclasses say what is encoded, and how it is decoded.
 
-    One embedding serves all inputs, an output matrix of its own the scores. Symbols: d width, V vocabulary, (B, S)
-    what an encoder reads, (B, T) what the decoder reads.
+    One embedding serves all inputs, an output matrix of its own the scores.
     """
 
     _supports_sdpa = True
@@ -273,10 +241,7 @@ class AttentiveRewriter(Rewriter):
 
     def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
                real: RealTokens | None = None) -> Tensor:
-        """Return the states (B, T, d) that predict what follows tokens (B, T), given :meth:`memory`.
-
-        With ``real``, tokens are its rows (M,), and so are the states (M, d).
-        """
+        """Return the states (B, T, d) that predict what follows tokens (B, T), or for ``real`` rows of both (M, ...)."""
         return self.decoder(self.embedder, tokens, given, cache, real)
 
     def scores(self, states: Tensor) -> Tensor:
@@ -326,8 +291,7 @@ class TransformerRewriter(AttentiveRewriter):
 class PlainTransformer(TransformerRewriter):
     """The Transformer baseline: the encoder reads the words of the source, nothing else.
 
-    It differs from PGKPR without both of its losses in this input. With ``source.wrapped`` it reads them between <s>
-    and </s>, as the released code has it.
+    It differs from PGKPR without both of its losses in this input.
     """
 
     def __init__(self, config: RewriterConfig) -> None:
@@ -365,10 +329,6 @@ class ReconstructionHead(nn.Module):
         self.dense = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, vocab_size)
-
-    def forward(self, states: Tensor) -> Tensor:
-        """Return scores (N, V) of encoder states (N, d)."""
-        return self.output(self.read(states))
 
     def read(self, states: Tensor) -> Tensor:
         """Return what words are scored from (N, d)."""
@@ -473,10 +433,11 @@ class Pgkpr(TransformerRewriter):
 
     def _reconstruction(self, states: Tensor, targets: Tensor, tokens: RealTokens) -> Tensor:
         """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""
-        head = self.reconstruction
-        if self.config.reconstruction.reduction == "token_mean":
-            return token_nll(head.output, head.read(states), targets, IGNORE)  # eq. 2, read as a cross-entropy
-        losses = token_nll(head.output, head.read(states), targets, IGNORE, "none")  # (M,)
+        head, by_token = self.reconstruction, self.config.reconstruction.reduction == "token_mean"
+        # eq. 2, read as a cross-entropy (M,)
+        losses = token_nll(head.output, head.read(states), targets, IGNORE, "sum" if by_token else "none")
+        if by_token:
+            return losses
         counts = tokens.real.sum(-1, keepdim=True).expand_as(tokens.real)  # (B, S)
         return (losses / tokens.rows(counts)).sum()
 

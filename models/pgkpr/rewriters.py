@@ -148,16 +148,11 @@ _SPREAD = 0.05
 
 
 class Bags(NamedTuple):
-    """Bags of words that are predicted of a source, (B, V) each, not normalised.
+    """Bags of words that are predicted of a source, (B, V) each, not normalised."""
 
-    ``plain`` is b, the sum of all softmaxes of all real words, of which the loss is taken; ``memory`` weighs the
-    memory's words: b itself, or that of sharpened softmaxes; the K words of the memory are the largest of ``choice``,
-    which has no graph.
-    """
-
-    plain: Tensor
-    memory: Tensor
-    choice: Tensor
+    plain: Tensor   # b, the sum of all softmaxes of all real words, of which the loss is taken
+    memory: Tensor  # weighs the memory's words: b itself, or that of sharpened softmaxes
+    choice: Tensor  # whose K largest are the words of the memory, without graph
 
 
 class LatentBow(RecurrentRewriter):
@@ -361,10 +356,8 @@ class IaNet(AttentiveRewriter):
     """IANet's aggregation model: one encoder for what is to be kept, one for what is to be rewritten.
 
     The mask of a source says which of its words are primary, by paired semantic importance. The primary and the
-    secondary sequence are read by encoders of their own, embeddings are shared; the decoder attends to both in every
-    layer. The same model serves IANet+X and IANet+S, which differ in the masks of test sources. In the released code
-    each encoder has embeddings of its own (``ianet.embeddings: separate``), its layers other norms (``ianet.norms:
-    separate``), and sequences stand between <s> and </s> (``source.wrapped``).
+    secondary sequence are read by encoders of their own; the decoder attends to both in every layer. The same model
+    serves IANet+X and IANet+S, which differ in the masks of test sources.
     """
 
     uses_keywords = True
@@ -436,12 +429,7 @@ def rewriter_of(config: RewriterConfig) -> Rewriter:
 
 
 def load_rewriter(folder: str | Path) -> Rewriter:
-    """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode.
-
-    Raises:
-        OSError: there is none.
-        ValueError: the architecture or a setting is unknown.
-    """
+    """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode."""
     config = RewriterConfig.from_pretrained(folder)
     return ARCHITECTURES[config.architecture].from_pretrained(folder, config=config)
 
@@ -455,11 +443,8 @@ def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
     """Copy into ``model`` what ``other`` has of the same name, and return the names of what stays as it was.
 
     Of a matrix with a row for each token, the rows of the tokens that both know are copied; the others stay as drawn.
-
-    ``places`` is the id that ``other`` has for each token of ``model`` (V,), -1 for a token that it lacks.
-
-    Raises:
-        ValueError: the other is of other sizes, or of a kind that shares nothing but rows of tokens.
+    ``places`` is the id that ``other`` has for each token of ``model`` (V,), -1 for a token that it lacks. Another of
+    other sizes, or of a kind that shares nothing but rows of tokens, is a ValueError.
     """
     own, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     shared = {name: name.startswith(_BY_TOKEN) for name in own if name in theirs}
