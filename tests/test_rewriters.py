@@ -171,7 +171,8 @@ def test_reconstruction_is_that_of_each_item_alone(reduction):
     for row in range(5):
         own, own_mask = tagged_item(batch, mask, row)
         ids, targets, real = perturbed(own["x_ids"], own["x_tags"], own_mask, own["x_lengths"])
-        chances = built.reconstruction(encoded(built, ids, real)[0]).log_softmax(-1)
+        head = built.reconstruction
+        chances = head.output(head.read(encoded(built, ids, real)[0])).log_softmax(-1)
         losses = torch.stack([-chances[place, token] for place, token in enumerate(targets[0])])
         expected = expected + (losses.mean() if reduction == "sent_mean" else losses.sum())
     torch.testing.assert_close(built.sums(batch, mask)["reconstruction"], expected)

@@ -241,7 +241,7 @@ class AttentiveRewriter(Rewriter):
 
     def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
                real: RealTokens | None = None) -> Tensor:
-        """Return the states (B, T, d) that predict what follows tokens (B, T), or for ``real`` rows of both (M, ...)."""
+        """Return the states (B, T, d) that predict what follows tokens (B, T); with ``real``, rows (M, ...) of both."""
         return self.decoder(self.embedder, tokens, given, cache, real)
 
     def scores(self, states: Tensor) -> Tensor:
