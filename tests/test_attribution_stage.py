@@ -13,7 +13,6 @@ import yaml
 from pydantic import ValidationError
 from transformers import AutoModel, AutoTokenizer
 
-from keycontrast.errors import InputError
 from models.keywords.attribution import from_characters, siamese_saliency, word_saliency
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
@@ -145,14 +144,6 @@ def test_bytes_of_a_text_do_not_depend_on_its_company(tokenizer, changes):
         for score, other in zip(attributed(tokenizer, batch_size=size, **changes)[1]["score"], rows["score"],
                                 strict=True):
             np.testing.assert_allclose(score, other, atol=1e-5)
-
-
-def test_a_text_without_a_row_is_named(tokenizer):
-    examples, texts, tokens = tables()
-    with pytest.raises(InputError, match=r"table tokens: text 2 has no row \(and 1 more\)"):
-        attributed(tokenizer, given=(examples, texts, tokens[~tokens["text_id"].isin([2, 4])]))
-    with pytest.raises(InputError, match=r"table texts: text 3 has no row \(and 0 more\).*ingest and annotate"):
-        attributed(tokenizer, given=(examples, texts[texts["text_id"] != 3], tokens))
 
 
 @pytest.fixture

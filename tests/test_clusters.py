@@ -9,7 +9,6 @@ import pytest
 from keyword_graphs import clusters_of, random_triples, tables, write_no_phrases
 from table_files import bytes_of
 
-from keycontrast.errors import InputError
 from keycontrast.network import Containment
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
@@ -74,12 +73,6 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
         ("dough", "oven"): 1, ("oven", "dough"): 1, ("oven", "yeast"): 3, ("yeast", "oven"): 3}
 
 
-def test_a_text_without_keyword_row_is_named():
-    examples, keywords = tables([("a", "b", "c"), ("d", "e", "f")])
-    with pytest.raises(InputError, match="table keywords: no keyword for text 5 of example 1. The tables are out of"):
-        node_triples(examples, keywords.iloc[:5])
-
-
 @pytest.fixture()
 def project(tmp_path, monkeypatch):
     """A project whose data set ``d`` has 3,000 examples; joins may take 64 MiB."""
@@ -128,13 +121,3 @@ def test_what_exceeds_memory_goes_to_disk_and_gives_the_same(tmp_path, monkeypat
     assert not on_disk[0] and on_disk[1]
     assert ample.num_rows == rows
     assert scarce.equals(ample)
-
-
-def test_the_place_for_what_exceeds_memory_is_left_empty(project, tmp_path):
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    (folder / "left by a killed run").write_text("")
-    paths = DatasetPaths("d")
-    found = node_triples(paths.table("examples"), paths.table("keywords"), JoinLimits(0.0625, folder))
-    assert len(found) == 3000
-    assert not folder.exists()

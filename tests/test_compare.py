@@ -287,16 +287,6 @@ def test_stage_reads_both_tracks(project):
     assert found["data/test (PGKPR)"]["groups"]["xx"]["seeds"] == [13]
 
 
-@pytest.mark.parametrize("kind, stage", [("predictions", "generate_hcl"), ("scores", "evaluate_hcl"),
-                                         ("metrics", "evaluate_hcl")])
-def test_stage_says_how_to_make_what_is_missing(project, capsys, kind, stage):
-    path = getattr(RunPaths("plain", 13), kind)
-    path.unlink()
-    assert main([]) == 1
-    assert f"{path}: no such artifact. Make it with `keycontrast run {stage}@plain`" in capsys.readouterr().err
-    assert not COMPARISON.exists()
-
-
 def test_stage_refuses_scores_of_other_predictions(project, capsys):
     paths = RunPaths("plain", 13)
     predictions = read_frame(paths.predictions, SCHEMAS["predictions"])

@@ -16,10 +16,10 @@ from models.clld.clld import ClldModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
-from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.tables import as_table, read_frame, read_metadata
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
-from stages.tracks.clld.classifier import TrainedOn, class_probabilities
+from stages.tracks.clld.classifier import TrainedOn
 from stages.tracks.clld.evaluate import (
     brier,
     calibration_table,
@@ -180,19 +180,6 @@ def test_probabilities_are_those_of_the_saved_model_text_by_text(project):
         assert row.probability == max(row.probabilities) and row.predicted == CLASSES[int(expected.argmax())]
 
 
-def test_probabilities_of_a_text_hardly_depend_on_its_company(project):
-    for name in ("ct", "bert"):
-        folder = ModelPaths(name, 13).weights
-        model, tokenizer = ClldModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
-        texts = [*held_out()["text"], "", "what " * 40]
-        together = class_probabilities(model, tokenizer, texts, 12, 4)
-        assert together.sum(1) == pytest.approx(np.ones(len(texts)))
-        for place in (0, 5, len(texts) - 2, len(texts) - 1):
-            alone = class_probabilities(model, tokenizer, [texts[place]], 12, 4)
-            assert np.allclose(alone[0], together[place], atol=1e-6)
-        assert class_probabilities(model, tokenizer, [], 12, 4).shape == (0, 3)
-
-
 def test_a_run_may_be_of_the_validation_split(project):
     params = (project / "params.yaml").read_text()
     tiny_classes.write_params(project, {"ct": {}}, evaluate_clld={"split": "validation"})
@@ -207,19 +194,3 @@ def test_a_run_may_be_of_the_validation_split(project):
         (ModelPaths("ct", 13).table("validation_confusion"), "validation_confusion")))
     assert own == kept
     (project / "params.yaml").write_text(params)
-
-
-def test_what_is_missing_is_said_without_a_traceback(project, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    tiny_classes.write_project(tmp_path, {"ct": {}})
-    assert main(["ct"]) == 1
-    assert "no trained CLLD model (trained_on.json is missing)" in capsys.readouterr().err
-    assert train_clld.main(["ct"]) == 0 and main(["ct"]) == 1
-    assert "artifacts/data/tiny/linear_floor: no such artifact" in capsys.readouterr().err
-    items = tiny_classes.items()
-    write_table(DatasetPaths("tiny").table("linear_floor"), SCHEMAS["linear_floor"],
-                linear_floor.run(items[items["split"] != "test"], 1)[0],
-                Provenance("test", "0"))
-    assert main(["ct"]) == 1
-    assert "example 33 was evaluated and is missing there, and 8 more" in capsys.readouterr().err
-    assert not RunPaths("ct", 13).metrics.exists()

@@ -16,7 +16,7 @@ from stages.metrics import bleu, distinct, rouge, self_bleu
 from stages.metrics.bertscore import BertScores
 from stages.metrics.bleu import sacrebleu
 from stages.tracks.common.evaluation import Resampling
-from stages.tracks.hcl.evaluate import LEADING, main, run
+from stages.tracks.hcl.evaluate import main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
          (2, "who invented the telephone", "who is the inventor of the telephone"),
@@ -86,11 +86,6 @@ def test_every_metric_is_the_one_of_the_metrics_package():
     assert found["target_keyword_kept"] == 1 / 3    # "to lose fat"
     assert metrics["settings"]["split"] == "test" and metrics["settings"]["ibleu_alpha"] == 0.8
     assert "case:lc" in metrics["settings"]["sacrebleu"]
-
-
-@pytest.mark.parametrize("style", LEADING)
-def test_the_metrics_that_lead_tables_are_there_under_every_reading(style):
-    assert set(LEADING[style]) <= set(evaluate().metrics["run"])
 
 
 def test_floors_need_no_model():
@@ -278,19 +273,3 @@ def test_stage_takes_vectors_from_a_file_or_the_training_split_and_may_leave_ber
     metrics = json.loads(RunPaths("run-a", 13).metrics.read_text())
     assert metrics["settings"]["emb"]["origin"] == "trained on the training split"
     assert metrics["settings"]["emb"]["size"] == 200
-
-
-def test_stage_says_which_setting_cannot_be_met(project, capsys):
-    write_params(project, emb="path", emb_path="vectors.txt")
-    assert main(["run-a"]) == 1
-    assert "evaluation.emb: vectors.txt: no such file" in capsys.readouterr().err
-    write_params(project, bertscore={"encoder": "path", "path": "encoder", "layer": 7})
-    assert main(["run-a"]) == 1
-    assert "evaluation.bertscore.layer: 7, but encoder has 1 layers" in capsys.readouterr().err
-
-
-def test_stage_names_the_missing_predictions(project, capsys):
-    RunPaths("run-a", 13).predictions.unlink()
-    assert main(["run-a"]) == 1
-    assert "artifacts/predictions/run-a/13/predictions.parquet: no such artifact" in capsys.readouterr().err
-    assert not RunPaths("run-a", 13).metrics.exists()

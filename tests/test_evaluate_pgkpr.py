@@ -14,10 +14,10 @@ from stages.common.device import computed_in
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.metrics import rouge
-from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
+from stages.metrics.bleu import RELEASED_WEIGHTS, batched_bleu, count_matches
 from stages.metrics.rouge import MEASURES
 from stages.tracks.common.evaluation import Resampling
-from stages.tracks.pgkpr.evaluate import WithoutUnk, main, run, source_keywords
+from stages.tracks.pgkpr.evaluate import main, run, source_keywords
 from stages.tracks.pgkpr.items import Vocabulary, as_text, as_words, released_form
 from stages.tracks.pgkpr.train import plain_items
 
@@ -78,15 +78,6 @@ def test_corpus_bleu_equals_nltk_with_all_references_under_both_norms(order):
                            [released(text) for text in outputs], printed)
     assert found[f"released_bleu_{order}"] == pytest.approx(expected, abs=1e-12)
     assert expected != pytest.approx(raw, abs=1e-3)
-
-
-def test_printed_weights_of_order_three_are_no_thirds():
-    counts = count_matches(["a b c d e"], [["a b c x d e f"]])
-    thirds, printed = (corpus_bleu_statistic(counts, 3, weights).value() for weights in (None, RELEASED_WEIGHTS))
-    assert printed == pytest.approx(corpus_bleu([[list("abcxdef")]], [list("abcde")], (.33, .33, .34)))
-    assert 1e-5 < abs(printed - thirds) < 0.01
-    nothing = count_matches(["a"], [["b"]])
-    assert corpus_bleu_statistic(nothing, 4, RELEASED_WEIGHTS).value() == 0
 
 
 def test_bleu_of_batches_is_the_mean_of_the_bleu_of_each():
@@ -184,11 +175,6 @@ def test_metrics_have_intervals_and_the_names_that_reports_read():
         assert low <= metrics["run"][name] <= high, name
     assert metrics["settings"]["leading"] == [f"released_bleu_{order}" for order in (1, 2, 3, 4)]
     assert metrics["settings"]["reference_words"] == LIMIT and metrics["settings"]["split"] == "test"
-
-
-def test_unk_has_no_vector():
-    vectors, known = WithoutUnk(Vectors()).lookup(["cat", "[unk]"])
-    assert vectors.shape == (2, 6) and known.tolist() == [True, False]
 
 
 def write_params(folder, **settings):

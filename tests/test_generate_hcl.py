@@ -7,7 +7,6 @@ import pytest
 import tiny_bert
 import tiny_items
 import tiny_training
-import torch
 import yaml
 from test_train_hcl import graph, settings
 
@@ -18,7 +17,7 @@ from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.schemas import NO_KEYWORD
-from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
+from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.params import Params
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.generate import Paraphraser, main, run, unseen_remark, with_keywords
@@ -48,30 +47,6 @@ def items():
 
 def decode(**changes):
     return GenerateHcl.model_validate({"num_beams": 2, "max_length": 6, "min_length": 2, **changes}).model_dump()
-
-
-def test_only_the_named_split_is_rewritten(paraphraser, items):
-    rows = run(items, paraphraser, decode(), seed=1)
-    assert rows["example_id"].tolist() == [8, 9]
-    assert rows["keyword_known"].tolist() == [True, False]
-    assert rows["keyword"].tolist() == ["dog", "unheard of"]
-    table = as_table(SCHEMAS["predictions"], rows).to_pylist()
-    assert table[0]["references"] == [tiny_items.TARGETS[8]]
-    assert all(row["prediction"] for row in table)
-
-
-def test_an_empty_split_is_named(paraphraser, items):
-    with pytest.raises(InputError, match="the test split is empty"):
-        run(items[items["split"] == "train"], paraphraser, decode(), seed=1)
-
-
-@pytest.mark.parametrize("changes", [{"z": "sample", "samples": 2}, {"search": "contrastive", "keyword": "random"}])
-def test_texts_do_not_depend_on_their_neighbours(paraphraser, items, changes):
-    everything = items.assign(split="test")
-    together, some, alone = (run(everything, paraphraser, decode(batch_size=size, **changes), seed=1)
-                             .sort_values(["example_id", "sample"]) for size in (10, 4, 1))
-    for column in ("keyword", "prediction"):
-        assert together[column].tolist() == some[column].tolist() == alone[column].tolist()
 
 
 def test_samples_are_drawn_by_seed(paraphraser, items):
@@ -149,22 +124,6 @@ def test_the_oracle_reads_the_keyword_of_the_target_and_its_words_alone_where_it
     rows = run(items.assign(target_keyword=[*tiny_items.KEYWORDS[:8], "cat", "hot dog"]), model, decode(), seed=1)
     assert rows["keyword"].tolist() == ["cat", "hot dog"] and rows["keyword_known"].tolist() == [True, False]
     assert seen[-1] == "hot dog"
-
-
-def test_the_keyword_conditions_the_output(paraphraser):
-    nodes = torch.arange(2)
-    ids = torch.tensor([[2, 6, 7, 3]] * 2)
-    given = paraphraser.model.conditions(ids, ids > 0, nodes)
-    latent = given.latent("mean")
-    assert torch.equal(given.hidden[0], given.hidden[1])
-    assert not torch.allclose(latent[0], latent[1])
-
-
-def test_a_model_without_keyword_writes_none(encoder, items, tmp_path):
-    model = Paraphraser(save_model(tmp_path, encoder, keyword={"condition": False, "imp_weight": "linear"}))
-    assert run(items, model, decode(), seed=1)["keyword"].isna().all()
-    with pytest.raises(InputError, match="keyword is 'random', but this model has no keyword"):
-        run(items, model, decode(keyword="random"), seed=1)
 
 
 DECODING = {"num_beams": 2, "min_length": 2, "max_length": 6}

@@ -3,7 +3,6 @@
 import json
 import re
 
-import pandas as pd
 import pytest
 import tiny_training
 import torch
@@ -11,15 +10,12 @@ import yaml
 from safetensors.torch import load_file
 
 from keycontrast.errors import InputError
-from models.hcl import baselines
 from pipeline.predict import predict
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import ModelPaths, RunPaths
 from stages.common.tables import read_frame
 from stages.params import load_params
-from stages.results.tracks.hcl import HCL
 from stages.tracks.hcl import evaluate, generate, train
-from stages.tracks.hcl.params import TrainHcl
 
 PIECES = {"architecture": "transformer", "training": {"epochs": 3},
           "transformer": {"layers": 1, "heads": 2, "width": 16, "feed_forward": 32}}
@@ -77,15 +73,6 @@ def test_every_baseline_trains_and_writes(project, monkeypatch, name, block):
     assert metrics["start"] == ("encoder encoder, the rest from scratch" if name == "seq2seq_du" else "from scratch")
 
 
-def test_a_model_says_its_architecture_and_learns(project, monkeypatch):
-    monkeypatch.chdir(project)
-    metrics = json.loads(ModelPaths("pieces", 13).metrics.read_text())
-    assert metrics["architecture"] == "transformer" and metrics["epochs"] == 3
-    assert json.loads(ModelPaths("hcl", 13).metrics.read_text())["architecture"] == "hcl"
-    losses = pd.read_csv(ModelPaths("pieces", 13).history)["train_loss"]
-    assert losses.iloc[-1] < losses.iloc[0]
-
-
 def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
     monkeypatch.chdir(project)
     texts = read_frame(RunPaths("pieces", 13).predictions, SCHEMAS["predictions"])
@@ -140,12 +127,3 @@ def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decod
         (project / "params.yaml").write_text(before)
     said = capsys.readouterr().err
     assert re.search(message, said), said
-
-
-@pytest.mark.parametrize("name", sorted(baselines.MODELS))
-def test_a_row_has_a_name_for_people(name):
-    off = {"contrasts": {"mahalanobis": {"weight": 0}}, "graph": {"iterations": 0}, "latent": {"enabled": False}}
-    settings = TrainHcl.model_validate({"architecture": name, **off}).model_dump()
-    row = HCL.row(settings, {"keyword": "own", "z": "prior"})
-    assert row.architecture == name and HCL.names.architecture(name) != name
-    assert bool(HCL.printed_as(row)) == (name != "simctg")

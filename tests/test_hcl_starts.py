@@ -13,10 +13,8 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 
 from keycontrast.errors import InputError
-from models.common.task import Settings
 from pipeline.export import export_model
 from stages.common.paths import ModelPaths
-from stages.common.settings import earlier_model, stages_of_dvc
 from stages.params import load_params, parse_params
 from stages.tracks.hcl import generate, train
 
@@ -135,15 +133,3 @@ def test_a_baseline_cannot_begin_with_a_start(project):
     params["models"]["hcl"]["pieces"]["init"] = "given"
     with pytest.raises(InputError, match="pieces.init: given is a start of architecture hcl"):
         parse_params(params, "params")
-
-
-def test_dvc_watches_the_folder_of_a_start(project):
-    params = yaml.safe_load((project / "params.yaml").read_text())
-    params["models"]["hcl"]["first"]["init"] = "given"
-    found = parse_params(params, "params")
-    assert found.models.hcl["first"].init == "given" and earlier_model(found.models.hcl["first"]) is None
-    assert "${item.init}" in stages_of_dvc()["train_hcl"]["do"]["deps"]
-
-
-def test_epochs_are_counted_from_none():
-    assert Settings(epochs=0, batch_size=2).total_steps(5) == 0

@@ -24,7 +24,6 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.keywords import keywords
 from stages.keywords.choice import beside, choose_keywords, ranking_columns
-from stages.keywords.keywords import choose_all
 from stages.keywords.params import Keywords
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -153,22 +152,6 @@ def test_a_text_falls_back_only_where_no_word_of_it_was_scored():
     assert made.fallbacks == ["1 texts have no ranked keyword: the word of highest IDF was taken"]
 
 
-@pytest.mark.parametrize(("phrases", "message"), [
-    (PHRASES[1:], "table textrank: 1 texts, the first of them 0, are not in both tables"),
-    ([*PHRASES, (9, "x", 1.0, 0, 1)], "1 texts, the first of them 9"),
-    ([(0, "x", 1.0, 2, 4), *PHRASES[1:]], "a phrase of text 0 ends after its 3 tokens")])
-def test_tables_of_different_runs_are_refused(phrases, message):
-    with pytest.raises(InputError, match=message):
-        keywords.run(TABLE, ranking(phrases), EXAMPLES, Keywords())
-
-
-def test_attribution_of_other_tokens_is_refused():
-    with pytest.raises(InputError, match="text 0 has 1 scores for 3 tokens"):
-        keywords.run(TABLE, attribution([(0, "xx", 0, ["a"], [1.0])]), EXAMPLES, Keywords(method="attribution"))
-    with pytest.raises(InputError, match="table tokens: 1 texts, the first of them 99"):
-        keywords.run(TABLE, ranking(PHRASES), examples(("train", 99, 0, None)), Keywords())
-
-
 def psi(rows):
     """PSI from ``(text_id, mode, pair, words, scores, primary)``."""
     names = SCHEMAS["psi"].arrow().names
@@ -295,16 +278,3 @@ def test_the_stage_reads_the_ranking_of_its_method_and_writes_the_same_bytes(tmp
         handle.write("keywords: {method: attribution}\n")
     assert keywords.main(["toy"]) == 1
     assert "data/toy/attribution: no such artifact" in capsys.readouterr().err
-
-
-def test_tables_in_any_pieces_give_the_same_counts():
-    pieces = [[EXAMPLES], [EXAMPLES.slice(0, 1), EXAMPLES.slice(1, 1), EXAMPLES.slice(2)]]
-    tables = [[TABLE], [TABLE.slice(row, 1) for row in range(TABLE.num_rows)]]
-    rows, found = ranking(PHRASES).select(ranking_columns("textrank")), []
-    for examples, tokens in zip(pieces, tables, strict=True):
-        tally = choose_all(lambda columns, of=tokens: [piece.select(columns) for piece in of], [rows],
-                           lambda of=examples: of, Keywords(), lambda _: None)
-        found.append((tally.counts(examples), tally.fallbacks()))
-    whole = keywords.run(TABLE, ranking(PHRASES), EXAMPLES, Keywords())
-    assert found[0] == found[1] == (whole.counts, whole.fallbacks)
-    assert found[0][0]["share_source_is_target"] is not None

@@ -1,8 +1,6 @@
 """Metrics against NLTK, against slow loops, and against numbers worked out by hand."""
 
 import random
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -22,8 +20,6 @@ from stages.metrics import (
 from stages.metrics.bleu import ibleu_statistic, sacrebleu
 from stages.metrics.bleu import sentence_bleu as of_sentences
 
-HYPOTHESIS = "what are some good ways to lose belly fat ?"
-REFERENCE = "what is the best way to lose belly fat ?"
 ONE_HOT = [tuple(float(order == place) for place in range(4)) for order in range(4)]
 UNIFORM = [tuple(1 / (order + 1) if place <= order else 0.0 for place in range(4)) for order in range(4)]
 
@@ -82,18 +78,6 @@ def test_identical_pair_exceeds_one_under_method7():
     text = "we walk to the old town"
     np.testing.assert_allclose(bleu([text], [[text]], "individual_m7"), [4 / 3, 10 / 9, 28 / 27, 82 / 81], atol=1e-12)
     np.testing.assert_allclose(bleu([text], [[text]], "corpus"), np.ones(4), atol=1e-12)
-
-
-def test_belly_fat_example():
-    np.testing.assert_allclose(bleu([HYPOTHESIS.upper()], [REFERENCE], "individual_m7"),
-                               [0.881481, 0.566975, 0.409230, 0.287204], atol=5e-7)
-    np.testing.assert_allclose(bleu([HYPOTHESIS.split()], [[REFERENCE.split()]], "corpus"),
-                               [0.6, 0.516398, 0.464159, 0.411134], atol=5e-7)
-
-
-@pytest.mark.parametrize("style", ["individual_m7", "cumulative_m7", "corpus"])
-def test_no_common_word_and_empty_hypothesis_score_zero(style):
-    assert bleu(["x y z u v w", ""], [["a b c d e f"], ["a b"]], style).tolist() == [0.0] * 4
 
 
 def test_sacrebleu_is_sacrebleu_on_its_own_scale():
@@ -224,11 +208,3 @@ def test_ibleu_of_copying():
     references = [["how can i lose belly fat fast"], ["what is a good way to learn chess"]]
     counts, copied = count_matches(sources, references), count_matches(sources, sources)
     assert ibleu_statistic(counts, copied).value() == pytest.approx(0.8 * bleu(sources, references, "corpus")[3] - 0.2)
-
-
-def test_importing_metrics_imports_no_scoring_package():
-    """Evaluation runs where only torch and its kin are installed, until a metric needs more."""
-    heavy = ("nltk", "sacrebleu", "rouge_score", "sklearn", "scipy", "pydantic", "gensim", "torch")
-    probe = f"import sys, stages.metrics; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -9,7 +9,6 @@ import torch
 import yaml
 from table_files import bytes_of
 
-from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from pipeline.schemas import SCHEMAS
@@ -127,17 +126,6 @@ def test_batch_size_and_row_order_change_nothing_that_matters(loaded):
     np.testing.assert_allclose(made[0], made[2], atol=1e-5)
     shuffled = [table.sample(frac=1, random_state=1) for table in tables()]
     assert columns_of(node_vectors.run(*as_read(*shuffled), *loaded, VALUES))["vector"] == made[1]
-
-
-def test_tables_out_of_step_are_named(loaded):
-    examples, texts, keywords, nodes = tables()
-    with pytest.raises(InputError, match=r"table keywords: no keyword for text 4 \(and 0 more\)"):
-        as_read(examples, texts, keywords.drop(index=4), nodes)
-    with pytest.raises(InputError, match=r"table texts: text 5 has no row .* the stages ingest and annotate"):
-        node_vectors.run(*as_read(examples, texts.drop(index=5), keywords, nodes), *loaded, VALUES)
-    nodes.loc[1, "keyword"] = "bird"
-    with pytest.raises(InputError, match=r"no training text has the keyword 'bird' .* the stage graph"):
-        as_read(examples, texts, keywords, nodes)
 
 
 def test_stage_writes_the_table_and_names_its_encoder(tmp_path, monkeypatch, encoder_folder):

@@ -21,7 +21,6 @@ from stages.graph import node_vectors
 from stages.graph.params import Graph
 from stages.graph.relations import relate
 from stages.graph.triples import Searched, node_triples
-from stages.results.tracks.hcl import HCL, row
 from stages.tracks.hcl.data import joined_items
 from stages.tracks.hcl.item_views import GraphTables, leaks, views_of_items
 from stages.tracks.hcl.train import keyword_graph
@@ -352,23 +351,3 @@ def test_a_dropped_keyword_is_a_new_node(encoder):
     u_in = model.keywords(model.planned({**batch, "dropped": dropped})).u_in
     torch.testing.assert_close(u_in[~dropped], whole_graph[~dropped])
     torch.testing.assert_close(u_in[dropped], model.attention.isolated(view.vectors[dropped]))
-
-
-def test_views_that_nobody_has_are_an_error(encoder):
-    built = whole(encoder, True)
-    batch = {name: torch.zeros(1, dtype=torch.int64) for name in ("kx", "ky", "kneg", "view")}
-    batch |= {"y_in_mask": torch.ones(1, 2, dtype=torch.bool), "unseen_vectors": torch.zeros(1, tiny_hcl.WIDTH)}
-    with pytest.raises(ValueError, match="the planner has no views"):
-        built.model().planner().plan(batch)
-
-
-@pytest.mark.parametrize(("settings", "label"), [
-    ({}, "HCL"), ({"own_edges": "component"}, "HCL"), ({"own_edges": "leaking"}, "HCL with the leaking graph"),
-    ({"own_edges": "item"}, "HCL, own edges of the item alone hidden"),
-    ({"own_edges": "leaking", "iterations": 0}, "HCL without the graph, own texts of the item seen in h0")])
-def test_rows_are_named_by_what_items_see(settings, label):
-    assert HCL.names.label(row({"graph": settings}, {})) == label
-
-
-def test_the_oracle_is_named():
-    assert HCL.names.label(row({"keyword": {"condition": "target"}}, {})) == "HCL with the target's keyword"

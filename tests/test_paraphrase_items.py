@@ -240,13 +240,6 @@ def test_tags_of_other_languages_are_those_seen():
     assert made(tables).vocabulary.tokens[7:15] == ("[.]", "[DT]", "[NN]", "[NNP]", "[RB]", "[VB]", "[VBG]", "[VBZ]")
 
 
-def test_special_tokens_have_the_ids_that_models_know():
-    vocabulary = made().vocabulary
-    assert [vocabulary.tokens.index(token) for token in SPECIALS] == list(range(7))
-    assert [vocabulary.tokens[number] for number in (special.PAD, special.UNK, special.BOS, special.EOS, special.SEP,
-                                                     special.NOK, special.MASK)] == list(SPECIALS)
-
-
 def test_no_output_may_hold_tags_or_special_tokens():
     vocabulary = made().vocabulary
     strict, free = vocabulary.banned(unknown=False), vocabulary.banned(unknown=True)
@@ -254,17 +247,6 @@ def test_no_output_may_hold_tags_or_special_tokens():
         [token for token, kind in zip(vocabulary.tokens, vocabulary.kinds, strict=True) if kind == "word"])) - {
         special.EOS}
     assert set(strict) - set(free) == {special.UNK} and vocabulary.tag_ids(["NN"])[0] in free
-
-
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda frame: frame.assign(token_id=frame["token_id"] + 1), "column token_id does not count from 0"),
-    (lambda frame: frame.assign(token=frame["token"].replace("[NOK]", "[unkey]")), r"<sep>, \[unkey\], \[MASK\], not "
-                                                                                  r"with \[pad\]"),
-    (lambda frame: frame.assign(kind=frame["kind"].replace("tag", "pos")), "column kind is not 7 times special"),
-])
-def test_tables_that_are_no_vocabulary_are_refused(change, message):
-    with pytest.raises(InputError, match=f"vocabulary.parquet: .*{message}.* Run the stage paraphrase_items again"):
-        Vocabulary.from_frame(change(made().vocabulary.to_frame()))
 
 
 # Counts
@@ -293,21 +275,6 @@ def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
     tables = make_tables()
     tables[table] = only(tables[table], lambda row: row["mode"] != mode)
     with pytest.raises(InputError, match=f"table {table}: no row is of mode {mode}, .*Add {mode} to {table}.modes"):
-        made(tables)
-
-
-@pytest.mark.parametrize(("table", "lost", "message"), [
-    ("attribution", lambda row: row["pair"] == 60, "table attribution: no row of mode xy for text 30 with 60, and 0"),
-    ("s_tags", lambda row: row["text_id"] == 30, "table s_tags: no row for text 30, and 3 more are missing"),
-    ("tokens", lambda row: row["text_id"] == 50, "table tokens: text 50 has no row. The tables were made from diff"),
-    ("texts", lambda row: row["text_id"] == 40, "table texts: text 40 has no row. The tables were made from differ"),
-])
-@pytest.mark.parametrize("rows", [1, 1000])
-def test_rows_that_are_missing_are_named(table, lost, message, rows, monkeypatch):
-    cut_into(monkeypatch, rows)
-    tables = make_tables()
-    tables[table] = only(tables[table], lambda row: not lost(row))
-    with pytest.raises(InputError, match=message):
         made(tables)
 
 

@@ -13,8 +13,6 @@ import yaml
 from rich.console import Console
 from safetensors.torch import load_file
 
-from models.pgkpr.pgkpr import RewriterConfig
-from models.pgkpr.rewriters import init_from, rewriter_of
 from pipeline.export import export_model
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths, ModelPaths
@@ -116,14 +114,6 @@ def test_a_model_of_other_sizes_has_nothing(inside, capsys):
         assert inside(name, init="given", overrides=overrides) == 1
         assert re.search(r"init is given, and a model of architecture pgkpr and width 16 has nothing for one of "
                          r"\w+ and width \d+. Give both the same", capsys.readouterr().err)
-
-
-def test_rows_of_tokens_alone_are_no_start():
-    torch.manual_seed(0)
-    one, other = (rewriter_of(RewriterConfig.from_params(tiny_rewriters.settings(sizes={"layers": n}), 40, 8))
-                  for n in (1, 2))
-    left = init_from(other, one, torch.arange(40))
-    assert left and all(".1." in name for name in left)
 
 
 def test_a_damaged_start_is_refused(inside, capsys):

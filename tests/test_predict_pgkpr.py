@@ -177,19 +177,6 @@ def test_no_output_for_people_holds_unk(project):
         model.save_pretrained(folder)
 
 
-def test_words_that_the_model_cannot_read_are_named(caplog):
-    caplog.set_level("WARNING")
-    first, second, third, *rest = lines("plain", [*TEXTS, "Zebra!", "Zebra?"])     # a test source had "who"
-    assert first["cut_words"] == ["language", "?"] and "unknown_words" not in first
-    assert second["unknown_words"] == ["n't", "!"] and "cut_words" not in second
-    assert third["unknown_words"] == ["who", "zebra"] and [line["unknown_words"] for line in rest] == [
-        ["zebra", "!"], ["zebra"]]
-    said = [record.getMessage() for record in caplog.records]
-    assert f"{TEXTS[0]!r}: the model reads a part; cut off: language ?" in said
-    assert f"{TEXTS[1]!r}: not in the model's vocabulary: n't !" in said and not any("Zebra" in line for line in said)
-    assert said[-1].startswith("5 texts are cut or hold unknown words")
-
-
 def test_a_run_below_its_floor_is_not_praised(tmp_path, monkeypatch, caplog):
     caplog.set_level("WARNING")
     lines("plain", TEXTS[:1])

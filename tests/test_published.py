@@ -5,7 +5,7 @@ from dataclasses import asdict
 import pytest
 
 from models.hcl.settings import KeywordSettings
-from stages.results.published import NOTES, dataset_kind_of, paper, printed_table
+from stages.results.published import NOTES, dataset_kind_of, paper
 from stages.results.tracks.hcl import HCL
 from stages.results.tracks.pgkpr import PGKPR, keywords_of
 
@@ -60,19 +60,6 @@ def test_remarks_hold():
         assert rows["w/o MA"].cells[metric].value > rows["w/o keyword"].cells[metric].value
     assert {row.flag for row in TABLES["3"].rows.values()} == {"r4"}
     assert TABLES["1b"].rows["DialoGPT"].flag == "r3"
-
-
-def test_what_is_known_of_a_cell_must_have_its_cell():
-    with pytest.raises(ValueError, match="table 9 has no cell"):
-        printed_table("Ours | 1", ["accuracy"], cells=[{"row": "Our", "metric": "accuracy", "flag": "r1"}], number="9",
-                      title="", kind="")
-
-
-def test_every_flag_has_a_note_and_is_used():
-    used = {flag for table in (*TABLES.values(), *PGKPR_TABLES.values(), *CLLD_TABLES.values())
-            for flag in table.flags}
-    assert used == set(NOTES)
-    assert TABLES["1c"].flags == ["!1", "!2", "!3"]
 
 
 def names_of(track, settings, decode, kind):

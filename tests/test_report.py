@@ -10,7 +10,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -36,15 +35,13 @@ from pipeline.schemas import SCHEMAS
 from stages.common.figures import inline_svg
 from stages.common.paths import REPORT_PAGE, DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import write_table
-from stages.metrics.registered import metric
 from stages.results.gather import blocks_of
-from stages.results.model import Difference, Model, Run
+from stages.results.model import Model, Run
 from stages.results.page.curves import best_epoch, curve_groups, history_quantities
-from stages.results.page.differences import difference_rows, whisker
+from stages.results.page.differences import difference_rows
 from stages.results.page.examples import Segment, chosen_examples, segments, shown_examples
 from stages.results.page.explorer import explorer_data, json_markup, largest, read_graph, size
-from stages.results.page.labels import settings_text
-from stages.results.page.tables import described, printed_tables, result_tables
+from stages.results.page.tables import printed_tables, result_tables
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL
 
@@ -201,12 +198,6 @@ def test_files_of_another_kind_are_named(project, capsys):
     assert main([]) == 1 and "history.csv: column 'epoch' is missing" in capsys.readouterr().err
 
 
-def test_model_without_history_says_so(project):
-    ModelPaths("full", 13).history.unlink()
-    assert main([]) == 0
-    assert "Curves of full are not available: no training history was kept" in REPORT_PAGE.read_text(encoding="utf-8")
-
-
 # -- the parts ------------------------------------------------------------------------------------------------
 
 def test_segments_join_to_the_text_and_mark_whole_words():
@@ -227,11 +218,6 @@ def test_history_columns_are_grouped_by_quantity():
         "beta": {"train": "beta"}}
     assert list(history_quantities(history))[-1] == "beta"
     assert best_epoch(history) == 1 and best_epoch(history.drop(columns="best")) == 0 and best_epoch(None) == 0
-
-
-def test_settings_stand_in_one_line():
-    assert settings_text({"graph": {"iterations": 0}, "a": {"b": {"c": 1}}, "d": {}}) == (
-        "graph.iterations = 0, a.b.c = 1, d = {}")
 
 
 def test_runs_on_other_examples_get_their_own_block():
@@ -328,14 +314,6 @@ def test_runs_that_differ_in_their_seed_are_compared_as_one():
     assert block.difference("plain", "hcl (2 seeds)", "source_bleu").verdict == 1     # less of a source is better
 
 
-def test_whisker_has_zero_in_the_middle_and_its_ends_within():
-    one = Difference(metric("bleu_1"), "a", "b", 0.5, 0.5, 0.0, -0.1, 0.2, 0.9)
-    drawn = whisker(one, 0.2, 'a "name" <b>')
-    assert 'aria-label="a &#34;name&#34; &lt;b&gt;"' in drawn and 'class="whisker unclear"' in drawn
-    assert 'cx="100.0"' in drawn and "M54.0 10H192.0" in drawn
-    ElementTree.fromstring(drawn)
-
-
 def test_measured_rows_stand_below_the_published_ones():
     found = blocks_in(run_material("one", 0.6123), run_material("cut", settings={"graph": {"iterations": 0}}),
                       run_material("swapped", keyword="random"), run_material("new", settings={"architecture": "new"}))
@@ -357,16 +335,6 @@ def test_measured_rows_stand_below_the_published_ones():
     ours = [row for row in pooled if row.kind == "measured"]
     assert [(row.name, row.cells[0].text, row.cells[0].more) for row in ours] == [
         ("hcl (2 seeds)", "0.4000", "± 0.0100")]
-
-
-def test_metrics_that_nobody_described_are_shown_all_the_same():
-    material = run_material("a")
-    material.metrics["run"]["new_metric"] = 0.25
-    table = tables_of(material)[-1]
-    assert (table.title, table.columns[0].label, table.rows[-1].cells[0].text) == (
-        "Further metrics", "new metric", "0.250")
-    encoder = {"name": "x", "version": "1", "sha256": "ab", "files": "cd"}
-    assert described(encoder) == "x, version 1" and described(None) == ""
 
 
 # -- embedded data and their caps -----------------------------------------------------------------------------

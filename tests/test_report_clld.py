@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from classifier_artifacts import (
-    ATHEISM,
     ATTACK,
     CLASSES,
     CLASSIFIERS,
@@ -29,7 +28,7 @@ from stages.common.tables import write_table
 from stages.params import load_params
 from stages.results.classifiers import Classifier, steps
 from stages.results.model import Block, System
-from stages.results.page.classes import confusion_plot, distance_plot
+from stages.results.page.classes import confusion_plot
 from stages.results.page.context import gather
 from stages.results.report import main
 from stages.results.tracks.clld import CLLD
@@ -180,27 +179,6 @@ def test_exact_values_are_of_equal_seeds():
     assert block_of([], pairs_of(systems), {}, [one, other]).difference("a", "b", "accuracy").exact == []
 
 
-# -- published --------------------------------------------------------------------------------------------------
-
-def test_runs_stand_below_their_published_rows_in_per_cent(page, alone):
-    published = part(page, "clld-published")
-    tables = published.split("<summary>")[2:]
-    assert [table[:table.index("<")] for table in tables] == [
-        *(f"Table II, {name}: accuracy in per cent" for name in ("20NG", "TREC_6", "R8", "R52", "MR")),
-        "Table III: ablation with BERT, 20NG, accuracy in per cent"]
-    names = [row[0] for row in rows(tables[0], "<tbody>")]
-    assert names == ["BERT", "measured mini", "BERT+CLLD", "ALBERT", "ALBERT+CLLD", "TextCNN",
-                     "measured ct (2 seeds)", "TextCNN+CLLD", "measured clsled", "measured clald"]
-    found = {row[0]: row[1] for row in rows(tables[0], "<tbody>")}
-    assert found["measured ct (2 seeds)"] == "71.23± 1.23" and found["BERT"] == "85.3"
-    own = {run.name: run.metrics["run"]["accuracy"] for run in material_of(alone).results.runs}
-    assert found["measured clald"] == f"{100 * own['clald']:.2f}"
-    assert [row[0] for row in rows(tables[5], "<tbody>")] == ["CT", "measured mini", "CT+CL", "measured mini-cl",
-                                                              "CT+CLSLED", "CT+CLALD"]
-    assert "97.0<sup>1</sup>" in tables[4] and "almost surely 87.0" in tables[4]
-    assert "measured" not in tables[4]
-
-
 # -- classes ----------------------------------------------------------------------------------------------------
 
 def texts_in(plot):
@@ -218,36 +196,6 @@ def test_confusions_say_themselves_the_most_frequent_first():
     assert [text for text in texts if text.isdigit()] == ["8", "6", "5", "1", "3", "2", "10"]
     assert {"(blank)", "a.class.whose.name.has.no\u2026"} <= set(texts) and any("\ufffd" in text for text in texts)
     assert plot.png.startswith(b"\x89PNG") and "<script" not in plot.inline
-
-
-def test_matrices_of_52_classes_stay_small():
-    names = [f"class-{number:02d}" for number in range(52)]
-    plot = distance_plot("run", names, np.full((52, 52), 5.0) - 4 * np.eye(52))
-    assert len(plot.svg) < 90_000 and set(names) <= set(texts_in(plot))
-    assert plot.description.startswith("from 1 to 5; furthest apart: class-00 and class-01 (5.00); ")
-
-
-def test_f1_by_class_sums_up_seeds(page, alone):
-    classes = part(page, "clld-classes")
-    table = rows(classes)
-    assert table[0][2:] == ["ct (2 seeds)", "cl (2 seeds)", "clsled", "clald", "mini", "mini-cl", "simcse"]
-    runs = {run.name: run.classifier.classes for run in material_of(alone).results.runs}
-    mean = np.mean([runs[name]["f1"][ATHEISM] for name in ("ct/13", "ct/99")])
-    row = next(row for row in table if row[0] == "alt.atheism")
-    assert row[2] == f"{mean:.3f}" and row[6] == f"{runs['mini']['f1'][ATHEISM]:.3f}"
-    assert next(row for row in table if row[0] == "nothing.in.it")[1:] == ["0", *["–"] * 7]
-    assert 'class="best"' not in classes        # one class alone is compared by no interval
-
-
-def test_training_names_the_row_and_its_curves(page):
-    training = part(page, "clld-training")
-    found = {row[0]: row[1:] for row in rows(training)}
-    assert found["model"][-1] == "validation accuracy"
-    assert found["clsled"] == ["20ng", "13", "row = CT+CLSLED, encoder = textcnn, pairs_of = ct", "3", "2", "0.650"]
-    assert found["simcse"][2] == "row = CT+SimCSE, encoder = bundled, contrast.temperature = 0.1"
-    for title in ("How well are classes told apart?", "The loss and its parts", "Optimiser and the rest"):
-        assert f"<h4>{title}</h4>" in training
-    assert "accuracy: ct/13 validation from 0.600 to 0.700" in training
 
 
 # -- faults -----------------------------------------------------------------------------------------------------

@@ -1,16 +1,14 @@
 """The PGKPR track of the report: its tables, published rows, examples; and HCL beside it."""
 
 import re
-from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 from report_artifacts import (
     REWRITERS,
     write_rewriting,
 )
-from report_outline import Outline, part, row_of, rows, track
+from report_outline import Outline, part, rows, track
 
 import stages.results.page.context
 from stages.common.paths import REPORT_PAGE, ModelPaths, RunPaths
@@ -54,15 +52,6 @@ def test_a_recipe_of_pgkpr_alone_has_no_empty_track_of_hcl(project):
     assert re.findall('href="#pgkpr-([a-z]+)"', text) == ["results", "published", "examples", "training"]
 
 
-def test_models_without_runs_show_their_training_alone(project):
-    content = yaml.safe_load(Path("params.yaml").read_text())
-    Path("params.yaml").write_text(yaml.safe_dump({**content, "runs": {"pgkpr": {}}}))
-    assert main([]) == 0
-    text = REPORT_PAGE.read_text(encoding="utf-8")
-    assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["pgkpr-training", "ran"]
-    assert track(text, "hcl") == ""
-
-
 def test_tracks_on_the_same_items_keep_their_own_comparison():
     def run(name, own):
         metrics = {"run": {"bleu_1": 0.5}, "floors": {}, "counts": {"examples": 3}, "settings": {"split": "test"}}
@@ -91,38 +80,6 @@ def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
     assert found["pgkpr (2 seeds)mean ± sd over seeds"][:2] == ["0.543± 0.012", "0.285± 0.035"]
     assert 'class="best"' not in first      # nobody compared the first run with every other
     assert list(found)[-len(RUNS) - 2:] == ["copy", *RUNS, "pgkpr (2 seeds)mean ± sd over seeds"]
-
-
-def test_other_tables_have_each_metric_once(page):
-    results = part(page, "pgkpr-results")
-    titles = re.findall(r"<caption><span><strong>([^<]+)\.</strong>", results)
-    assert titles == ["As PGKPR reports them", "As HCL reports them", "Cumulative sentence BLEU",
-                      "BERTScore and others", "Variety and keywords"]
-    assert row_of(page, "lbow", "tokens")["tokens"] == ("", "9.5")
-    assert "What a contrast over keywords" not in results
-
-
-def test_runs_stand_below_their_published_rows_in_the_paper_s_unit(page):
-    published = part(page, "pgkpr-published")
-    tables = published.split("<summary>")[2:]
-    assert [table[:table.index("<")] for table in tables] == [
-        "Table 2a: Paraphrasing, Quora", "Table 2b: Paraphrasing, MSCOCO", "Table 3a: Ablations, Quora",
-        "Table 3b: Ablations, MSCOCO", "Table 5: Human evaluation of PGKPR, Quora and MSCOCO, 0 to 2"]
-    names = [row[0] for row in rows(tables[0], "<tbody>")]
-    for ours, theirs in (("pgkpr (2 seeds)", "PGKPR3"), ("pgkpr-ref", "PGKPR-ref"), ("psi-s", "PGKPR-PSI+S"),
-                         ("lbow", "LBOW-gumbel")):  # 3: the number of the row's note
-        place = names.index(f"measured {ours}")
-        assert names[place - 1] == theirs
-    assert "measured w-o-con" not in names and "measured pgkpr" not in names
-    found = {row[0]: row[1:] for row in rows(tables[0], "<tbody>")}
-    assert found["measured pgkpr-ref"][:4] == ["61.00", "31.00", "21.00", "16.00"]
-    assert found["measured pgkpr (2 seeds)"][:2] == ["54.32± 1.23", "28.50± 3.54"]
-    assert found["PGKPR-ref"][0] == "58.891" and "suspicious coincidence" in tables[0]
-    assert "the validation file is the training file" in tables[0]
-    ablations = rows(tables[2], "<tbody>")
-    assert [row[0] for row in ablations][:4] == ["PGKPR2", "measured pgkpr (2 seeds)", "w/o L_con", "measured w-o-con"]
-    assert "measured" not in tables[1] and "measured" not in tables[3] and "58.1<sup>" in tables[2]
-    assert "times 100, as in the paper" in published and "word vectors" not in published
 
 
 def test_a_missing_evaluation_names_its_stage(project, capsys):

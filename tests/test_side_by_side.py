@@ -17,7 +17,6 @@ from stages.keywords.pos_frequency import (
     Counted,
     PosCounts,
     counted_rows,
-    family,
     flips,
     frequency_table,
     pos_counts,
@@ -88,30 +87,6 @@ def test_counts_say_how_far_methods_agree_and_where_tags_were_counted():
     assert counts["pos_frequency"] == {"split": "test", "sources": 1}
 
 
-def of_other_texts(name, **columns):
-    """The tables, with rows of a text that has no tokens behind those of one of them."""
-    found = tables()
-    last = found[name].slice(found[name].num_rows - 1)
-    for column, value in {"text_id": 7, **columns}.items():
-        place = last.column_names.index(column)
-        last = last.set_column(place, last.schema.field(place), pa.array([value], last.schema.field(place).type))
-    return {**found, name: pa.concat_tables([found[name], last])}
-
-
-@pytest.mark.parametrize(("given", "message"), [
-    ({**tables(), "textrank": tables()["textrank"].slice(2)}, "table textrank: 1 texts, the first of them 0, are no"),
-    ({**tables(), "yake": tables()["yake"].slice(0, 0)}, "table yake: 3 texts, the first of them 0, are not in both"),
-    (of_other_texts("textrank"), "table textrank: 1 texts, the first of them 7, are not in both it and table"),
-    (of_other_texts("psi", mode="xy"), "table psi: 1 texts, the first of them 7, are not in both it and table"),
-    (of_other_texts("psi", text_id=-1), "table psi: text -1 has 3 scores for 0 tokens"),
-    ({**tables(), "attribution": of_other_texts("attribution", text_id=1)["attribution"]},
-     "table attribution: text 1 has 3 scores for 4 tokens; the tables are of different runs"),
-])
-def test_tables_of_other_texts_are_refused(given, message):
-    with pytest.raises(InputError, match=message):
-        run(given)
-
-
 def test_agreement_by_hand():
     found = Agreement()
     found.add([["belly fat", "gym"], ["a"], None, []], [["fat", "belly"], ["b"], ["c"], ["d"]])
@@ -151,14 +126,6 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
     masks = [flips([0.5] * 30, 5, name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
     assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]
-
-
-@pytest.mark.parametrize(("tag", "universal", "penn", "expected"), [
-    ("NNPS", "PROPN", True, "NN"), ("PRP$", "PRON", True, "PRP"), ("VBZ", "VERB", True, "VB"),
-    ("RB", "ADV", True, "RB"), ("DT", "DET", True, "other"), ("RP", "ADP", True, "other"),
-    ("ns", "PROPN", False, "NN"), ("v", "VERB", False, "VB")])
-def test_families(tag, universal, penn, expected):
-    assert family(tag, universal, penn) == expected
 
 
 def test_frequencies_by_family_and_exact_tag():

@@ -20,8 +20,8 @@ from models.clld.clld import ClldModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
-from stages.common.paths import DatasetPaths, ModelPaths
-from stages.common.tables import Provenance, read_frame, read_metadata, write_table
+from stages.common.paths import ModelPaths
+from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.clld import confusing_pairs
 from stages.tracks.clld.classifier import TrainedOn, load_classifier
@@ -295,27 +295,3 @@ def test_a_second_training_has_the_same_bytes(trained, monkeypatch):
     for name in ("clald", "bert"):
         assert main([name]) == 0
     assert [path for path in files if path.read_bytes() != before[path]] == []
-
-
-def test_what_is_wrong_is_said_without_a_traceback(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    def complaint(name="m", **block):
-        tiny_classes.write_params(tmp_path, {"ct": {}, "m": block})
-        assert main([name]) == 1
-        return capsys.readouterr().err
-
-    assert "artifacts/data/tiny/items/examples: no such artifact" in complaint()
-    tiny_classes.write_project(tmp_path)
-    assert "models.clld.m.pairs: no class fits 'persn'; did you mean 'person'" in complaint(
-        contrast="static_tau_pairs", pairs=[["persn", "place"]])
-    assert "confusing_pairs/ct/13/confusing_pairs.parquet: no such artifact" in complaint(
-        contrast="static_tau_pairs", pairs_of="artifacts/confusing_pairs/ct")
-    assert "models.clld.m.encoder: path:nowhere: nowhere holds no config.json" in complaint(
-        encoder="path", path="nowhere")
-    table = DatasetPaths("tiny").table("examples")
-    ids = {name: [1] for name in ("source_id", "target_id", "negative_id")}
-    write_table(table, SCHEMAS["examples"], pd.DataFrame({
-        "example_id": [0], "split": ["train"], **ids, "reference_ids": [[1]],
-        "group": [0], "negative_origin": [None]}), Provenance("test", "0"))
-    assert "holds pairs, and not texts with a class" in complaint()
