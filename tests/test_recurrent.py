@@ -6,6 +6,7 @@ from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
 
 from models.common import BOS, PAD
 from models.common.decoding import beam_search, contrastive_search
+from models.common.recurrent import LstmStack
 
 # settings that change how a model decodes, laid over those of the architecture
 CASES = [("residual_lstm", {}), ("latent_bow", {}), ("latent_bow", {"gumbel": True})]
@@ -84,17 +85,6 @@ def test_search_equals_one_that_keeps_no_states(architecture, values, num_beams)
     assert not set(found.flatten().tolist()) & {1, *RULES.banned[2:]}
 
 
-@each_case
-@pytest.mark.parametrize("num_beams", [1, 3])
-def test_an_item_alone_is_rewritten_as_in_a_batch(architecture, values, num_beams):
-    rewriter, content = peaked(architecture, **values), batch(8)
-    together = rewriter.rewrite(content, None, RULES, num_beams)
-    for row in range(8):
-        alone = rewriter.rewrite(item(content, row), None, RULES, num_beams)[0].tolist()
-        assert alone == together[row, :len(alone)].tolist()
-        assert (together[row, len(alone):] == PAD).all()
-
-
 @each_architecture
 def test_contrastive_search_takes_the_same_steps(architecture):
     rewriter, content = peaked(architecture), batch(8)
@@ -125,16 +115,65 @@ def test_a_planned_batch_is_sorted_and_means_the_same(architecture):
     assert rewriter.planned(planned) is planned
     found, whole = (rewriter.sums(some, None) for some in (planned, content))
     assert all(torch.equal(value, whole[name]) for name, value in found.items())
-    alone = [rewriter.sums(item(content, row), None) for row in range(6)]
-    torch.testing.assert_close(found, {name: sum(one[name] for one in alone) for name in found}, rtol=1e-4, atol=1e-4)
-    state, sources = rewriter.encode(content)
-    again, others = rewriter.encode(planned)
-    order = content["x_lengths"].argsort(descending=True, stable=True)
-    torch.testing.assert_close([part[:, order] for pair in state for part in pair], [p for pair in again for p in pair])
-    assert torch.equal(sources[-1][order], others[-1])
 
 
 def test_lengths_stay_with_the_host():
     lengths = model("residual_lstm").planned(batch())["x_host"]
     assert lengths.to("meta") is lengths and lengths.to(torch.device("meta"), non_blocking=True) is lengths
     assert lengths.pin_memory() is lengths and type(lengths.plain) is torch.Tensor
+
+
+# Residual-LSTM: the rule of its additions, and its attention
+
+
+def stack(layers=4, residual_every=2, width=6):
+    torch.manual_seed(0)
+    return LstmStack(width, layers, residual_every, dropout=0.0)
+
+
+@pytest.mark.parametrize(("layers", "residual_every"), [(4, 2), (5, 2), (3, 1), (4, 3), (2, 5)])
+def test_the_input_of_every_nth_layer_is_added_behind_it(layers, residual_every):
+    """x^(l+1) = h^(l) + x^(l+1-n) behind every n-th layer, h^(l) else; l counts from 1."""
+    some, inputs = stack(layers, residual_every), torch.randn(2, 4, 6)
+    x = {1: inputs}
+    for number, layer in enumerate(some.layers, start=1):
+        h, _ = layer(x[number])
+        x[number + 1] = h + x[number + 1 - residual_every] if number % residual_every == 0 else h
+    torch.testing.assert_close(some(inputs)[0], x[layers + 1])
+
+
+def test_dropout_is_of_outputs_and_leaves_states_and_additions_whole():
+    torch.manual_seed(0)
+    some, inputs = LstmStack(64, 1, 1, dropout=0.5), torch.randn(8, 3, 64)
+    whole, state = some.eval()(inputs)
+    drawn, again = some.train()(inputs)
+    for found, expected in zip(again[0], state[0], strict=True):
+        torch.testing.assert_close(found, expected)
+    gone = (drawn - inputs).abs() < 1e-7
+    assert 0.4 < gone.float().mean() < 0.6
+    torch.testing.assert_close((drawn - inputs)[~gone], 2 * (whole - inputs)[~gone], rtol=1e-4, atol=1e-5)
+
+
+def test_the_network_equals_its_equations():
+    rewriter, content = peaked("residual_lstm"), batch(3)
+    with torch.no_grad():
+        found = rewriter.sums(content, None)["generation"].item()
+        total = 0.0
+        for row, length in enumerate(content["x_lengths"].tolist()):
+            read, state = rewriter.encoder(rewriter.embedding(content["x_ids"][row:row + 1, :length]))
+            for token, target in zip(content["y_in"][row], content["y_out"][row], strict=True):
+                if target == PAD:
+                    break
+                h, state = rewriter.decoder(rewriter.embedding(token.view(1, 1)), state)
+                c = (h[0] @ read[0].T).softmax(-1) @ read[0]
+                h = torch.tanh(rewriter.combine.weight @ torch.cat([c[0], h[0, 0]]))
+                total -= rewriter.words(h.flatten()).log_softmax(-1)[target].item()
+    assert found == pytest.approx(total, rel=1e-5)
+
+
+def test_weights_begin_within_their_bounds():
+    rewriter = model("residual_lstm", width=32)
+    for name, parameter in rewriter.named_parameters():
+        assert parameter.abs().max() <= 0.1, name
+        assert parameter.abs().max() > 0.08, name
+    assert not rewriter.embedding.weight[PAD].any()

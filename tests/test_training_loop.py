@@ -2,7 +2,7 @@
 
 import random
 import threading
-from contextlib import nullcontext
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -12,13 +12,15 @@ import torch
 from memory_store import Memory
 from torch import nn
 
-from models.common.task import Criterion, Parameters, Settings, Speed, Step, Task
-from models.common.training import fit
+from models.common.task import Criterion, Parameters, Settings, Speed, Step, Task, epoch_batches, loaded_ahead
+from models.common.training import add_gradients, fit
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.progress import TrainingBar
 
 SEED = partial(derived_seed, 7, "test")
+
+
 class Killed(BaseException):
     """Stands for a SIGKILL: nothing of the running process survives it but the store."""
 
@@ -76,6 +78,9 @@ class Regression(Task):
 
 
 SETTINGS = Settings(epochs=3, batch_size=4, micro_batch=3, warmup=0.2, weight_decay=0.01)
+EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", batch_size=3,
+                     micro_batch=2)
+ACCUMULATING = Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5, bucket=True)
 
 
 def weights(task):
@@ -94,35 +99,19 @@ def uninterrupted():
     return weights(task), history
 
 
-@pytest.mark.parametrize("every", [1, 2, 10**6])
-@pytest.mark.parametrize("kill_at", range(9))
-def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(kill_at, every, uninterrupted):
+@pytest.mark.parametrize(("settings", "every"), [(SETTINGS, 1), (SETTINGS, 2), (SETTINGS, 10**6), (EVERYTHING, 1)])
+def test_killed_at_any_step_and_resumed_ends_in_the_same_bytes(settings, every):
     """Whenever a state was saved within an epoch, or never."""
-    store = Memory(every)
-    with pytest.raises(Killed):
-        fit(Regression(kill_at=kill_at), SETTINGS, store, SEED)
-    torch.rand(5), random.random(), np.random.rand()  # a new process has other generator states
-    task = Regression()
-    history = fit(task, SETTINGS, store, SEED)
-    assert_same(weights(task), uninterrupted[0])
-    assert history == uninterrupted[1]
-
-
-EVERYTHING = replace(SETTINGS, bucket=True, precision="bf16", schedule="constant", batch_size=3,
-                     micro_batch=2)
-ACCUMULATING = Settings(epochs=2, batch_size=7, micro_batch=2, clip=0.5, bucket=True)
-
-
-@pytest.mark.parametrize("kill_at", range(0, 12, 3))
-def test_killed_with_buckets_bf16_and_prefetch_ends_in_the_same_bytes(kill_at):
     whole = Regression()
-    history = fit(whole, EVERYTHING, Memory(), SEED)
-    store = Memory()
-    with pytest.raises(Killed):
-        fit(Regression(kill_at=kill_at), EVERYTHING, store, SEED)
-    task = Regression()
-    assert fit(task, EVERYTHING, store, SEED) == history
-    assert_same(weights(task), weights(whole))
+    expected = fit(whole, settings, Memory(), SEED)
+    for kill_at in range(expected.rows[-1]["step"]):
+        store = Memory(every)
+        with pytest.raises(Killed):
+            fit(Regression(kill_at=kill_at), settings, store, SEED)
+        torch.rand(5), random.random(), np.random.rand()  # a new process has other generator states
+        task = Regression()
+        assert fit(task, settings, store, SEED) == expected
+        assert_same(weights(task), weights(whole))
 
 
 def test_a_finished_training_is_not_repeated(uninterrupted):
@@ -270,19 +259,9 @@ def test_speed_adds_up_over_resumed_runs():
     assert len(speed.recent) == 9 and speed.seconds == pytest.approx(sum(speed.recent))
     # Of the state that it went on from, what saving it took could not be in it.
     assert speed.checkpoints == 8 and speed.checkpoint_seconds > 0
-
-
-def test_figures_of_a_record():
-    speed = Speed()
-    assert speed.summary() == {}
-    for seconds in (1.0, 4.0, 1.0):
-        speed.add(8, seconds)
-    assert speed.summary() == {"steps": 3, "items_per_second": 4.0, "seconds_per_step_median": 1.0, "checkpoints": 0,
-                               "checkpoint_seconds": 0.0}
-    speed.add_checkpoint(2.0)
-    speed.add_checkpoint(4.0)  # twelve seconds in all
-    assert speed.summary() == {"steps": 3, "items_per_second": 2.0, "seconds_per_step_median": 1.0, "checkpoints": 2,
-                               "checkpoint_seconds": 6.0}
+    assert Speed(3, 24, 4.0, [1.0, 2.0, 1.0], 2, 8.0).summary() == {
+        "steps": 3, "items_per_second": 2.0, "seconds_per_step_median": 1.0, "checkpoints": 2,
+        "checkpoint_seconds": 8.0}
 
 
 def test_schedule_rises_then_falls_to_zero():
@@ -372,13 +351,114 @@ def test_missing_items_and_foreign_checkpoints_are_named():
         fit(other, SETTINGS, store, SEED)
 
 
-def test_filling_new_memory_changes_no_weight(monkeypatch):
-    torch.use_deterministic_algorithms(True)
-    try:
-        task, filled = Regression(), Regression()
-        fit(task, SETTINGS, Memory(), SEED)
-        monkeypatch.setattr("models.common.training._memory_as_it_comes", nullcontext)
-        fit(filled, SETTINGS, Memory(), SEED)
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert_same(weights(task), weights(filled))
+# Batches and how they are loaded
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, EVERYTHING])
+def test_loading_ahead_changes_no_byte(settings):
+    def trained(prefetch):
+        task = Regression()
+        history = fit(task, replace(settings, prefetch=prefetch), Memory(), SEED)
+        return weights(task), history, task.loaders
+
+    (first, history, at_once), (second, other, ahead) = trained(0), trained(3)
+    assert_same(first, second)
+    assert history == other
+    assert at_once == {"MainThread"} and ahead == {"loader_0"}
+
+
+def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
+    class Broken(Regression):
+        def load(self, items):
+            if 5 in items:
+                raise OSError("item 5 cannot be read")
+            return super().load(items)
+
+    before = threading.active_count()
+    for task, expected in ((Broken(), OSError), (Regression(kill_at=4), Killed)):
+        with pytest.raises(expected):
+            fit(task, SETTINGS, Memory(), SEED)
+        assert threading.active_count() == before
+
+
+def test_loading_ahead_is_bounded_and_in_order():
+    asked = []
+    with loaded_ahead(lambda key: asked.append(key) or key * 10, range(10), ahead=2) as loaded:
+        assert next(loaded) == 0
+        time.sleep(0.05)
+        assert asked == [0, 1, 2]
+        assert list(loaded) == list(range(10, 100, 10))
+
+
+def test_buckets_take_every_item_once_and_pad_little():
+    lengths = np.random.default_rng(0).integers(1, 30, 1003)
+    batches, again, next_epoch = (epoch_batches(1003, 16, seed, lengths) for seed in (5, 5, 6))
+    assert batches == again != next_epoch
+    assert sorted(item for batch in batches for item in batch) == list(range(1003))
+    assert sorted(map(len, batches)) == [11] + [16] * 62 and len(batches) == 63
+
+    def padding(batches):
+        return sum(len(batch) * max(lengths[batch]) for batch in batches) / lengths.sum() - 1
+
+    assert padding(batches) < 0.06 < 0.5 < padding(epoch_batches(1003, 16, 5))
+    means = [lengths[batch].mean() for batch in batches]
+    assert means != sorted(means)  # short ones do not come first
+    assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
+
+
+def test_buckets_of_many_pools_still_mix_items():
+    batches = epoch_batches(4000, 4, 1, np.arange(4000) % 7)
+    found = {frozenset(batch) for batch in batches}
+    assert len(found & {frozenset(batch) for batch in epoch_batches(4000, 4, 2, np.arange(4000) % 7)}) < 10
+
+
+def test_buckets_need_lengths():
+    with pytest.raises(ValueError, match="3 lengths for 4 items"):
+        epoch_batches(4, 2, 0, [1, 2, 3])
+    shorn = type("Shorn", (Regression,), {"lengths": Task.lengths})()
+    with pytest.raises(ValueError, match=r"Shorn has no lengths\(\)"):
+        fit(shorn, replace(SETTINGS, bucket=True), Memory(), SEED)
+
+
+# Gradients of several micro-batches
+
+
+class Net(nn.Module):
+    """Layers of which the last is used by a part of the micro-batches alone, and one never."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 7), nn.Tanh(), nn.Linear(7, 3))
+        self.late, self.never = nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def loss(self, number):
+        values = self.layers(torch.randn(4, 5, generator=torch.Generator().manual_seed(number)))
+        # The gradient of a sum is one number seen as many.
+        return (self.late(values).sum() + self.late.bias.sum() if number else values.square().sum())
+
+
+def gradients(net):
+    return {name: parameter.grad for name, parameter in net.named_parameters() if parameter.grad is not None}
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_sums_are_those_of_backward_passes_to_the_bit(count):
+    ours, plain = Net(), Net()
+    parameters = list(ours.parameters())
+    for number in range(count):
+        add_gradients([ours.loss(number)], [None], parameters)
+        plain.loss(number).backward()
+    expected, found = gradients(plain), gradients(ours)
+    assert found.keys() == expected.keys() and ("late.weight" in found) == (count > 1)
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_weights_of_several_outputs():
+    ours, plain = Net(), Net()
+    for number in (1, 2):
+        for net, add in ((ours, lambda out, by: add_gradients(out, by, list(ours.parameters()))),
+                         (plain, torch.autograd.backward)):
+            vectors = net.layers(torch.ones(4, 5))
+            add([net.loss(number), vectors], [None, torch.full((4, 3), 0.5)])
+    assert all(torch.equal(gradients(ours)[name], value) for name, value in gradients(plain).items())
