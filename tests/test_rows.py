@@ -66,13 +66,6 @@ def test_gradients_of_heads():
         torch.autograd.gradcheck(lambda heads, order=order: Heads(2, tokens).joined(order(heads))[:3], drawn)
 
 
-def test_what_hides_padding_is_aligned_and_exact():
-    real = torch.tensor([[True, True, False], [True, False, False]])
-    bias = masking(real, torch.zeros(1))
-    assert bias.stride(0) % 8 == 0 and bias.shape == real.shape
-    assert torch.equal(bias == 0, real) and torch.equal(bias.isinf(), ~real)
-
-
 def test_an_encoder_computes_on_rows_what_it_would_on_each_text_alone():
     torch.manual_seed(0)
     embedder, encoder = Embedder(20, 8, 0.0), Encoder(SIZES)
