@@ -1,12 +1,16 @@
-"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved, resume."""
+"""What every architecture must do: learn eight items, ignore padding, follow its seed, load as it was saved, resume;
+and every ablation lacks exactly its terms of the loss."""
 
 from functools import partial
 
 import piece_cases
 import pytest
 import recurrent_cases
+import test_train_clld
+import test_train_pgkpr
 import tiny_clld
 import tiny_hcl
+import tiny_rewriters
 import torch
 import transformer_cases
 from memory_store import Memory
@@ -21,6 +25,10 @@ from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective
 from models.hcl.model import HclModel
 from models.pgkpr.rewriters import load_rewriter
+from stages.common.settings import laid_over
+from stages.run.checkpoints import FolderCheckpoints
+from stages.tracks.pgkpr.params import TrainPgkpr
+from stages.tracks.pgkpr.train import fit_rewriter
 
 
 class Hcl:
@@ -116,6 +124,7 @@ class Classifier:
 ARCHITECTURES = {
     "hcl": Hcl, "hcl without graph": lambda folder: Hcl(folder, graph={"iterations": 0}),
     "hcl without latent": lambda folder: Hcl(folder, latent={"enabled": False}),
+    "hcl by layers": lambda folder: Hcl(folder, latent={"enters": "layers"}),
     **{name: lambda folder, name=name: Pieces(folder, name)
        for name in ("transformer", "cvae", "group_wise", "seq2seq_du", "seq2seq", "dialogpt", "simctg", "t5",
                     "t5_claps")},
@@ -208,3 +217,54 @@ def test_a_killed_training_resumes_to_the_same_bytes(case):
     assert fit(resumed, settings, store, SEED) == history
     expected = whole.module.state_dict()
     assert all(torch.equal(part, expected[name]) for name, part in resumed.module.state_dict().items())
+
+
+# Every ablation removes its term
+
+
+def hcl_terms(folder, **groups):
+    """Parts of the loss of HCL."""
+    model = tiny_hcl.model(**groups)
+    return set(objective(model(tiny_hcl.batch()), model.config, 1.0)[1])
+
+
+def pgkpr_terms(folder, **overrides):
+    """Parts of the loss in the history of a training of PGKPR; likewise of CLLD."""
+    block = TrainPgkpr.model_validate(tiny_rewriters.settings(training={"epochs": 1}))
+    values = TrainPgkpr.model_validate(laid_over(block.under(overrides), overrides)).model_dump()
+    _, history = fit_rewriter(test_train_pgkpr.pairs(), test_train_pgkpr.vocabulary(), values,
+                              tiny_rewriters.MAX_LENGTH, 13, FolderCheckpoints(folder, "a"))
+    return {name for name in history.rows[0] if name.startswith("train_")}
+
+
+def clld_terms(folder, row="uniform"):
+    trained = test_train_clld.train(folder, row, training={"epochs": 1})
+    return {name for name in trained.history.rows[0] if name.startswith("train_")}
+
+
+OFF = {"weight": 0.0}
+ABLATIONS = {
+    "hcl w/o graph": (hcl_terms, {"graph": {"iterations": 0}}, set()),
+    "hcl w/o keyword": (hcl_terms, {"keyword": {"condition": False}}, {"keyword", "mahalanobis"}),
+    "hcl w/o keyword contrast": (hcl_terms, {"contrasts": {"keyword": OFF}}, {"keyword"}),
+    "hcl w/o MA": (hcl_terms, {"contrasts": {"mahalanobis": OFF}}, {"mahalanobis"}),
+    "hcl w/o instance": (hcl_terms, {"contrasts": {"instance": OFF}}, {"instance"}),
+    "hcl w/o bag of words": (hcl_terms, {"latent": {"bow_loss": False}}, {"bow"}),
+    "hcl plain CVAE": (hcl_terms, {"keyword": {"condition": False}, "contrasts": {"instance": OFF}},
+                       {"instance", "keyword", "mahalanobis"}),
+    "BERT-GEN": (hcl_terms, {"latent": {"enabled": False}}, {"kl", "bow", "instance", "keyword", "mahalanobis"}),
+    "pgkpr w/o L_con": (pgkpr_terms, {"contrast": OFF}, {"train_contrast"}),
+    "pgkpr w/o L_rec": (pgkpr_terms, {"reconstruction": OFF}, {"train_reconstruction"}),
+    "pgkpr w/o both": (pgkpr_terms, {"contrast": OFF, "reconstruction": OFF},
+                       {"train_contrast", "train_reconstruction"}),
+    "pgkpr paper": (pgkpr_terms, {"preset": "paper"}, set()),
+    "pgkpr released": (pgkpr_terms, {"preset": "released"}, set()),
+    "CT": (clld_terms, {"row": "none"}, {"train_contrast"}),
+}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_every_ablation_removes_its_term(name, tmp_path):
+    terms, changes, gone = ABLATIONS[name]
+    whole = terms(tmp_path / "whole")
+    assert gone <= whole and terms(tmp_path / "ablation", **changes) == whole - gone

@@ -24,7 +24,6 @@ from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
-from stages.common.settings import laid_over
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
@@ -199,27 +198,6 @@ def test_an_empty_split_and_foreign_vectors_are_named(encoder, tmp_path):
 def test_too_many_frozen_layers_are_an_input_error(encoder, tmp_path):
     with pytest.raises(InputError, match=r"train_hcl\.training\.freeze_layers: .*the encoder has 2"):
         train(encoder, FolderCheckpoints(tmp_path, "a"), freeze_layers=9)
-
-
-ABLATIONS = {
-    "w/o graph": ({"graph": {"iterations": 0}}, set()),
-    "w/o keyword": ({"keyword": {"condition": False}}, {"keyword", "mahalanobis"}),
-    "w/o MA": ({"contrasts": {"mahalanobis": {"weight": 0.0}}}, {"mahalanobis"}),
-    "w/o instance": ({"contrasts": {"instance": {"weight": 0.0}}}, {"instance"}),
-    "deterministic": ({"latent": {"enabled": False}}, {"kl", "bow", "instance", "mahalanobis", "keyword"}),
-}
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
-def test_every_row_of_the_ablation_table_trains_without_its_terms(encoder, tmp_path, name):
-    overrides, gone = ABLATIONS[name]
-    values = TrainHcl.model_validate(laid_over(settings(epochs=1), overrides)).model_dump()
-    items = joined_items(**tiny_items.tables())
-    trained = run(items, graph(), values, encoder, UnseenKeywords(trained_on(encoder)), 13,
-                  FolderCheckpoints(tmp_path, "a"))
-    parts = {column.removeprefix("train_") for column in trained.history.rows[0] if column.startswith("train_")}
-    assert parts.isdisjoint(gone)
-    assert parts >= {"reconstruction", "kl", "bow", "instance", "keyword", "mahalanobis"} - gone
 
 
 @pytest.fixture(scope="module")

@@ -20,13 +20,11 @@ from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths
-from stages.common.settings import laid_over
 from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
 from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup
 from stages.tracks.pgkpr.items import Vocabulary
-from stages.tracks.pgkpr.params import TrainPgkpr
 from stages.tracks.pgkpr.train import (
     RATES,
     RewriteTask,
@@ -286,27 +284,6 @@ def test_a_killed_training_ends_with_the_same_weights(tmp_path, architecture, bl
     for (name, one), two in zip(whole[0].state_dict().items(), resumed[0].state_dict().values(), strict=True):
         assert torch.equal(one, two), name
     assert whole[1] == resumed[1]
-
-
-ABLATIONS = {
-    "w/o L_con": ({"contrast": {"weight": 0.0}}, {"contrast"}),
-    "w/o L_rec": ({"reconstruction": {"weight": 0.0}}, {"reconstruction"}),
-    "w/o both": ({"contrast": {"weight": 0.0}, "reconstruction": {"weight": 0.0}}, {"contrast", "reconstruction"}),
-    "paper": ({"preset": "paper"}, set()),
-    "released": ({"preset": "released"}, set()),
-}
-
-
-@pytest.mark.parametrize("name", ABLATIONS)
-def test_every_row_of_the_ablation_table_trains_without_its_terms(tmp_path, name):
-    overrides, gone = ABLATIONS[name]
-    block = TrainPgkpr.model_validate(tiny_rewriters.settings(training={"epochs": 1}))
-    values = TrainPgkpr.model_validate(laid_over(block.under(overrides), overrides)).model_dump()
-    _, history = fit_rewriter(pairs(), vocabulary(), values, tiny_rewriters.MAX_LENGTH, 13,
-                           FolderCheckpoints(tmp_path, "a"))
-    parts = {column.removeprefix("train_") for column in history.rows[0] if column.startswith("train_")}
-    assert parts.isdisjoint(gone)
-    assert parts >= {"generation", "reconstruction", "contrast"} - gone
 
 
 @pytest.mark.parametrize("overrides", [{}, {"contrast": {"weight": 0.0}, "reconstruction": {"weight": 0.0}}])
