@@ -7,7 +7,8 @@ there without computing them again.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import reduce
@@ -32,7 +33,6 @@ from stages.common.paths import (
     RECIPES,
     REPORT,
     RUNS,
-    DatasetPaths,
     old_layout,
 )
 from stages.common.settings import laid_over
@@ -268,50 +268,31 @@ def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[s
     return {**content, "datasets": {name: fill(dataset) for name, dataset in datasets.items()}}
 
 
-def _staying_folders(params: Params, root: Path) -> set[Path]:
-    """Folders whose content the params still stand for.
+def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:
+    """Return folders that the params no longer stand for: those DVC can bring back, and the rest with reasons.
 
     Under another recipe a model, a run or the report of the same name is another thing.
     """
-    staying = {DatasetPaths(name).folder for name in params.datasets}
-    if _present_recipe(root) == params.recipe:
+    owned: dict[Path, Collection[str]] = {DATA: params.datasets}
+    present: Any = None
+    with suppress(InputError):
+        present = read_yaml(root / PARAMS) if (root / PARAMS).exists() else None
+    same = isinstance(present, Mapping) and present.get("recipe") == params.recipe
+    if same:
         runs = all_runs(params)
-        owned = {MODELS: all_models(params), RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
-                 CONFUSED: params.confusing_pairs.models}
-        staying |= {REPORT, COMPARISON, *(group / name for group, names in owned.items() for name in names)}
-    return staying
-
-
-def _present_recipe(root: Path) -> str | None:
-    try:
-        content = read_yaml(root / PARAMS) if (root / PARAMS).exists() else None
-    except InputError:
-        return None
-    return content.get("recipe") if isinstance(content, Mapping) else None
-
-
-def _present_folders(root: Path) -> list[Path]:
-    """Folders of data sets, models, runs and the report that lie in ``artifacts/``, whatever the params say."""
-    found = [path for group in (DATA, MODELS, RUNS, PREDICTED, PROBES, CONFUSED)
-             for path in sorted((root / group).glob("*"))]
-    found += [root / REPORT, root / COMPARISON]
-    return [path.relative_to(root) for path in found if path.is_dir()]
-
-
-def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:
-    """Return folders that the params no longer stand for: those DVC can bring back, and the rest with reasons."""
-    gone = [folder for folder in _present_folders(root) if folder not in _staying_folders(params, root)]
-    if not gone:
-        return [], {}
-    cached = _cached_files(root)
+        owned |= {MODELS: all_models(params), RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
+                  CONFUSED: params.confusing_pairs.models}
+    gone = [path for group in (DATA, MODELS, RUNS, PREDICTED, PROBES, CONFUSED)
+            for path in sorted((root / group).glob("*")) if path.name not in owned.get(group, ())]
+    gone += [] if same else [root / REPORT, root / COMPARISON]
+    cached = _cached_files(root) if (gone := [path for path in gone if path.is_dir()]) else set()
     removable, kept = [], {}
     for folder in gone:
-        files = [path for path in (root / folder).rglob("*") if not path.is_dir()]
-        lost = [path.relative_to(root) for path in files if path.relative_to(root) not in cached]
-        if lost:
-            kept[folder] = f"{len(lost)} of its files are not in DVC's cache, such as {lost[0]}"
+        files = [path.relative_to(root) for path in folder.rglob("*") if not path.is_dir()]
+        if lost := [path for path in files if path not in cached]:
+            kept[folder.relative_to(root)] = f"{len(lost)} of its files are not in DVC's cache, such as {lost[0]}"
         else:
-            removable.append(folder)
+            removable.append(folder.relative_to(root))
     return removable, kept
 
 
