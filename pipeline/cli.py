@@ -77,8 +77,8 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     is of one of them at a time: `keycontrast use paper-clld --data ../data --set dataset=r8 --as paper-clld-r8`
     """
     from pipeline import recipes
+    from pipeline.dag import read_lock
     from pipeline.estimate import estimate_of_project
-    from pipeline.lock import read_lock
     from pipeline.run import RUN_LOCK
     from pipeline.sources import label_remarks
     from stages.run.processes import exclusive
@@ -342,7 +342,7 @@ def verify() -> None:
 
     Example: `keycontrast verify`
     """
-    from pipeline.verify import show_verified
+    from pipeline.records import show_verified
 
     raise typer.Exit(0 if show_verified(Console()) else 1)
 

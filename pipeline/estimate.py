@@ -2,14 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from keycontrast.errors import InputError
-from pipeline.lock import read_lock
+from pipeline.dag import read_lock
 from stages.params import Params
 from stages.run.process import RECORDS
 
@@ -24,33 +25,22 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def recorded_seconds(stages: Iterable[str], records: Path = RECORDS) -> dict[str, float]:
-    """Return the seconds of the last run of each stage instance, such as ``ingest@sample``, that has a record."""
-    found = {}
-    for name in stages:
+def estimate_in_words(stages: Iterable[str], records: Path = RECORDS) -> str:
+    """Return the seconds of the last runs of stage instances such as ``ingest@sample``, added up, as a sentence.
+
+    Where one has no record it says how many have none.
+    """
+    names, seconds = set(stages), list[float]()
+    for name in names:
         path = records / f"{name if '@' in name else f'{name}@all'}.json"
-        try:
-            found[name] = float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
-        except (FileNotFoundError, json.JSONDecodeError):
-            continue  # never run here, or killed while the record was written
-    return found
-
-
-def estimate(stages: Collection[str], records: Path = RECORDS) -> float | None:
-    """Return the seconds of the last runs of all ``stages`` added up; None if one of them has no record."""
-    found = recorded_seconds(stages, records)
-    return sum(found.values()) if len(found) == len(set(stages)) else None
-
-
-def estimate_in_words(stages: Collection[str], records: Path = RECORDS) -> str:
-    """Return the estimate as a sentence; without one, the sentence says how many stages have not run here."""
-    seconds = estimate(stages, records)
-    if seconds is None:
-        missing = len(set(stages)) - len(recorded_seconds(stages, records))
-        return f"No estimate yet: {missing} of {len(stages)} stages have no record of a run here."
-    if len(set(stages)) == 1:
-        return f"The last run of this stage took {duration(seconds)}."
-    return f"The last runs of these {len(stages)} stages took {duration(seconds)}, added up; stages run in parallel."
+        with suppress(FileNotFoundError, json.JSONDecodeError):     # never run here, or killed as it was written
+            seconds.append(float(json.loads(path.read_text(encoding="utf-8"))["seconds"]))
+    if missing := len(names) - len(seconds):
+        return f"No estimate yet: {missing} of {len(names)} stages have no record of a run here."
+    if len(names) == 1:
+        return f"The last run of this stage took {duration(sum(seconds))}."
+    return (f"The last runs of these {len(names)} stages took {duration(sum(seconds))}, added up; stages run in "
+            f"parallel.")
 
 
 def instances(params: Params, dvc: Mapping[str, Any]) -> list[str]:

@@ -260,12 +260,16 @@ def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int,
     for far_hops, far in part.nodes[part.nodes["hops"] > 1].groupby("hops"):
         console.print(Text(f"\n{far_hops} edges away ({len(far)}): ", style="italic")
                       + Text(", ".join(map(printable, sorted(far["keyword"])))))
+    console.print()
     if signed:
-        _print_examples(example_texts(paths, name), console)
+        examples = example_texts(paths, name)
+        if len(examples):
+            role, texts = examples["role"].iloc[0], examples.drop(columns="role").astype(object)
+            print_rows(["example", "input", "output", "negative"], texts.where(texts.notna(), None).to_numpy().tolist(),
+                       console, f"Training examples that have it as {role} keyword")
     else:
-        texts = holding_texts(paths, part.nodes.index[0]).to_numpy().tolist()
-        console.print()
-        print_rows(["text", ""], texts, console, "Texts that hold it")
+        texts = holding_texts(paths, part.nodes.index[0])
+        print_rows(["text", ""], texts.to_numpy().tolist(), console, "Texts that hold it")
     path = svg or DRAWINGS / f"{paths.name}-{slug(name)}.svg"
     write_drawing(path, drawing_of(part))
     if len(part.nodes) > _READABLE:
@@ -315,19 +319,3 @@ def _print_neighbours(part: Neighbourhood, signed: bool, console: Console) -> No
 
 def _signed(count: int) -> str:
     return f"{count:+,}".replace("-", "−") if count else "·"
-
-
-def _print_examples(examples: pd.DataFrame, console: Console) -> None:
-    if examples.empty:
-        return
-    role = examples["role"].iloc[0]
-    shown = Table("example", "text", "", title=f"Training examples that have it as {role} keyword",
-                  title_justify="left")
-    for row in examples.itertuples(index=False):
-        texts = [("input", row.source), ("output", row.target), ("negative", row.negative)]
-        texts = [(name, text) for name, text in texts if isinstance(text, str)]
-        for place, (name, text) in enumerate(texts):
-            shown.add_row("" if place else str(row.example_id), Text(name, style="dim"), cell(text),
-                          end_section=place == len(texts) - 1)
-    console.print()
-    console.print(shown)

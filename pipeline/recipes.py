@@ -20,8 +20,7 @@ from ruamel.yaml import YAML
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_file
-from pipeline.dag import open_repo
-from pipeline.lock import LOCK
+from pipeline.dag import LOCK, open_repo
 from stages.common.paths import (
     COMPARISON,
     CONFUSED,

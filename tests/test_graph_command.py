@@ -28,7 +28,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "160")
     return write_graph()
 
 

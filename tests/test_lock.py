@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from pipeline.lock import UnreadableLock, read_lock
+from pipeline.dag import UnreadableLock, read_lock
 from pipeline.records import clear_leftovers, differs_by_rounding, machine_lock, own_lock
 
 WHOLE = """schema: '2.0'

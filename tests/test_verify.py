@@ -12,7 +12,7 @@ import yaml
 from rich.console import Console
 
 from keycontrast.errors import InputError
-from pipeline.verify import show_verified
+from pipeline.records import show_verified
 from stages.common.tables import Provenance, read_batches, read_frame, read_table, write_table
 from stages.common.training import check_seal, seal
 from tests.harness.bits import SCHEMA, damaged_table, table

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from pipeline.lock import UnreadableLock, read_lock
+from pipeline.dag import UnreadableLock, read_lock
 from stages.common.paths import METRICS
 from tests import small_project, tiny_project
 from tests.harness.cases import NOTES, Verdict
