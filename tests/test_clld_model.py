@@ -59,15 +59,6 @@ def test_textcnn_is_the_maximum_of_each_filter_over_the_runs_of_a_text():
     assert found.shape == (7, 18) and (found > 0).any()
 
 
-@pytest.mark.parametrize("pool", [None, "cls", "mean"])
-def test_padding_has_no_part_in_the_logits(pool):
-    model, (ids, mask) = bert(pool=pool) if pool else textcnn(), inputs()
-    wide = torch.cat([ids, torch.full((5, 9), 3)], 1), torch.cat([mask, torch.zeros(5, 9, dtype=torch.bool)], 1)
-    torch.testing.assert_close(logits(model, *wide), logits(model, ids, mask), atol=1e-5, rtol=1e-5)
-    alone = logits(model, ids[:1, :int(mask[0].sum())], mask[:1, :int(mask[0].sum())])
-    torch.testing.assert_close(alone, logits(model, ids, mask)[:1], atol=1e-5, rtol=1e-5)
-
-
 def test_pooling_is_the_state_of_cls_or_the_mean():
     ids, mask = inputs()
     for pool in ("cls", "mean"):
@@ -97,11 +88,6 @@ def test_views_stand_one_behind_the_other_and_differ_by_dropout_alone(make):
     assert cosine_similarity(moving[:5], moving[5:]).max() < 1 - 1e-6
 
 
-def test_the_cross_entropy_may_read_all_views():
-    ids, mask = inputs()
-    assert textcnn(contrast=LABEL_DISTANCE, ce_views="both").train_views(ids, mask)[0].shape == (10, 3)
-
-
 @pytest.mark.parametrize("make", [textcnn, bert])
 def test_a_model_without_a_contrast_has_two_views_if_both_are_read(make):
     """The first rows are the texts, the second the same texts under other dropout."""
@@ -111,13 +97,6 @@ def test_a_model_without_a_contrast_has_two_views_if_both_are_read(make):
     assert vectors is None and model.head is None and model.config.views == 2
     torch.testing.assert_close(still[:5], still[5:], atol=1e-6, rtol=1e-5)
     assert (moving[:5] - moving[5:]).abs().amax(1).min() > 1e-4
-
-
-def test_without_a_contrast_there_is_one_view_no_head_and_no_matrix():
-    model = textcnn()
-    answers, vectors = model.train_views(*inputs())
-    assert vectors is None and answers.shape == (5, 3)
-    assert model.head is None and not hasattr(model, "ldm") and model.config.views == 1
 
 
 def test_further_views_have_dropout_rates_of_their_own():

@@ -126,17 +126,6 @@ def trained(make, **settings):
     return task.module.state_dict(), history
 
 
-@pytest.mark.parametrize("make", [partial(classifier, CLASSIFIERS[0]), partial(rewriter, REWRITERS[1])])
-def test_a_training_without_dropout_ends_alike_for_any_micro_batch(make):
-    make = partial(without_dropout, make)
-    weights, history = trained(make, batch_size=8)
-    for micro_batch in (1, 3):
-        others, found = trained(make, batch_size=8, micro_batch=micro_batch)
-        assert_close(others, weights)
-        assert [row["train_contrast"] for row in found.rows] == pytest.approx(
-            [row["train_contrast"] for row in history.rows], rel=1e-6)
-
-
 def without_dropout(make):
     one = make()
     for part in one.module.modules():

@@ -57,15 +57,6 @@ def test_sequences_are_those_of_a_plain_loop_as_wide_as_the_longest():
         assert sequence[0].shape[1] == max(map(len, expected))
 
 
-def test_both_sequences_in_order_restore_the_text():
-    ids, mask, lengths = drawn(seed=1)
-    primary, secondary = (rows(sequence) for sequence in primary_secondary(ids, mask, lengths))
-    for text, one, other in zip(texts(ids, mask, lengths), primary, secondary, strict=True):
-        runs = [list(run) for masked, run in groupby(other, key=lambda token: token == MASK) if not masked]
-        restored = [word for token in one for word in (runs.pop(0) if token == MASK else [token])]
-        assert restored == [word for word, _ in text] and runs == []
-
-
 @pytest.mark.parametrize("primary", [True, False])
 def test_a_text_of_one_kind_leaves_a_single_mask_to_the_other(primary):
     ids, mask, lengths = drawn()

@@ -16,7 +16,7 @@ from transformer_cases import (
 )
 from whole_steps import WholeSteps
 
-from models.common import BOS, EOS
+from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP
 from models.common.decoding import beam_search
 from models.common.transformer import Embedder, sinusoids
 from models.pgkpr.pgkpr import RewriterConfig, counterpart, perturbed
@@ -310,3 +310,67 @@ def test_a_setting_that_is_unknown_is_named():
     with pytest.raises(ValueError, match="unknown setting sizes.depth"):
         RewriterConfig("pgkpr", sizes={"depth": 2})
 
+
+# TS_s and the counterparts of the contrast: the paper's example and loops
+
+LENGTHS = torch.tensor([9, 1, 4])
+REAL = torch.arange(9) < LENGTHS.unsqueeze(1)
+WORDS = (torch.arange(27).view(3, 9) + 100) * REAL  # every word and every tag of a text differs from all others
+TAGS = (torch.arange(27).view(3, 9) + 50) * REAL
+
+
+def keywords(seed):
+    return torch.rand(3, 9, generator=torch.Generator().manual_seed(seed)) < 0.5
+
+
+def by_loop(words, tags, mask):
+    """Input and targets of one text of plain lists."""
+    first = [word if chosen else tag for word, tag, chosen in zip(words, tags, mask, strict=True)]
+    second = [tag if chosen else word for word, tag, chosen in zip(words, tags, mask, strict=True)]
+    kept = [word if chosen else NOK for word, chosen in zip(words, mask, strict=True)]
+    return [BOS, *first, SEP, *second, EOS], [BOS, *tags, SEP, *kept, EOS]
+
+
+def cut(row, length):
+    return row[:length].tolist()
+
+
+def test_example_of_the_paper():
+    words = ["what", "are", "good", "workouts", "to", "lose", "belly", "fat", "?"]
+    tags = ["[WDT]", "[VBP]", "[JJ]", "[NNS]", "[TO]", "[VB]", "[NN]", "[NN]", "[.]"]
+    names = ["[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]", *sorted(set(tags)), *words]
+    ids = {name: number for number, name in enumerate(names)}
+    mask = [word in {"good", "workouts", "lose", "belly", "fat"} for word in words]
+    given = (torch.tensor([[ids[name] for name in row]]) for row in (words, tags))
+    found, targets, attention = perturbed(*given, torch.tensor([mask]), torch.tensor([9]))
+    assert " ".join(names[number] for number in found[0]) == (
+        "<s> [WDT] [VBP] good workouts [TO] lose belly fat [.] <sep> "
+        "what are [JJ] [NNS] to [VB] [NN] [NN] ? </s>")
+    assert " ".join(names[number] for number in targets[0]) == (
+        "<s> [WDT] [VBP] [JJ] [NNS] [TO] [VB] [NN] [NN] [.] <sep> "
+        "[NOK] [NOK] good workouts [NOK] lose belly fat [NOK] </s>")
+    assert attention.all() and attention.shape == (1, 21)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sequences_are_those_of_a_loop_with_padding_behind(seed):
+    mask = keywords(seed)
+    ids, targets, attention = perturbed(WORDS, TAGS, mask, LENGTHS)
+    assert ids.shape == targets.shape == attention.shape == (3, 21) and attention.dtype == torch.bool
+    for row, length in enumerate(LENGTHS.tolist()):
+        expected = by_loop(*(cut(part[row], length) for part in (WORDS, TAGS, mask)))
+        real = 2 * length + 3
+        assert (cut(ids[row], real), cut(targets[row], real)) == expected
+        assert set(cut(ids[row].flip(0), 21 - real)) <= {PAD}
+        assert set(cut(targets[row].flip(0), 21 - real)) <= {IGNORE}
+        assert attention[row].tolist() == [True] * real + [False] * (21 - real)
+
+
+def test_counterparts_are_unperturbed_in_either_order():
+    ids, attention = counterpart(WORDS, TAGS, LENGTHS, "pos_sent")
+    assert ids[2, :11].tolist() == [BOS, *cut(TAGS[2], 4), SEP, *cut(WORDS[2], 4), EOS]
+    assert (ids[2, 11:] == PAD).all() and attention[2].sum() == 11
+    ids, attention = counterpart(WORDS, TAGS, LENGTHS, "sent_pos")
+    assert ids[1, :5].tolist() == [BOS, int(WORDS[1, 0]), SEP, int(TAGS[1, 0]), EOS] and attention[1].sum() == 5
+    everything = torch.ones_like(WORDS, dtype=torch.bool)
+    assert torch.equal(ids, perturbed(WORDS, TAGS, everything, LENGTHS)[0])
