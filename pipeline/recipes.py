@@ -62,11 +62,8 @@ class Change:
 
 def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
     """Return every recipe's name and its first comment line."""
-    def title(path: Path) -> str:
-        first = path.read_text(encoding="utf-8").partition("\n")[0]
-        return first.lstrip("# ").strip() if first.startswith("#") else ""
-
-    return {path.stem: title(path) for path in sorted(folder.glob("*.yaml"))}
+    firsts = {path.stem: path.read_text(encoding="utf-8").partition("\n")[0] for path in sorted(folder.glob("*.yaml"))}
+    return {name: first.lstrip("# ").strip() if first.startswith("#") else "" for name, first in firsts.items()}
 
 
 def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, changes: Sequence[str] = (),
@@ -251,20 +248,16 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
 def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[str, Any]:
     """Return the recipe's content with ``data`` in place of ``{data}`` in the sources of its data sets."""
     datasets = content.get("datasets")
-    if not isinstance(datasets, Mapping):
-        return content
-
-    def fill(dataset: Any) -> Any:
+    filled = {}
+    for name, dataset in datasets.items() if isinstance(datasets, Mapping) else ():
         source = dataset.get("source") if isinstance(dataset, Mapping) else None
-        if not isinstance(source, str) or _DATA not in source:
-            return dataset
-        if data is None:
-            raise InputError(f"recipe {recipe!r} reads data that does not ship with the project. Say where it "
-                             f"is: `keycontrast use {recipe} --data FOLDER` (it looks for "
-                             f"{source.replace(_DATA, 'FOLDER')}).")
-        return {**dataset, "source": source.replace(_DATA, Path(data).as_posix())}
-
-    return {**content, "datasets": {name: fill(dataset) for name, dataset in datasets.items()}}
+        if isinstance(source, str) and _DATA in source:
+            if data is None:
+                raise InputError(f"recipe {recipe!r} reads data that does not ship with the project. Say where it "
+                                 f"is: `keycontrast use {recipe} --data FOLDER` (it looks for "
+                                 f"{source.replace(_DATA, 'FOLDER')}).")
+            filled[name] = {**dataset, "source": source.replace(_DATA, Path(data).as_posix())}
+    return {**content, "datasets": {**datasets, **filled}} if filled else content
 
 
 def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:

@@ -2,18 +2,11 @@
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import networkx as nx
 import yaml
 from dvc.repo import Repo
-from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.patches import BoxStyle, FancyArrowPatch, FancyBboxPatch
-from matplotlib.path import Path as LinePath
-
-from stages.common.figures import PALETTE, drawing, svg_text
 
 # A box shows the stages of one folder of code, except these: they read what other folders write.
 _OWN_BOX = {"keywords": "choice", "side_by_side": "comparison", "manifest": "results"}
@@ -25,10 +18,10 @@ _BOXES: dict[str, tuple[str, float, int]] = {
     "graph": ("Build the keyword graph", 0, 4), "hcl": ("Train and evaluate HCL", 0, 5),
     "comparison": ("Compare keyword methods", 1, 5), "pgkpr": ("Train and evaluate PGKPR", 2, 5),
     "clld": ("Train and evaluate CLLD", 3, 5), "results": ("Compare and report", 1.5, 6)}
-_COLOURS = {**dict.fromkeys(("hcl", "pgkpr", "clld"), PALETTE["second"]), "results": PALETTE["good"]}
-_LEGEND = {PALETTE["first"]: "once per data set", PALETTE["second"]: "once per model and run",
-           PALETTE["good"]: "once per project"}
-_WIDE, _HIGH, _ACROSS, _DOWN = 2.14, 0.68, 2.34, 1.0     # inches: a box, and from one box to the next
+_DATA, _MODEL, _PROJECT = ("#1f6f94", "#e9f1f4"), ("#b4531f", "#f8eee9"), ("#2c7a55", "#eaf2ee")   # border, inside
+_COLOURS = {**dict.fromkeys(("hcl", "pgkpr", "clld"), _MODEL), "results": _PROJECT}
+_LEGEND = {_DATA[0]: "once per data set", _MODEL[0]: "once per model and run", _PROJECT[0]: "once per project"}
+_WIDE, _HIGH, _ACROSS, _DOWN = 206, 66, 225, 96     # pixels: a box, and from one box to the next
 
 
 def stage_picture(root: Path) -> str:
@@ -46,7 +39,19 @@ def stage_picture(root: Path) -> str:
         edges = {tuple(_box_of(stage.name.partition("@")[0], stage.cmd) for stage in (needed, needing))
                  for needing, needed in repo.index.graph.edges}
     graph = nx.transitive_reduction(nx.DiGraph((one, other) for one, other in edges if one != other))
-    return _drawn(stages, sorted(graph.edges))
+    wide = int((1 + max(column for _, column, _ in _BOXES.values())) * _ACROSS)
+    high = (1 + max(row for _, _, row in _BOXES.values())) * _DOWN
+    parts = [_edge(*_centre(one), *_centre(other)) for one, other in sorted(graph.edges)]
+    parts += [_box(name, stages[name]) for name in _BOXES]
+    parts += [f'<rect x="18" y="{22 + 23 * row}" width="11" height="11" fill="{colour}"/>'
+              f'<text x="40" y="{32 + 23 * row}" fill="#5b6471">{meaning}</text>'
+              for row, (colour, meaning) in enumerate(_LEGEND.items())]
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
+        'font-family="system-ui, sans-serif" font-size="11">',
+        '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#5b6471"/></marker></defs>',
+        '<rect width="100%" height="100%" fill="#fdfdfc"/>', *parts, "</svg>", ""])
 
 
 def _box_of(stage: str, command: str) -> str:
@@ -57,50 +62,23 @@ def _box_of(stage: str, command: str) -> str:
     return name
 
 
-def _drawn(stages: Mapping[str, Sequence[str]], edges: Sequence[tuple[str, str]]) -> str:
-    wide = (1 + max(column for _, column, _ in _BOXES.values())) * _ACROSS
-    high = (1 + max(row for _, _, row in _BOXES.values())) * _DOWN
-    with drawing(wide, high) as figure:
-        figure.set_layout_engine("none")
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set_axis_off()
-        axes.set_xlim(0, wide)
-        axes.set_ylim(high, 0)
-        for one, other in edges:
-            _draw_edge(axes, _centre(one), _centre(other))
-        for name in _BOXES:
-            _draw_box(axes, name, stages[name])
-        for row, (colour, meaning) in enumerate(_LEGEND.items()):
-            y = 0.3 + 0.24 * row
-            axes.plot(0.25, y, "s", color=colour, markersize=8)
-            axes.text(0.42, y, meaning, va="center", fontsize=8.5, color=PALETTE["muted"])
-        return svg_text(figure).replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
-
-
 def _centre(name: str) -> tuple[float, float]:
     _, column, row = _BOXES[name]
     return (column + 0.5) * _ACROSS, (row + 0.5) * _DOWN
 
 
-def _draw_edge(axes: Axes, start: tuple[float, float], end: tuple[float, float]) -> None:
-    (x, y), (x_end, y_end) = start, end
-    y, y_end = y + _HIGH / 2, y_end - _HIGH / 2
+def _edge(x: float, y: float, x_end: float, y_end: float) -> str:
     # An edge bends below the box it leaves, so that a long one goes down the column of the box it reaches.
-    bend = y + _DOWN - _HIGH - 0.1      # the rest is straight, for the head
-    line = LinePath([(x, y), (x, bend), (x_end, y), (x_end, bend), (x_end, y_end)],
-                    [LinePath.MOVETO, LinePath.CURVE4, LinePath.CURVE4, LinePath.CURVE4, LinePath.LINETO])
-    axes.add_patch(FancyArrowPatch(path=line, arrowstyle="-|>", mutation_scale=10, color=PALETTE["muted"],
-                                   linewidth=1.1, zorder=1))
+    start, bend = y + _HIGH / 2, y + _DOWN - _HIGH / 2 - 8
+    return (f'<path d="M{x} {start}C{x} {bend} {x_end} {start} {x_end} {bend}V{y_end - _HIGH / 2}" fill="none" '
+            f'stroke="#5b6471" marker-end="url(#head)"/>')
 
 
-def _draw_box(axes: Axes, name: str, stages: Sequence[str]) -> None:
-    (x, y), colour = _centre(name), _COLOURS.get(name, PALETTE["first"])
-    axes.add_patch(FancyBboxPatch(
-        (x - _WIDE / 2, y - _HIGH / 2), _WIDE, _HIGH, boxstyle=BoxStyle.Round(pad=0, rounding_size=0.1),
-        facecolor=tuple(0.9 + 0.1 * part for part in to_rgb(colour)), edgecolor=colour, linewidth=1.0, zorder=2))
-    lines = textwrap.wrap(", ".join(stages), 34)
-    top = y - 0.075 * len(lines)
-    axes.text(x, top, _BOXES[name][0], ha="center", va="center", fontsize=9, weight="bold", zorder=3)
-    for number, line in enumerate(lines, 1):
-        axes.text(x, top + 0.03 + 0.155 * number, line, ha="center", va="center", fontsize=7.5, color=PALETTE["muted"],
-                  zorder=3)
+def _box(name: str, stages: list[str]) -> str:
+    (x, y), (border, inside), lines = _centre(name), _COLOURS.get(name, _DATA), textwrap.wrap(", ".join(stages), 34)
+    top = y + 4 - 7 * len(lines)
+    texts = "".join(f'<text x="{x}" y="{top + 14 * number}" fill="#5b6471">{line}</text>'
+                    for number, line in enumerate(lines, 1))
+    return (f'<g text-anchor="middle"><rect x="{x - _WIDE / 2}" y="{y - _HIGH / 2}" width="{_WIDE}" height="{_HIGH}" '
+            f'rx="9" fill="{inside}" stroke="{border}"/><text x="{x}" y="{top}" font-size="12" font-weight="bold" '
+            f'fill="#1b1f24">{_BOXES[name][0]}</text>{texts}</g>')
