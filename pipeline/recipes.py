@@ -257,7 +257,7 @@ def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[s
                                  f"is: `keycontrast use {recipe} --data FOLDER` (it looks for "
                                  f"{source.replace(_DATA, 'FOLDER')}).")
             filled[name] = {**dataset, "source": source.replace(_DATA, Path(data).as_posix())}
-    return {**content, "datasets": {**datasets, **filled}} if filled else content
+    return {**content, "datasets": {**(datasets or {}), **filled}} if filled else content
 
 
 def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:
