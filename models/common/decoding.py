@@ -77,8 +77,7 @@ class BeamCache:
     (B, W, slots) changes, and it is the mask of self-attention. So the W hypotheses of an item attend, as W queries,
     to the slots of that item in one product, and to its memory, which is projected once, in another.
 
-    It stands where ``transformers`` has an ``EncoderDecoderCache``. ``slots`` are the tokens that will be tried per
-    item, all steps and hypotheses together.
+    ``slots`` are the tokens that will be tried per item, all steps and hypotheses together.
     """
 
     def __init__(self, slots: int) -> None:
@@ -89,15 +88,6 @@ class BeamCache:
         self._kept: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
         self._memory: dict[int, Pair] = {}  # by layer, (B, H, S, d / H) each
         self._once: Any = None
-
-    @property
-    def self_attention_cache(self) -> "BeamCache":
-        """The part that holds earlier tokens."""
-        return self
-
-    def get_seq_length(self) -> int:
-        """Return the number of tokens that each hypothesis holds."""
-        return self.steps
 
     def allowed(self, width: int, device: torch.device) -> Tensor | None:
         """Open a step of ``width`` hypotheses per item, all at position ``steps``: return what they may attend to.

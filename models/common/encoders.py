@@ -45,29 +45,21 @@ def load_encoder(source: str | Path | None, config: PretrainedConfig | None = No
     if config.model_type not in _FAMILY:
         raise ValueError(f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
                          f"expected one of {', '.join(_FAMILY)}")
-    if source is not None and pretrained:
-        model = _pretrained(source, config)
-    else:
+    if source is None or not pretrained:
         model = AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
-    tokenizer = AutoTokenizer.from_pretrained(source) if source is not None else None
-    return model.eval(), tokenizer
-
-
-def _pretrained(source: str | Path, config: PretrainedConfig) -> PreTrainedModel:
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
-    try:
-        model, found = AutoModel.from_pretrained(
-            source, config=config, attn_implementation="sdpa", add_pooling_layer=False, output_loading_info=True
-        )
-    finally:
-        logging.set_verbosity(verbosity)
-    missing = sorted(found["missing_keys"])
-    if missing:  # the library would fill them with random numbers
-        shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
-        kind = config.model_type
-        raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {kind} encoder: {shown}")
-    return model
+    else:
+        verbosity = logging.get_verbosity()
+        logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
+        try:
+            model, found = AutoModel.from_pretrained(source, config=config, attn_implementation="sdpa",
+                                                     add_pooling_layer=False, output_loading_info=True)
+        finally:
+            logging.set_verbosity(verbosity)
+        if missing := sorted(found["missing_keys"]):  # the library would fill them with random numbers
+            shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+            raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {config.model_type} encoder: "
+                             f"{shown}")
+    return model.eval(), None if source is None else AutoTokenizer.from_pretrained(source)
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
@@ -99,7 +91,7 @@ def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mea
 
 def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
     """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass."""
-    if library_pass(encoder) is None:
+    if is_plain_bert(encoder):
         return bert_states(cast(BertModel, encoder), ids, mask, types)
     segments = {} if types is None else {"token_type_ids": types}
     return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
@@ -137,12 +129,6 @@ class FrozenStates:
         return states
 
 
-def encoder_pass(encoder: nn.Module) -> str:
-    """Return how :func:`encode` runs ``encoder``, for the record: ``own``, or the library's and why."""
-    reason = library_pass(encoder)
-    return "own" if reason is None else f"the library's: {reason}"
-
-
 def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
     """Freeze the embeddings and the lowest ``count`` layers; 0 freezes nothing.
 
@@ -166,19 +152,16 @@ def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
 # BertModel: what it is loaded from and saved as does not change, and neither do its numbers but for rounding.
 
 
-def library_pass(encoder: nn.Module) -> str | None:
-    """Return why ``encoder`` needs the library's own pass; None if :func:`bert_states` computes the same."""
-    if type(encoder) is not BertModel:
-        return f"it is a {type(encoder).__name__}, not a BertModel"
-    config = encoder.config
+def is_plain_bert(encoder: nn.Module) -> bool:
+    """Return whether :func:`bert_states` computes what ``encoder`` does."""
     wanted = {"hidden_act": "gelu", "is_decoder": False, "add_cross_attention": False, "chunk_size_feed_forward": 0,
               "position_embedding_type": "absolute", "_attn_implementation": "sdpa"}
-    differing = [name for name, value in wanted.items() if getattr(config, name, value) != value]
-    return f"its configuration differs in {', '.join(differing)}" if differing else None
+    return type(encoder) is BertModel and all(getattr(encoder.config, name, value) == value
+                                              for name, value in wanted.items())
 
 
 def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-    """Return the last hidden states (B, L, d) of a model for which :func:`library_pass` is None.
+    """Return the last hidden states (B, L, d) of a model that :func:`is_plain_bert`.
 
     The mask is True or 1 for real tokens (B, L), at least one a row; ``types`` are segments (B, L), None for one.
     """

@@ -145,11 +145,6 @@ class HostTensor(Tensor):
 
     pin_memory = to  # type: ignore[assignment]
 
-    @property
-    def plain(self) -> Tensor:
-        """The same as an ordinary tensor."""
-        return self.as_subclass(Tensor)
-
 
 def moved(tensors: Batch, device: torch.device) -> dict[str, Tensor]:
     """Return ``tensors`` on ``device``; copies from pinned memory do not hold up the caller."""

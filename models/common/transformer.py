@@ -198,7 +198,8 @@ class DecoderStep:
         else:
             queries, keys, values = split(F.linear(normed, *projection), 3)
         if self.cache is not None:
-            keys, values = self.cache.self_attention_cache.update(keys, values, number)
+            cache = self.cache if isinstance(self.cache, BeamCache) else self.cache.self_attention_cache
+            keys, values = cache.update(keys, values, number)
         return attention(queries, keys, values, self.visible, self.places)
 
     def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:

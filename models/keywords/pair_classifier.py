@@ -23,7 +23,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from models.common.encoders import bert_states, freeze_lower_layers, library_pass
+from models.common.encoders import bert_states, freeze_lower_layers, is_plain_bert
 from models.common.task import Step, Task
 
 LABELS = {0: "different", 1: "paraphrase"}
@@ -81,7 +81,7 @@ def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_
 
 def pair_logits(classifier: PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
     """Return the logits (B, 2) of encoded pairs, for a BERT in fewer operations than the library's pass takes."""
-    if not isinstance(classifier, BertForSequenceClassification) or library_pass(classifier.bert) is not None:
+    if not isinstance(classifier, BertForSequenceClassification) or not is_plain_bert(classifier.bert):
         return classifier(**batch).logits
     hidden = bert_states(classifier.bert, batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
     assert classifier.bert.pooler is not None  # classifiers of whole texts have one

@@ -31,7 +31,6 @@ from models.clld.clld import (
     load_text_encoder,
     word_tokenizer,
 )
-from models.common.encoders import encoder_pass
 from models.common.losses import products
 from models.common.task import CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
@@ -279,9 +278,8 @@ def train_model(job: SeedTraining) -> None:
               Table("validation_confusion", confusion_table(trained.confusion, classes), VALIDATION_CONFUSION),
               Table("label_distance", trained.distances, LABEL_DISTANCE)]
     logs = {"evaluations.csv": pd.DataFrame(trained.updates, columns=_EVALUATIONS)}
-    measured = {} if encoder is None else {"encoder_pass": encoder_pass(model.encoder)}
     job.save("encoder" if encoder else TEXTCNN, model, trained.history, ModelFolder(
-        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs, measured=measured))
+        card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs))
 
 
 def _work(process: StageProcess) -> None:

@@ -98,7 +98,6 @@ class ModelFolder:
         tokenizer: that cuts texts for the model; None for one that reads words.
         logs: further tables of the training as CSV, by file name.
         remarks: sentences for people, said once it is trained.
-        measured: for the stage's record; no artifact.
     """
 
     card: str
@@ -108,7 +107,6 @@ class ModelFolder:
     tokenizer: PreTrainedTokenizerBase | None = None
     logs: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     remarks: Sequence[str] = ()
-    measured: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_model(paths: ModelPaths, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder,
@@ -205,7 +203,6 @@ class SeedTraining:
         write_model(ModelPaths(self.name, self.seed), architecture, model, history, made, Provenance(
             process.name, process.params_hash, dict(self._models), precision=self._precision))
         process.measured["training"] = training_record(history, self._precision, self.device, self._processes)
-        process.measured.update(made.measured)
         self._finished.keep()
         self.store.clear()
 
