@@ -108,14 +108,9 @@ def open_repo(root: Path = Path()) -> Iterator[Any]:
 
 def read_dag(root: Path = Path(), targets: Sequence[str] = (), only: bool = False, restore: bool = False,
              say: Callable[[str], None] = print) -> Dag:
-    """Return ``targets`` and what they need, or all stages, and their state.
+    """Return ``targets`` and (unless ``only``) what they need, or all stages, and their state.
 
-    Args:
-        root: of the project.
-        targets: stages or instances; all if empty.
-        only: without what the targets need.
-        restore: first check out the outs that are not on disk and are in DVC's cache, and nothing else.
-        say: told how many those were.
+    With ``restore``, outs that are not on disk and are in DVC's cache are checked out before, and nothing else.
     """
     import networkx as nx
 

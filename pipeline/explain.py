@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
 from pathlib import Path
@@ -80,16 +80,7 @@ class Subject:
 
 def show(argument: str, dataset: str | None, method: str | None, as_text: bool, svg: Path | None,
          console: Console, threshold: float | None = None, stop_words: Sequence[str] = ()) -> None:
-    """Print and draw why a text has its keyword.
-
-    Args:
-        argument: a text id, or a text.
-        dataset: data set of the text id, or whose IDF and pipeline a new text is read with.
-        method: keyword method in place of the data set's, or ranking in place of ``textrank.method``.
-        as_text: take a number for a text, not for an id.
-        svg: file of the drawing; None takes one below ``.keycontrast/graphs``.
-        threshold: least score of a phrase.
-        stop_words: words that no phrase has.
+    """Print and draw why a text has its keyword; arguments as of the command.
 
     Raises:
         InputError: params or artifacts are missing or wrong, or there is no such text.
@@ -124,16 +115,18 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         _print_stored(subject, found, named_by, by, method, console)
     elif method is None and idf is not None and named_by.needs_pairs:
         _print_scored(subject, named_by, idf, console)
-    _draw(subject, found, svg, console)
+    if not found.nodes:
+        console.print(Text("No drawing: without candidates there is no graph."))
+        return
+    path = svg or DRAWINGS / subject.file
+    write_drawing(path, drawing_of(subject, found))
+    console.print(Text(f"Drawing: {path}"), soft_wrap=True)
 
 
 def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod) -> tuple[KeywordMethod, Any]:
     """Return the keyword method that ranks, and its block of the params.
 
     Without ``method`` it is ``named_by``, or TextRank where that one ranks no phrases.
-
-    Raises:
-        InputError: there is no such method, or it does not go with the other settings.
     """
     chosen = named_by.name if method is None else method
     if chosen in FOR_ANY_TEXT:
@@ -169,7 +162,10 @@ def new_text(text: str, dataset: str | None, params: Params) -> Subject:
     """
     known = dataset is None and not datasets_with("tokens")
     paths = None if known else dataset_with("tokens", dataset)
-    language = _language(paths, params)
+    languages = {dataset.language for dataset in params.datasets.values()}
+    language = languages.pop() if len(languages) == 1 else "en"
+    if paths is not None and paths.name in params.datasets:
+        language = params.datasets[paths.name].language
     annotator = load_annotator(params.annotate.pipeline, language)
     about = annotator.describe()
     origin = [f"Tokens by {about['name']} {about['version']}; "
@@ -177,13 +173,6 @@ def new_text(text: str, dataset: str | None, params: Params) -> Subject:
                  "no data set has tokens, so no IDF: ties of scores fall to the earliest position.")]
     tokens = token_table(annotator.columns([0], [text], params.annotate.clean))
     return Subject(text, tokens, language, paths, None, origin)
-
-
-def _language(paths: DatasetPaths | None, params: Params) -> str:
-    if paths is not None and paths.name in params.datasets:
-        return params.datasets[paths.name].language
-    languages = {dataset.language for dataset in params.datasets.values()}
-    return languages.pop() if len(languages) == 1 else "en"
 
 
 def _row(paths: DatasetPaths, kind: str, text_id: int) -> pa.Table:
@@ -220,24 +209,23 @@ def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod,
     stored = row.to_pylist()[0]
     score = "" if stored["score"] is None else f", score {stored['score']:.6g}"
     console.print(Text(f"\n{path}: {printable(stored['keyword'])} (by {stored['method']}{score})"), soft_wrap=True)
-    for sentence in _remarks(subject, found, stored, named_by, by, method):
-        console.print(Text(sentence))
-
-
-def _remarks(subject: Subject, found: Explanation, stored: dict[str, Any], named_by: KeywordMethod,
-             by: KeywordMethod, method: str | None) -> Iterator[str]:
-    if stored["method"] in NAMING and stored["method"] != by.name:
-        yield (f"That keyword comes from {stored['method']}, not from {by.title}: the ranking above did not choose it."
-               + (f" {_scores(subject, stored['method'])}" if METHODS[stored["method"]].needs_pairs else ""))
-    elif stored["method"] == "idf":
+    kind = stored["method"]
+    if kind in NAMING and kind != by.name:
+        scores = f" {_scores(subject, kind)}" if METHODS[kind].needs_pairs else ""
+        said = f"That keyword comes from {kind}, not from {by.title}: the ranking above did not choose it.{scores}"
+    elif kind == "idf":
         missing = "no phrase was ranked" if named_by.ranks_phrases else f"{named_by.name} says nothing of this text"
-        yield f"That is a fall-back: {missing}, so the word of highest IDF was taken."
-    elif stored["method"] == "none":
-        yield f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
-    elif stored["keyword"] != found.keyword:
-        yield ("It differs from the choice above, which was ranked by another method (--method)." if method is not None
-               else "It differs from the choice above: the table was made with other params or tokens. Run "
-                    "`keycontrast run`.")
+        said = f"That is a fall-back: {missing}, so the word of highest IDF was taken."
+    elif kind == "none":
+        said = f"That is a fall-back: the text has no word to choose, and {NO_KEYWORD} forms no cluster."
+    elif stored["keyword"] == found.keyword:
+        return
+    elif method is not None:
+        said = "It differs from the choice above, which was ranked by another method (--method)."
+    else:
+        said = ("It differs from the choice above: the table was made with other params or tokens. Run `keycontrast "
+                "run`.")
+    console.print(Text(said))
 
 
 def _scores(subject: Subject, kind: str) -> str:
@@ -307,12 +295,3 @@ def _chosen_tokens(found: Explanation) -> set[int]:
     tied = [phrase for phrase in found.phrases if abs(phrase.score - found.keyword_score) < 1e-9]
     named = [phrase for phrase in tied if phrase.keyword == found.keyword]
     return {place for phrase in (named or tied)[:1] for place in range(phrase.token_start, phrase.token_end)}
-
-
-def _draw(subject: Subject, found: Explanation, svg: Path | None, console: Console) -> None:
-    if not found.nodes:
-        console.print(Text("No drawing: without candidates there is no graph."))
-        return
-    path = svg or DRAWINGS / subject.file
-    write_drawing(path, drawing_of(subject, found))
-    console.print(Text(f"Drawing: {path}"), soft_wrap=True)

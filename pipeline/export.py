@@ -91,11 +91,8 @@ def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | N
 def _write_graphml(file: Path, graph: Graph, ids: pa.Array | None) -> tuple[int, int, int]:
     """Write nodes and edges of ``graph``, only those among ``ids`` if given, in the order of the tables.
 
-    A node is named by its keyword; all other columns become attributes. A pair of keywords has one edge in a
-    direction, so that no two are parallel.
-
-    Returns:
-        Numbers of nodes, of edges, and of keywords in which characters were replaced.
+    A pair of keywords has one edge in a direction, so that no two are parallel. Returns the numbers of nodes, of edges,
+    and of keywords in which characters were replaced.
     """
     import networkx as nx
 
@@ -125,14 +122,7 @@ def _rows(graph: Graph, schema: TableSchema, ids: pa.Array | None, ends: Sequenc
 # Data sets
 
 def export_data_set(params: Params, folder: Path, dataset: str | None, licence: str | None, console: Console) -> None:
-    """Write the items of a data set with their texts, and a card, into ``folder``.
-
-    Args:
-        params: in force.
-        folder: to be made; one that is there must be empty.
-        dataset: its name; None if only one has items.
-        licence: stated in its card, as the hub abbreviates it.
-        console: where to print.
+    """Write the items of a data set with their texts, and a card, into ``folder``, which must be empty or not there.
 
     Raises:
         InputError: no such data set, or its params are no longer in force; or a folder with something in it.
@@ -213,15 +203,7 @@ def _no_licence(licence: str | None, depends: str) -> list[str]:
 
 def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None,
                  licence: str | None = None) -> None:
-    """Write model ``name`` into ``folder``, with a card, and say what it is.
-
-    Args:
-        params: in force.
-        name: of a model.
-        folder: to be made; one that is there must be empty.
-        console: where to print.
-        seed: of the model; None takes the first that it has.
-        licence: stated in its card, as the hub abbreviates it.
+    """Write model ``name``, of its first seed by default, into ``folder``, with a card, and say what it is.
 
     Raises:
         InputError: no such model or seed, one that no class of the library can express, or a folder with something in

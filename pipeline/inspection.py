@@ -1,7 +1,7 @@
 """Any artifact, shown: what its columns mean, how much is in it, where it comes from, and its first rows."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,47 +38,31 @@ _SKIPPED = ".tmp", ".old"
 
 
 def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = None) -> None:
-    """Print what ``path`` holds.
-
-    Args:
-        path: Parquet, JSON, JSONL or CSV file, or a folder of artifacts.
-        console: where to print.
-        rows: rows shown of a table.
-        as_text: show texts in place of text ids, from table ``texts`` beside the table; None does so
-            if it is there.
+    """Print what ``path`` holds, with texts in place of text ids; by default where table ``texts`` is beside it.
 
     Raises:
-        InputError: nothing is there, or it is none of these.
+        InputError: nothing is there, or no file or folder of artifacts.
     """
     if not path.exists():
-        beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
-        maker = _made_by(path)
-        if maker:
-            raise InputError(f"{path}: not found. Stage {maker} makes it: `keycontrast stage {maker}`, or `dvc "
-                             f"checkout {path}` brings it back.")
-        raise InputError(f"{path}: not found; {nearest(path.name, beside)}")
+        for stage, entry in machine_lock().items():
+            if any(Path(out["path"]) in (path, *path.parents) for out in entry.get("outs", ())):
+                raise InputError(f"{path}: not found. Stage {stage} makes it: `keycontrast stage {stage}`, or `dvc "
+                                 f"checkout {path}` brings it back.")
+        raise InputError(f"{path}: not found; {nearest(path.name, (item.name for item in path.parent.glob('[!.]*')))}")
     texts = _texts_file(path).exists() if as_text is None else as_text
-    kinds: dict[str, Callable[[], None]] = {
-        SUFFIX: lambda: _show_table(path, console, rows, texts), ".json": lambda: _show_json(path, console),
-        ".jsonl": lambda: _show_lines(path, console, rows), ".csv": lambda: _show_csv(path, console, rows)}
-    if path.is_dir() and is_table(path):
+    if path.suffix == SUFFIX or is_table(path):
         _show_table(path, console, rows, texts)
     elif path.is_dir():
         _show_folder(path, console)
-    elif path.suffix in kinds:
-        kinds[path.suffix]()
+    elif path.suffix == ".json":
+        _show_json(path, console)
+    elif path.suffix == ".jsonl":
+        _show_lines(path, console, rows)
+    elif path.suffix == ".csv":
+        _show_csv(path, console, rows)
     else:
-        raise InputError(f"{path}: cannot show a file of kind {path.suffix or 'without ending'}; "
-                         f"valid endings: {', '.join(sorted(kinds))}.")
-
-
-def _made_by(path: Path) -> str:
-    """Return the stage that last made ``path``, by ``dvc.lock``; empty if none did."""
-    for stage, entry in machine_lock().items():
-        for out in entry.get("outs", ()):
-            if Path(out["path"]) in (path, *path.parents):
-                return stage
-    return ""
+        raise InputError(f"{path}: cannot show a file of kind {path.suffix or 'without ending'}; valid endings: "
+                         f".csv, .json, .jsonl, {SUFFIX}.")
 
 
 def _texts_beside(path: Path, text_ids: Iterable[Any]) -> dict[int, str]:

@@ -24,13 +24,7 @@ def escaped(text: object) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Return the lines of a table, its columns padded to one width.
-
-    Args:
-        heads: headings, Markdown.
-        rows: cells, Markdown; see :func:`escaped`.
-        left: columns, from the left, that are aligned left; numbers stand in the others.
-    """
+    """Return the lines of a table of Markdown cells, the first ``left`` columns aligned left."""
     widths = [max(3, *(len(row[place]) for row in (heads, *rows))) for place in range(len(heads))]
 
     def line(cells: Sequence[str]) -> str:

@@ -125,11 +125,7 @@ def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
 def neighbourhood(graph: Graph, centre: int, limit: int | None, hops: int) -> Neighbourhood:
     """Return what lies within ``hops`` edges of node ``centre``, in either direction.
 
-    Args:
-        graph: of a data set.
-        centre: node id.
-        limit: neighbours followed per node and sign, by count, then by node id; None follows all.
-        hops: at least 1.
+    ``limit`` neighbours are followed per node and sign, by count, then by node id; None follows all.
     """
     for schema in graph.schemas:
         check_columns(graph.paths.table(schema.name), schema)
@@ -169,11 +165,10 @@ def _neighbours(graph: Graph, parents: pd.Series) -> pd.DataFrame:
 
 
 def direct_neighbours(part: Neighbourhood) -> pd.DataFrame:
-    """Return the centre's own neighbours with the signed counts of both directions.
+    """Return the centre's own neighbours, positive ones first, the strongest first.
 
-    Returns:
-        The neighbours' rows with ``receives`` (what the centre receives from it, negative for a negative edge, 0 for
-        none), ``gives`` and ``strength``, their sum; positive ones first, the strongest first.
+    ``receives`` is what the centre receives from each (negative for a negative edge, 0 for none), ``gives`` what it
+    gives, ``strength`` their sum.
     """
     centre = part.nodes.index[0]
     near = part.nodes[part.nodes["hops"] == 1]

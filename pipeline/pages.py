@@ -82,13 +82,8 @@ def places(root: Path = ROOT) -> dict[str, str]:
 
 
 def turned(text: str, file: str) -> str:
-    """Return Markdown with its links as they are on the site, what is folded in MkDocs's form, and without the comments
-    that mark generated parts.
-
-    Args:
-        text: Markdown.
-        file: path in the repository, where its links start; one to what is not on the site is left as it is, and MkDocs
-            will name it.
+    """Return Markdown of ``file`` with its links as they are on the site, what is folded in MkDocs's form, and without
+    the comments that mark generated parts; a link to what is not on the site stays, and MkDocs will name it.
     """
     known = places()
 

@@ -35,20 +35,9 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
             batch_size: int | None = None, seed: int | None = None, n: int | None = None) -> Iterator[dict[str, Any]]:
     """Yield one plain dictionary per text: source, prediction(s), and for a model that reads keywords these.
 
-    A rewriting run that is poor on its own items, and texts that its model cannot read whole, are warned of.
-
-    Of a classifier: text, label, its probability, and the probabilities of all classes.
-
-    Args:
-        params: in force.
-        run: a run of any track; one of the CLLD track classifies.
-        texts: what to rewrite or to classify; read a batch at a time.
-        keyword: takes the place of the texts' own keywords; None takes the run's setting. A model of the PGKPR track
-            is told by it which words of the text are keywords, several parted by spaces.
-        samples: further outputs per text, z drawn from the prior; None takes the run's setting. HCL alone has a z.
-        batch_size: texts worked on together; None takes the run's setting.
-        seed: of the run's model; None takes the first that it has.
-        n: best outputs per text, by a beam of at least so many; None for the best alone. PGKPR's track has them.
+    Of a classifier: text, label, its probability, and the probabilities of all classes. A rewriting run that is poor on
+    its own items, and texts that its model cannot read whole, are warned of. None takes the run's setting, and the
+    first seed that its model has; ``n`` best outputs are of a beam of at least so many.
 
     Raises:
         InputError: no such run, its model is not trained yet, or it cannot do what is asked.
@@ -128,9 +117,6 @@ class StageFinding:
         """Return what gives the keyword of each text and the method that found it, as stage keywords does.
 
         The training texts of ``dataset`` give the IDF that settles ties.
-
-        Raises:
-            InputError: what the method learned from the data set is not there.
         """
         from stages.keywords.choice import choose_keywords
 
@@ -210,13 +196,7 @@ Ranks = Callable[[pa.Table, pa.Table], pa.Table]
 
 
 def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", device: str) -> Ranks:
-    """Return what ranks new texts as the method does that names the keywords of a data set.
-
-    Args:
-        params: in force.
-        paths: of the data set.
-        idf: over its training texts, which breaks ties.
-        device: of a network that scores words.
+    """Return what ranks new texts as the method does that names the keywords of a data set; ``idf`` breaks ties.
 
     Raises:
         InputError: what the method learned from the data set is not there.

@@ -68,14 +68,10 @@ def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
 
 def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, changes: Sequence[str] = (),
                 called: str | None = None) -> Params:
-    """Return the validated params of recipe ``name``.
+    """Return the validated params of recipe ``name`` in ``folder``, called ``called`` in place of its own name.
 
-    Args:
-        name: file name in ``recipes/`` without its ending.
-        data: folder put in place of ``{data}`` in the sources of data sets.
-        folder: where the recipes are.
-        changes: ``place=value`` with a dotted place and a YAML value, such as ``train_hcl.training.epochs=2``.
-        called: what the params call their recipe, which names their metrics; ``name`` if it is None.
+    ``data`` is put in place of ``{data}`` in the sources of data sets; ``changes`` are ``place=value`` with a dotted
+    place and a YAML value, such as ``train_hcl.training.epochs=2``.
 
     Raises:
         InputError: unknown recipe, bad values or changes, or ``data`` missing although the recipe needs it.
@@ -185,12 +181,7 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
 
 
 def params_text(content: Mapping[str, Any], recipe: str = "") -> str:
-    """Return ``params.yaml`` for ``content``: the text of a recipe, with what is other or more than there.
-
-    Args:
-        content: of the file that is to be.
-        recipe: text of the recipe that it began as.
-    """
+    """Return ``params.yaml`` for ``content``: the text of the recipe that it began as, with what is other or more."""
     yaml = YAML()
     yaml.width, yaml.allow_unicode = 110, True
     yaml.representer.add_representer(float, _float)
@@ -223,13 +214,10 @@ def _synchronised(document: Any, content: Mapping[str, Any]) -> Any:
 
 
 def apply(change: Change, root: Path = Path()) -> list[str]:
-    """Write ``params.yaml`` and put away artifacts that the new params do not stand for.
+    """Write ``params.yaml``, put away artifacts that the new params do not stand for, and return what was done.
 
-    They are removed only if DVC's cache holds every file of them. What is kept of seeds that the params no longer have
-    is forgotten.
-
-    Returns:
-        One sentence per thing done or left alone.
+    Artifacts are removed only if DVC's cache holds every file of them. What is kept of seeds that the params no longer
+    have is forgotten.
     """
     removable, kept = _leftovers(change.params, root)
     with atomic_file(root / PARAMS) as temporary:

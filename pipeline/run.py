@@ -95,14 +95,7 @@ def reproduce_project(targets: Sequence[str], console: Console, *, jobs: int | N
                       seed: int | None = None, only: bool = False, save: bool = False) -> bool:
     """Bring the project up to date, and hold it for this process meanwhile; return whether everything succeeded.
 
-    Args:
-        targets: stages or instances; everything if empty.
-        console: where progress and results are shown.
-        jobs: stages that share a GPU, or those at a time where there is none; None for one, and two at a time.
-        force: run the targets, or everything, though nothing has changed, with all their seeds.
-        seed: run the targets with this one of their seeds though nothing has changed; the others are left as they are.
-        only: the targets without what they need, which is taken as it is; sources of data may then be elsewhere.
-        save: record the bytes of this machine, also where it only rounds differently from what is committed.
+    Arguments are those of the command; with ``only``, sources of data may be elsewhere.
     """
     from pipeline.sources import check_sources, hub_remarks
     from stages.params import load_params

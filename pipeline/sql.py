@@ -202,12 +202,7 @@ def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table",
 
 @contextmanager
 def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Answer]:
-    """Yield the answer to one query.
-
-    Args:
-        sql: one statement that reads, such as SELECT, WITH, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
-        files: what can be queried.
-        dataset: the data set whose views need no schema.
+    """Yield the answer to one query that reads ``files``; the views of ``dataset`` need no schema.
 
     Raises:
         InputError: no such data set, not one reading statement, or one that DuckDB refuses.
