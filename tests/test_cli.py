@@ -98,12 +98,6 @@ def test_stage_and_inspect_name_the_nearest(project):
     assert "did you mean 'params.yaml'?" in told(keycontrast(project, "inspect", "param.yaml"))
 
 
-@pytest.mark.parametrize("command", [("inspect", "--sql", "select 1"), ("graph", "oven"), ("export", "g.graphml")])
-def test_without_artifacts_a_command_says_what_to_run(tmp_path, command):
-    assert "`keycontrast run`" in told(keycontrast(tmp_path, *command))
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_message_cannot_move_the_cursor(tmp_path):
     assert r"\x1b[2J" in told(keycontrast(tmp_path, "inspect", "\x1b[2J"))
 
@@ -139,31 +133,6 @@ def test_results_have_a_table_per_track(tmp_path):
     assert cells[1]["R-L"] == ["-", "-"] and cells[1]["src-B"] == ["-", "0.250"]
     # no wider than a log
     assert all(Console(width=200).measure(table).maximum <= 80 for table in (first, second))
-
-
-def test_a_small_form_of_a_pretrained_model_is_called_so(tmp_path):
-    overrides = {"a": {}, "b": {"architecture": "t5_claps"}}
-    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x"}}, **OF_PAIRS, "models": {"hcl": {
-        name: {"dataset": "d", "overrides": own} for name, own in overrides.items()}},
-        "runs": {"hcl": {name: {"model": name} for name in overrides}}}, "params")
-    for name in overrides:
-        write_json(tmp_path / f"artifacts/runs/{name}/13/metrics.json", {
-            "run": {"bleu_1": 0.5}, "floors": {"copy": {"bleu_1": 0.75}}, "counts": {"examples": 12}})
-    table, = results_tables(params, {"a", "b"}, tmp_path)
-    assert table.caption == "b: T5-CLAPS (small, from scratch)"
-
-
-def test_results_of_classifiers_stand_beside_their_floors(tmp_path):
-    params = parse_params({"recipe": "r", "datasets": {"d": {"source": "x", "layout": "trec"}},
-                           "linear_floor": {"datasets": ["d"]}, "models": {"clld": {"a": {"dataset": "d"}}}}, "params")
-    write_json(tmp_path / "artifacts/runs/a/13/metrics.json", {
-        "run": {"accuracy": 0.5, "macro_f1": 0.4, "nll": 1.25}, "counts": {"examples": 12},
-        "floors": {"majority": {"accuracy": 0.25}, "linear": {"accuracy": 0.75, "ece": 0.1}}})
-    table, = results_tables(params, {"a"}, tmp_path)
-    columns = {column.header: list(column.cells) for column in table.columns}
-    assert columns["run"] == ["d: floor linear", "d: floor majority", "a"] and columns["items"] == ["12"] * 3
-    assert columns["Acc"] == ["0.750", "0.250", "0.500"] and columns["ECE"] == ["0.100", "-", "-"]
-    assert columns["NLL"][-1] == "1.250" and Console(width=200).measure(table).maximum <= 80
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(8.24, "8.2 s"), (185.4, "3 min 05 s"), (7440, "2 h 04 min")])

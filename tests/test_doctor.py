@@ -10,7 +10,7 @@ from rich.console import Console
 from small_project import make_project
 
 from pipeline import doctor
-from pipeline.doctor import Finding, available_memory, diagnose, report
+from pipeline.doctor import Finding, diagnose, report
 from stages.params import load_params
 
 
@@ -94,7 +94,3 @@ def test_the_report_escapes_markup_and_counts():
     report([Finding("a", "bad [bold]", "do [this]"), Finding("b", "good")], console)
     lines = console.export_text().splitlines()
     assert lines == ["ok      b: good", "problem a: bad [bold]", "        remedy: do [this]", "1 problem."]
-
-
-def test_memory_is_a_sensible_number():
-    assert 2**20 < available_memory() < 2**50

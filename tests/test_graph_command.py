@@ -188,15 +188,6 @@ def test_the_phrase_graph_goes_round_through_networkx(paths):
     assert set(nx.read_graphml("part.graphml")) == {"sleep", "belly fat", "diet & rest"}
 
 
-def test_a_part_is_exported_with_all_edges_among_its_nodes(paths, tmp_path):
-    asked("export", "--signed", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
-    graph = nx.read_graphml("part.graphml")
-    assert set(graph) == set(KEYWORDS[:4]) and graph.number_of_edges() == 5
-    first = (tmp_path / "part.graphml").read_bytes()
-    asked("export", "--signed", "part.graphml", "--keyword", "diet & rest", "--hops", "2")
-    assert (tmp_path / "part.graphml").read_bytes() == first
-
-
 def test_export_is_whole_or_not_at_all(paths, tmp_path):
     (tmp_path / "graph.graphml").write_text("before")
     (paths.table("edges") / "part-00000.parquet").write_text("broken")

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import tiny_project
 from test_encoders import ask_hub, cached, tiny
 
 from stages.params import parse_params
@@ -70,16 +69,3 @@ def test_a_repository_without_a_revision_is_named_with_what_pins_it(home, tmp_pa
     branch = remarks(home, {"encoder": {"source": f"{source}@main"}})
     assert branch == [f"encoder.source: {source}@main names no commit; the cache here holds {NEW}. To keep to it: "
                       f"{source}@{NEW}."]
-
-
-@pytest.mark.whole
-def test_a_run_says_so_before_it_begins(home, tmp_path):
-    folder = tiny_project.make(tmp_path / "project")
-    tiny_project.write_params(folder, encoder={"source": "hub:somebody/tiny-bert"})
-    cache = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    ran = tiny_project.call(folder, *tiny_project.command("run", "ingest@tiny"), **cache)
-    assert ran.returncode == 0, ran.stderr
-    said = f"To keep to it: hub:somebody/tiny-bert@{NEW}."
-    assert ran.stdout.index(said) < ran.stdout.index("ingest@tiny") and ran.stdout.count(said) == 1
-    found = tiny_project.call(folder, *tiny_project.command("doctor"), **cache)
-    assert said in found.stdout

@@ -68,16 +68,6 @@ def test_a_recipe_holds_several_data_sets_and_what_all_models_say(recipes):
     assert (two.model("n").training.epochs, two.model("n").training.clip) == (7, 1.0)
 
 
-def test_keywords_may_be_by_attribution():
-    twin, one = (read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", changes) for changes in (
-        [], ["keywords.method=attribution", "attribution.datasets=[qqp, qqp-pairs, qqp-20k]"]))
-    assert (one.keywords.method, one.attribution.datasets) == ("attribution", one.keywords.datasets)
-    assert (twin.keywords.method, twin.attribution.datasets) == ("textrank", [])
-    assert one.models == twin.models    # the backbone too, which the cache then has
-    with pytest.raises(InputError, match="keywords.method attribution needs attribution.datasets to name 'qqp'"):
-        read_recipe("cpu-hcl-qqp", "/data", ROOT / "recipes", ["keywords.method=attribution"])
-
-
 @pytest.mark.parametrize("name", ["qqp", "rocstories", "douban"])
 def test_a_papers_recipe_can_be_taken_to_the_letter(name):
     presets = ["graph.preset=paper", "train_hcl.preset=paper"]
