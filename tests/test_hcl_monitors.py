@@ -6,7 +6,7 @@ import pytest
 import tiny_hcl
 import torch
 
-from models.hcl.hcl import BatchTotals, objective, validation_loss
+from models.hcl.hcl import BatchTotals, objective, training_monitors, validation_loss
 from models.hcl.monitors import (
     ACTIVE_SHARE,
     FLOOR_SHARE,
@@ -22,7 +22,6 @@ from models.hcl.monitors import (
     Validation,
     find_alarms,
     leak_of_graph,
-    training_monitors,
 )
 from models.hcl.settings import CONTRASTS
 

@@ -40,6 +40,8 @@ _SMALLEST_SQUARE = 1e-12  # mean square beside which that of a vector counts as 
 _SMALLEST_VARIANCE = 1e-5  # beside which a dimension's variance over a batch counts as none
 _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the memory of a GPU
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
+VANISHED_LOSS = 0.01  # below which a contrast teaches nothing
+LIKENESS = ("impostor_cosine", "impostor_hardest", "impostor_easiest")  # as KeywordOutput.likeness has them
 _WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
 
 
@@ -731,3 +733,25 @@ def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
     """
     total = output.reconstruction if output.latent is None else output.reconstruction + output.latent.kl
     return total / config.mean_target_length
+
+
+def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor | float]:
+    """Return a micro-batch's shares in the monitors of its batch, which has the sizes ``totals``.
+
+    ``mean_log_sigma`` of the posterior; ``impostor_cosine``, ``_hardest``, ``_easiest``, mean cosine to the output
+    keyword of the impostor and of the candidates that it is made of; and for each contrast ``_masked``, the share of
+    samples that take no part, and ``_vanished``, of the others the share with a loss below 0.01.
+    """
+    shares: dict[str, Tensor | float] = {}
+    if output.latent is not None:
+        logvar = output.latent.posterior.logvar.detach()  # (B, dz)
+        shares["mean_log_sigma"] = 0.5 * logvar.sum() / (totals.items * logvar.shape[-1])
+    if output.keyword is not None:
+        likeness = (output.keyword.likeness * output.keyword.mask).sum(1) / max(1, totals.impostors)  # (3,)
+        shares |= dict(zip(LIKENESS, likeness.unbind(), strict=True))
+    part = len(output.reconstruction) / totals.items
+    for name, found in output.contrasts.items():
+        count = totals.of_contrast(name)
+        shares[f"{name}_masked"] = part * (1 - count / totals.items)
+        shares[f"{name}_vanished"] = ((found.loss.detach() < VANISHED_LOSS) & found.mask).sum() / max(1, count)
+    return shares

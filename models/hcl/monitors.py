@@ -1,4 +1,4 @@
-"""Validation loss, monitors of a training, and named alarms from its history."""
+"""What is measured of a model in validation, and named alarms from a training's history."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,37 +11,13 @@ from models.common.encoders import mean_pool
 from models.common.losses import at_least_float32, gaussian_kl
 from models.hcl.config import HclConfig
 from models.hcl.graph import places_of
-from models.hcl.hcl import BatchTotals, HclNetwork, HclOutput, validation_loss
+from models.hcl.hcl import LIKENESS, VANISHED_LOSS, HclNetwork, HclOutput, validation_loss
 from models.hcl.settings import CONTRASTS
 
 Row = Mapping[str, float]
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
-VANISHED_LOSS = 0.01
 EVERY = 4  # reconstructions from the prior, its mean and zero cost a pass of the decoder each: of every fourth item
-_LIKENESS = ("impostor_cosine", "impostor_hardest", "impostor_easiest")  # as KeywordOutput.likeness has them
-
-
-def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor | float]:
-    """Return a micro-batch's shares in the monitors of its batch, which has the sizes ``totals``.
-
-    ``mean_log_sigma`` of the posterior; ``impostor_cosine``, ``_hardest``, ``_easiest``, mean cosine to the output
-    keyword of the impostor and of the candidates that it is made of; and for each contrast ``_masked``, the share of
-    samples that take no part, and ``_vanished``, of the others the share with a loss below 0.01.
-    """
-    shares: dict[str, Tensor | float] = {}
-    if output.latent is not None:
-        logvar = output.latent.posterior.logvar.detach()  # (B, dz)
-        shares["mean_log_sigma"] = 0.5 * logvar.sum() / (totals.items * logvar.shape[-1])
-    if output.keyword is not None:
-        likeness = (output.keyword.likeness * output.keyword.mask).sum(1) / max(1, totals.impostors)  # (3,)
-        shares |= dict(zip(_LIKENESS, likeness.unbind(), strict=True))
-    part = len(output.reconstruction) / totals.items
-    for name, found in output.contrasts.items():
-        count = totals.of_contrast(name)
-        shares[f"{name}_masked"] = part * (1 - count / totals.items)
-        shares[f"{name}_vanished"] = ((found.loss.detach() < VANISHED_LOSS) & found.mask).sum() / max(1, count)
-    return shares
 
 
 class Validation:
@@ -267,7 +243,7 @@ def _leaks(row: Row, *_: object) -> bool:
 
 
 def _easy(row: Row, *_: object) -> bool:
-    impostor, hardest, easiest = (row[f"train_{name}"] for name in _LIKENESS)
+    impostor, hardest, easiest = (row[f"train_{name}"] for name in LIKENESS)
     return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
 
 
@@ -327,7 +303,7 @@ _SIGNS = (
         "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.prior_share, or "
         "latent.free_bits_for posterior), or hide more of the source (decoder.source_dropout)"),
     _Sign(
-        "impostor_easy", [f"train_{name}" for name in _LIKENESS],
+        "impostor_easy", [f"train_{name}" for name in LIKENESS],
         lambda config: not {"keyword", "mahalanobis"}.isdisjoint(config.contrasts_used), _easy,
         "the impostor's cosine to the output keyword is {train_impostor_cosine:.3g}, nearer to the easiest "
         "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): it is made "

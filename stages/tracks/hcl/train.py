@@ -24,9 +24,9 @@ from models.common.task import CheckpointStore, History, Parameters, Step, Task,
 from models.common.training import fit
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
-from models.hcl.hcl import BatchTotals, annealed_by, kl_weight, objective
+from models.hcl.hcl import BatchTotals, annealed_by, kl_weight, objective, training_monitors
 from models.hcl.model import HclModel, InitReport, init_from
-from models.hcl.monitors import Validation, find_alarms, leak_of_graph, training_monitors
+from models.hcl.monitors import Validation, find_alarms, leak_of_graph
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import CLUSTERS, EDGES, NODE_VECTORS, TEXT_VECTORS
