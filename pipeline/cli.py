@@ -78,8 +78,7 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
     """
     from pipeline import recipes
     from pipeline.dag import read_lock
-    from pipeline.estimate import estimate_of_project
-    from pipeline.run import RUN_LOCK
+    from pipeline.run import RUN_LOCK, estimate_of_project
     from pipeline.sources import label_remarks
     from stages.run.processes import exclusive
 

@@ -11,8 +11,8 @@ from source_imports import ROOT
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from pipeline.estimate import duration
 from pipeline.results import results_tables
+from pipeline.run import duration
 from stages.common.tables import write_json
 from stages.params import load_params, parse_params
 

@@ -7,7 +7,7 @@ import yaml
 from source_imports import ROOT
 
 from pipeline.dag import read_dag
-from pipeline.estimate import estimate_in_words, estimate_of_project, instances
+from pipeline.run import estimate_in_words, estimate_of_project, instances
 from stages.params import load_params
 
 
