@@ -18,18 +18,7 @@ from keycontrast.cells import print_rows, printable
 from keycontrast.errors import InputError, nearest
 from pipeline.records import machine_lock
 from pipeline.schemas import SCHEMAS
-from stages.common.tables import (
-    METADATA_KEY,
-    SUFFIX,
-    dataset_of,
-    footers,
-    is_table,
-    read_table,
-    readable,
-    row_count,
-    schema_of,
-    table_metadata,
-)
+from stages.common import tables
 
 # Columns that hold ids of texts, in whatever table they stand.
 _TEXT_IDS = ("text_id", "source_id", "target_id", "negative_id", "reference_ids", "pair")
@@ -50,7 +39,7 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
                                  f"checkout {path}` brings it back.")
         raise InputError(f"{path}: not found; {nearest(path.name, (item.name for item in path.parent.glob('[!.]*')))}")
     texts = _texts_file(path).exists() if as_text is None else as_text
-    if path.suffix == SUFFIX or is_table(path):
+    if path.suffix == tables.SUFFIX or tables.is_table(path):
         _show_table(path, console, rows, texts)
     elif path.is_dir():
         _show_folder(path, console)
@@ -62,7 +51,7 @@ def show(path: Path, console: Console, rows: int = 5, as_text: bool | None = Non
         _show_csv(path, console, rows)
     else:
         raise InputError(f"{path}: cannot show a file of kind {path.suffix or 'without ending'}; valid endings: "
-                         f".csv, .json, .jsonl, {SUFFIX}.")
+                         f".csv, .json, .jsonl, {tables.SUFFIX}.")
 
 
 def _texts_beside(path: Path, text_ids: Iterable[Any]) -> dict[int, str]:
@@ -76,7 +65,7 @@ def _texts_beside(path: Path, text_ids: Iterable[Any]) -> dict[int, str]:
         raise InputError(f"{texts}: not found, so text ids cannot be shown as texts. Show the ids with --ids, or make "
                          f"it with `keycontrast run`.")
     wanted = pc.field("text_id").isin(pa.array({item for item in text_ids if isinstance(item, int)}, pa.int64()))
-    table = read_table(texts, columns=["text_id", "text"], filters=wanted)
+    table = tables.read_table(texts, columns=["text_id", "text"], filters=wanted)
     return dict(zip(table["text_id"].to_pylist(), table["text"].to_pylist(), strict=True))
 
 
@@ -87,9 +76,9 @@ def _texts_file(path: Path) -> Path:
 
 
 def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
-    with readable(path):
-        parts, metadata, fields = footers(path), table_metadata(path), schema_of(path)
-        count = row_count(path)
+    with tables.readable(path):
+        parts, metadata, fields = tables.footers(path), tables.table_metadata(path), tables.schema_of(path)
+        count = tables.row_count(path)
         described = _description(path)
         # Tracks have tables of the same file name and other columns.
         known = next((schema for schema in SCHEMAS.values() if schema.description == described),
@@ -104,18 +93,18 @@ def _show_table(path: Path, console: Console, rows: int, as_text: bool) -> None:
             meaning = (field.metadata or {}).get(b"description", b"").decode()
             shown.add_row(*(Text(printable(text)) for text in (field.name, str(field.type), meaning)))
         console.print(shown)
-        if METADATA_KEY in metadata:
+        if tables.METADATA_KEY in metadata:
             console.print(Text("Provenance", style="italic"))
-            console.print(JSON(metadata[METADATA_KEY].decode()))
-            if reason := json.loads(metadata[METADATA_KEY]).get("reason"):
+            console.print(JSON(metadata[tables.METADATA_KEY].decode()))
+            if reason := json.loads(metadata[tables.METADATA_KEY]).get("reason"):
                 console.print(Text(printable(f"Left without rows: {reason}.")))
         if rows and count:
-            _show_rows(path, dataset_of(path).head(rows, batch_size=min(rows, _BATCH)), console, as_text)
+            _show_rows(path, tables.dataset_of(path).head(rows, batch_size=min(rows, _BATCH)), console, as_text)
 
 
 def _description(path: Path) -> str:
     """Return what a table says that it is."""
-    return printable(table_metadata(path).get(b"description", b"").decode())
+    return printable(tables.table_metadata(path).get(b"description", b"").decode())
 
 
 def _show_rows(path: Path, head: pa.Table, console: Console, as_text: bool) -> None:
@@ -161,9 +150,9 @@ def _show_folder(path: Path, console: Console) -> None:
     shown = Table("file", "bytes", "rows", "what it is", title=Text(str(path)), title_justify="left")
     for file in sorted(path.rglob("*")):
         if file.is_file() and not (file.name.startswith(".") and file.name.endswith(_SKIPPED)):
-            table = file.suffix == SUFFIX
+            table = file.suffix == tables.SUFFIX
             shown.add_row(Text(file.relative_to(path).as_posix()), f"{file.stat().st_size:,}",
-                          f"{row_count(file):,}" if table else "", Text(_description(file) if table else ""))
+                          f"{tables.row_count(file):,}" if table else "", Text(_description(file) if table else ""))
     console.print(shown)
     if (path / "config.json").exists():
         _show_json(path / "config.json", console)

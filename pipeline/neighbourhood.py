@@ -19,19 +19,8 @@ from keycontrast.files import atomic_file
 from keycontrast.graph import KeywordGraph
 from keycontrast.text.normal_form import normal_form
 from pipeline.datasets import dataset_with
+from stages.common import schemas
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import (
-    CLUSTERS,
-    EDGES,
-    EXAMPLES,
-    NO_KEYWORD,
-    NODES,
-    PHRASE_EDGES,
-    PHRASE_NODES,
-    PHRASE_TEXTS,
-    TEXTS,
-    TableSchema,
-)
 from stages.common.tables import check_columns, read_table
 
 DRAWINGS = Path(".keycontrast") / "graphs"
@@ -49,12 +38,12 @@ class Graph:
     @classmethod
     def of(cls, dataset: str | None, signed: bool) -> "Graph":
         """Return the graph that a command means; errors as of :func:`pipeline.datasets.dataset_with`."""
-        return cls(dataset_with((NODES if signed else PHRASE_NODES).name, dataset), signed)
+        return cls(dataset_with((schemas.NODES if signed else schemas.PHRASE_NODES).name, dataset), signed)
 
     @property
-    def schemas(self) -> tuple[TableSchema, TableSchema]:
+    def schemas(self) -> tuple[schemas.TableSchema, schemas.TableSchema]:
         """Schemas of its nodes and of its edges."""
-        return (NODES, EDGES) if self.signed else (PHRASE_NODES, PHRASE_EDGES)
+        return (schemas.NODES, schemas.EDGES) if self.signed else (schemas.PHRASE_NODES, schemas.PHRASE_EDGES)
 
     @property
     def nodes(self) -> Path:
@@ -118,7 +107,7 @@ def near_keywords(nodes: Path, keyword: str, count: int = 6) -> list[str]:
         WHERE part OR alike > 0.8 ORDER BY part DESC, alike DESC, keyword LIMIT $count"""
     with duckdb.connect(":memory:") as connection:
         connection.register("nodes", read_table(nodes, columns=["keyword"]))
-        rows = connection.execute(query, {"wanted": wanted, "none": NO_KEYWORD, "count": count}).fetchall()
+        rows = connection.execute(query, {"wanted": wanted, "none": schemas.NO_KEYWORD, "count": count}).fetchall()
     return [printable(keyword) for keyword, in rows]
 
 
@@ -188,7 +177,7 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
         Columns ``example_id``, ``role`` (where they have it: input, output or negative), ``source``, ``target`` and
         ``negative`` (null without).
     """
-    for schema in (CLUSTERS, EXAMPLES, TEXTS):
+    for schema in (schemas.CLUSTERS, schemas.EXAMPLES, schemas.TEXTS):
         check_columns(paths.table(schema.name), schema)
     columns = {"input": "keyword", "output": "output_keyword", "negative": "negative_keyword"}
     role, found = "", pd.DataFrame()
@@ -207,10 +196,10 @@ def example_texts(paths: DatasetPaths, keyword: str, count: int = _EXAMPLES) -> 
 
 def holding_texts(paths: DatasetPaths, node: int, count: int = _EXAMPLES) -> pd.DataFrame:
     """Return the first texts that hold a phrase: columns ``text_id`` and ``text``."""
-    for schema in (PHRASE_TEXTS, TEXTS):
+    for schema in (schemas.PHRASE_TEXTS, schemas.TEXTS):
         check_columns(paths.table(schema.name), schema)
-    ids = _rows(paths.table(PHRASE_TEXTS.name), pc.field("node_id") == node, ["text_id"])["text_id"].head(count)
-    return _rows(paths.table(TEXTS.name), pc.field("text_id").isin(pa.array(ids, pa.int64())), ["text_id", "text"])
+    ids = _rows(paths.table("phrase_texts"), pc.field("node_id") == node, ["text_id"])["text_id"].head(count)
+    return _rows(paths.table("texts"), pc.field("text_id").isin(pa.array(ids, pa.int64())), ["text_id", "text"])
 
 
 def drawing_of(part: Neighbourhood) -> str:

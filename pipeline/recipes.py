@@ -21,19 +21,7 @@ from ruamel.yaml import YAML
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_file
 from pipeline.dag import LOCK, open_repo
-from stages.common.paths import (
-    COMPARISON,
-    CONFUSED,
-    DATA,
-    MODELS,
-    PARAMS,
-    PREDICTED,
-    PROBES,
-    RECIPES,
-    REPORT,
-    RUNS,
-    old_layout,
-)
+from stages.common import paths
 from stages.common.settings import laid_over
 from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import Params, parse_params, with_what_dvc_reads
@@ -60,13 +48,13 @@ class Change:
     difference: str
 
 
-def recipe_names(folder: Path = RECIPES) -> dict[str, str]:
+def recipe_names(folder: Path = paths.RECIPES) -> dict[str, str]:
     """Return every recipe's name and its first comment line."""
     firsts = {path.stem: path.read_text(encoding="utf-8").partition("\n")[0] for path in sorted(folder.glob("*.yaml"))}
     return {name: first.lstrip("# ").strip() if first.startswith("#") else "" for name, first in firsts.items()}
 
 
-def read_recipe(name: str, data: str | None = None, folder: Path = RECIPES, changes: Sequence[str] = (),
+def read_recipe(name: str, data: str | None = None, folder: Path = paths.RECIPES, changes: Sequence[str] = (),
                 called: str | None = None) -> Params:
     """Return the validated params of recipe ``name`` in ``folder``, called ``called`` in place of its own name.
 
@@ -170,12 +158,12 @@ def plan(name: str, data: str | None = None, root: Path = Path(), changes: Seque
     Args:
         models: those of its models to take, with what they start from; all if there are none.
     """
-    content, place = _read(name, data, root / RECIPES, changes, called)
+    content, place = _read(name, data, root / paths.RECIPES, changes, called)
     content = _part(content, models, place) if models else content
     params, content = parse_params(content, place), with_what_dvc_reads(content)[0]
     text = params_text(content, Path(place).read_text(encoding="utf-8"))
-    present = (root / PARAMS).read_text(encoding="utf-8") if (root / PARAMS).exists() else ""
-    lines = unified_diff(present.splitlines(), text.splitlines(), f"{PARAMS} (now)", f"{PARAMS} ({name})",
+    present = (root / paths.PARAMS).read_text(encoding="utf-8") if (root / paths.PARAMS).exists() else ""
+    lines = unified_diff(present.splitlines(), text.splitlines(), f"{paths.PARAMS} (now)", f"{paths.PARAMS} ({name})",
                          lineterm="", n=1)
     return Change(params, text, "\n".join(lines))
 
@@ -220,7 +208,7 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
     have is forgotten.
     """
     removable, kept = _leftovers(change.params, root)
-    with atomic_file(root / PARAMS) as temporary:
+    with atomic_file(root / paths.PARAMS) as temporary:
         temporary.write_text(change.text, encoding="utf-8")
     for folder in removable:
         shutil.rmtree(root / folder)
@@ -228,7 +216,7 @@ def apply(change: Change, root: Path = Path()) -> list[str]:
         (track.trained_by, track.models(change.params)), (track.computed_by, track.runs(change.params)),
         (track.evaluated_by, track.runs(change.params)))
         for key in keys for seed in seeds_of_stage(change.params, stage, key)})
-    old = old_layout(root)
+    old = paths.old_layout(root)
     return [*(f"removed {folder} (DVC's cache keeps it)" for folder in removable),
             *(f"kept {folder}: {why}" for folder, why in kept.items()), *([old] if old else [])]
 
@@ -253,18 +241,18 @@ def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]
 
     Under another recipe a model, a run or the report of the same name is another thing.
     """
-    owned: dict[Path, Collection[str]] = {DATA: params.datasets}
+    owned: dict[Path, Collection[str]] = {paths.DATA: params.datasets}
     present: Any = None
     with suppress(InputError):
-        present = read_yaml(root / PARAMS) if (root / PARAMS).exists() else None
+        present = read_yaml(root / paths.PARAMS) if (root / paths.PARAMS).exists() else None
     same = isinstance(present, Mapping) and present.get("recipe") == params.recipe
     if same:
         runs = all_runs(params)
-        owned |= {MODELS: all_models(params), RUNS: runs, PREDICTED: runs, PROBES: params.probes.hcl,
-                  CONFUSED: params.confusing_pairs.models}
-    gone = [path for group in (DATA, MODELS, RUNS, PREDICTED, PROBES, CONFUSED)
+        owned |= {paths.MODELS: all_models(params), paths.RUNS: runs, paths.PREDICTED: runs,
+                  paths.PROBES: params.probes.hcl, paths.CONFUSED: params.confusing_pairs.models}
+    gone = [path for group in (paths.DATA, paths.MODELS, paths.RUNS, paths.PREDICTED, paths.PROBES, paths.CONFUSED)
             for path in sorted((root / group).glob("*")) if path.name not in owned.get(group, ())]
-    gone += [] if same else [root / REPORT, root / COMPARISON]
+    gone += [] if same else [root / paths.REPORT, root / paths.COMPARISON]
     cached = _cached_files(root) if (gone := [path for path in gone if path.is_dir()]) else set()
     removable, kept = [], {}
     for folder in gone:
@@ -278,7 +266,7 @@ def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]
 
 def _cached_files(root: Path) -> set[Path]:
     """Return the files of the present params' outs that are as DVC's cache holds them."""
-    if not (root / PARAMS).exists() or not (root / LOCK).exists():
+    if not (root / paths.PARAMS).exists() or not (root / LOCK).exists():
         return set()
     files: set[Path] = set()
     base = root.resolve()
