@@ -37,7 +37,6 @@ test-all: test test-browser test-whole
 
 nightly: $(STAMP)
 	@$(PYTEST) -m nightly
-	@rm -f .keycontrast/harness/*-1.jsonl	# what is noted there was found of another state of the code
 	@$(HARNESS) mutate --n 4000 --minutes 4
 	@$(HARNESS) bits --n 4000 --minutes 2
 	@$(HARNESS) kill --n 20 --minutes 15 --jobs 2

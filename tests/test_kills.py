@@ -11,7 +11,7 @@ pytestmark = pytest.mark.nightly
 
 def test_killed_at_random_a_project_ends_as_if_it_never_had_been(tmp_path):
     for case in range(10):  # on a fast machine a run may end before its kill
-        verdict = killed_project(draw(13, case), QUICK, 2, tmp_path / "projects")
+        verdict = killed_project(draw(13, case), QUICK, tmp_path, 2)
         assert not verdict.fault, verdict
         if verdict.attacks:
             return

@@ -16,7 +16,7 @@ from pipeline.records import show_verified
 from stages.common.tables import Provenance, read_batches, read_frame, read_table, write_table
 from stages.common.training import check_seal, seal
 from tests.harness.bits import SCHEMA, damaged_table, table
-from tests.harness.cases import draw, run
+from tests.harness.cases import draw
 
 
 def test_damaged_tables_are_told_or_read_as_they_were_written():
@@ -107,15 +107,3 @@ def test_a_folder_that_dvc_does_not_cache_is_compared_file_by_file(project):
         verified(project)[1])
     shutil.rmtree(project / "plots")
     assert "plots: is not there. Make it again" in verified(project)[1]
-
-
-def test_the_harness_goes_on_where_it_was(tmp_path, capsys):
-    drawn = []
-
-    def case(chance):
-        drawn.append(chance.random())
-        return damaged_table(chance)
-
-    assert run("bits", case, 3, 1, 5, tmp_path) == 0
-    assert run("bits", case, 5, 1, 5, tmp_path) == 0 and len(set(drawn)) == 5
-    assert run("bits", case, 9, 1, 0, tmp_path) == 0 and "5 of 9 attacks" in capsys.readouterr().out

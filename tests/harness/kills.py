@@ -12,18 +12,17 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
 from pipeline.dag import UnreadableLock, read_lock
 from stages.common.paths import METRICS
 from tests import small_project, tiny_project
-from tests.harness.cases import NOTES, Verdict
+from tests.harness.cases import Verdict
 
 _SECONDS_TO_END = 2.0   # for all that a killed command has started
 _SECONDS_OF_AN_ORPHAN = 60.0
@@ -31,15 +30,11 @@ _SECONDS_OF_A_RUN = 1200.0
 _TARGETS = ("command", "command", "command", "child", "child", "child", "all")
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of project.
+class Kind(NamedTuple):
+    """A kind of project: what makes one, the environment of its commands, and when kills fall.
 
-    Attributes:
-        make: makes one in a new folder, with nothing computed.
-        environment: of its commands.
-        starting_seconds: within which a kill falls that is not to wait for a stage.
-        stage_seconds: within which one falls after its stage has begun.
+    A kill that is not to wait for a stage falls within ``starting_seconds``, one after a stage has begun within
+    ``stage_seconds``.
     """
 
     make: Callable[[Path], Path]
@@ -48,15 +43,8 @@ class Kind:
     stage_seconds: float
 
 
-@dataclass(frozen=True)
-class Undisturbed:
-    """A project before its first run, and what an undisturbed run makes of it.
-
-    Attributes:
-        start: the project, with nothing computed.
-        files: path of each artifact and metric, with the digest of its bytes.
-        lock: stages of ``dvc.lock``.
-    """
+class Undisturbed(NamedTuple):
+    """A project before its first run, digests of what an undisturbed run makes of it by path, and its lock's stages."""
 
     start: Path
     files: dict[str, str]
@@ -74,35 +62,24 @@ def _tiny(folder: Path) -> Path:
 
 TINY = Kind(_tiny, tiny_project.environment, 12, 3)                             # all stages
 QUICK = Kind(small_project.make_project, small_project.environment, 4, 0.2)     # their order; they take no time
-_MAKING = threading.Lock()
+_MAKING, _DONE = threading.Lock(), dict[Kind, Undisturbed]()
 _TRACKER = "resource_tracker"
 
 
 def undisturbed(kind: Kind, home: Path) -> Undisturbed:
-    """Return the project and what comes of it, made once in ``home`` for one state of the code."""
-    home = home.resolve()
-    home.mkdir(parents=True, exist_ok=True)
-    with _MAKING, tempfile.TemporaryDirectory(dir=home) as folder:
-        drawn = Path(folder) / "drawn"
-        start = kind.make(drawn / "start")
-        kept = home / hashlib.sha256(repr(sorted(_digests(start, [""]).items())).encode()).hexdigest()[:16]
-        if not kept.exists():
-            shutil.copytree(start, drawn / "done")
-            if _run(kind, drawn / "done", drawn / "log").wait(_SECONDS_OF_A_RUN):
-                raise RuntimeError(f"the undisturbed run failed: {(drawn / 'log').read_text()[-2000:]}")
-            drawn.rename(kept)
-    return Undisturbed(kept / "start", _made(kept / "done"), read_lock(kept / "done"))
+    """Return the project and what comes of it, made once in ``home``."""
+    with _MAKING:
+        if kind not in _DONE:
+            start = kind.make(home / "start")
+            shutil.copytree(start, home / "done")
+            if _run(kind, home / "done", home / "log").wait(_SECONDS_OF_A_RUN):
+                raise RuntimeError(f"the undisturbed run failed: {(home / 'log').read_text()[-2000:]}")
+            _DONE[kind] = Undisturbed(start, _made(home / "done"), read_lock(home / "done"))
+    return _DONE[kind]
 
 
-def killed_project(chance: random.Random, kind: Kind, kills: int = 10, home: Path = NOTES / "projects") -> Verdict:
-    """Kill runs of one project, each at a random moment, and let it end.
-
-    Args:
-        chance: draws the kills.
-        kind: of the project.
-        kills: at most; a run may end before its own.
-        home: where :func:`undisturbed` keeps its project.
-    """
+def killed_project(chance: random.Random, kind: Kind, home: Path, kills: int = 10) -> Verdict:
+    """Kill runs of one project, each at a random moment, and let it end; there are fewer kills if a run ends before."""
     whole, said, happened = undisturbed(kind, home), list[str](), 0
     with tempfile.TemporaryDirectory() as folder:
         project, log = Path(folder) / "p", Path(folder) / "run.log"
@@ -242,14 +219,9 @@ def _lock(project: Path) -> dict[str, Any]:
 
 
 def _made(project: Path) -> dict[str, str]:
-    return _digests(project, ["artifacts", str(METRICS)])
-
-
-def _digests(root: Path, folders: Sequence[str]) -> dict[str, str]:
-    """Return the digests of all files below folders of ``root``, but for git's, by their paths."""
-    return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-            for folder in folders for path in (root / folder).rglob("*")
-            if path.is_file() and ".git" not in path.relative_to(root).parts}
+    """Return the digests of all artifacts and metrics by their paths."""
+    return {path.relative_to(project).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+            for folder in ("artifacts", METRICS) for path in (project / folder).rglob("*") if path.is_file()}
 
 
 def _living(project: Path) -> list[str]:
