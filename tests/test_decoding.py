@@ -207,17 +207,6 @@ def test_contrastive_search_is_that_of_a_slow_loop(top_k, alpha):
         assert outputs(contrastive_search(Oracle(4, seed), start(4), limits, top_k=top_k, alpha=alpha)) == expected
 
 
-@pytest.mark.parametrize("search", [beam_search, contrastive_search])
-def test_items_do_not_depend_on_each_other_whenever_they_end(search):
-    limits = rules(longest=9)
-    together = outputs(search(Oracle(12), start(12), limits))
-    assert len({len(row) for row in together}) > 2
-    for item in range(12):
-        alone = Oracle(1)
-        alone.names = [item]
-        assert outputs(search(alone, start(1), limits)) == [together[item]]
-
-
 # The HCL model
 
 

@@ -15,7 +15,6 @@ import tiny_classes
 import torch
 from huggingface_hub import ModelCard
 from rich.console import Console
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from typer.testing import CliRunner
 
 from keycontrast.errors import InputError
@@ -63,20 +62,6 @@ def code_of_the_card(folder):
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     return code
-
-
-@pytest.mark.parametrize("name", ["ct", "contrasted"])
-def test_the_library_says_what_the_classifier_says(name, tmp_path):
-    said = exported(name, tmp_path / "out")
-    assert "BertForSequenceClassification, 3 classes (number, person, place)" in said
-    assert "On 18 of its texts the logits differ by at most" in said and "It reads 12 tokens" in said
-    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
-    tokens = AutoTokenizer.from_pretrained(tmp_path / "out")(TEXTS, padding=True, truncation=True, return_tensors="pt")
-    with torch.no_grad():
-        found = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"]).logits.softmax(-1)
-    own = [list(line["probabilities"].values()) for line in predict(load_params(), name, TEXTS)]
-    assert torch.allclose(found, torch.tensor(own), atol=1e-5)
-    assert model.config.id2label == {0: "number", 1: "person", 2: "place"}
 
 
 @pytest.mark.whole

@@ -9,7 +9,6 @@ from models.common.decoding import CachedSteps
 from models.common.encoders import mean_pool
 from models.common.recurrent import AdditiveAttention, PointerGenerator, mixed
 from models.common.task import Step
-from models.hcl.baselines import annealing_steps
 from stages.tracks.hcl.baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))
@@ -241,8 +240,9 @@ def cvae(tmp_path):
     return Case("cvae", tmp_path, wide=0.4)
 
 
-def test_the_weight_of_the_kl_rises_within_a_share_of_all_steps():
-    assert [annealing_steps({"annealing_share": 1.0}, total) for total in (50_000, 600)] == [10_000, 600]
+def test_the_weight_of_the_kl_rises_within_a_share_of_all_steps(cvae):
+    cvae.model.config.sizes["annealing_share"] = 1.0
+    assert [cvae.model.settled(total) for total in (50_000, 600)] == [10_000, 600]
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from recurrent_cases import ARCHITECTURES, RULES, batch, item, model, peaked
+from recurrent_cases import ARCHITECTURES, RULES, batch, model, peaked
 
 from models.common import BOS, PAD
 from models.common.decoding import beam_search, contrastive_search
@@ -59,17 +59,6 @@ def test_targets_cost_the_same_in_training_and_step_by_step(architecture, values
     rewriter, content = peaked(architecture, **values), batch()
     with torch.no_grad():
         assert stepwise(rewriter, content) == pytest.approx(sums(rewriter, content)["generation"], rel=1e-5)
-
-
-@each_case
-def test_sums_of_a_batch_are_those_of_its_items_without_padding(architecture, values):
-    rewriter, content = peaked(architecture, **values), batch()
-    with torch.no_grad():
-        found = sums(rewriter, content)
-        alone = [sums(rewriter, item(content, row)) for row in range(5)]
-    assert set(found) == {"generation"} | ({"bow"} if architecture == "latent_bow" else set())
-    for name, value in found.items():
-        assert value == pytest.approx(sum(part[name] for part in alone), rel=1e-5)
 
 
 @each_case

@@ -331,9 +331,9 @@ class Embedder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self._table: Tensor | None = None  # vectors of positions; not saved, since positions say what they are
 
-    def forward(self, ids: Tensor, first: int = 0) -> Tensor:
-        """Return vectors (B, L, d) of tokens (B, L) at the positions from ``first`` on."""
-        return self._joined(ids, self._positions(first + ids.shape[1])[first:first + ids.shape[1]])
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return vectors (B, L, d) of tokens (B, L)."""
+        return self._joined(ids, self._positions(ids.shape[1])[:ids.shape[1]])
 
     def beams(self, ids: Tensor, position: int) -> Tensor:
         """Return vectors (B, W, d) of tokens (B, W), all at one position."""

@@ -483,8 +483,8 @@ class Cvae(OwnPieceModel):
             init.uniform_(parameter, -_BOUND, _BOUND)
 
     def settled(self, total: int) -> int:
-        """Return the step from which the KL counts in full."""
-        return annealing_steps(self.config.sizes, total)
+        """Return the step from which the KL counts in full: a share of all, but no more than in the released code."""
+        return min(_ANNEALING, round(self.config.sizes["annealing_share"] * total))
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of real tokens, and its texts by their length."""
@@ -525,7 +525,7 @@ class Cvae(OwnPieceModel):
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return reconstruction + w KL + bag of words, w rising from 0 to 1 with the steps, and the parts."""
         found = self.parts(batch)
-        weight = kl_weight(step.number, annealing_steps(self.config.sizes, step.total))
+        weight = kl_weight(step.number, self.settled(step.total))
         return {"loss": found["reconstruction"] + weight * found["kl"] + found["bow"], **found}
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
@@ -548,11 +548,6 @@ def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and log variance (B, dz) of values (B, 2 dz), in float32 at least."""
     mu, logvar = at_least_float32(*values.chunk(2, dim=-1))
     return mu, logvar.clamp(*_LOGVAR)
-
-
-def annealing_steps(sizes: Mapping[str, Any], total: int) -> int:
-    """Return within how many of ``total`` steps w rises: a share of all, but no more than in the released code."""
-    return min(_ANNEALING, round(sizes["annealing_share"] * total))
 
 
 # Each a ``PieceModel`` beside a ``PreTrainedModel``.
