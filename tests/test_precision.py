@@ -70,13 +70,6 @@ def test_the_tagger_computes_its_recurrent_layers_in_full_under_autocast(seen):
     assert torch.allclose(logits.float(), tagger(ids), atol=0.02)
 
 
-def test_fp32_leaves_products_as_they_are_and_other_words_are_refused():
-    with products("cpu", "fp32"):
-        assert (torch.eye(2) @ torch.eye(2)).dtype == torch.float32
-    with pytest.raises(ValueError, match="precision must be 'fp32' or 'bf16', found 'fp16'"):
-        products("cpu", "fp16")
-
-
 def runtime(**changes):
     return SimpleNamespace(**{"device": "auto", "precision": "fp32", "tf32": False, **changes})
 

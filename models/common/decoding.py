@@ -93,11 +93,9 @@ class BeamCache:
         """Open a step of ``width`` hypotheses per item, all at position ``steps``: return what they may attend to.
 
         That is a mask (B, 1, W, slots so far and W new ones), True for ancestors and for the token itself; None where
-        there is nothing to hide. Several hypotheses at the first step, which share nothing, are a ValueError.
+        there is nothing to hide.
         """
         if self._ancestors is None:
-            if width > 1:
-                raise ValueError(f"BeamCache: {width} hypotheses, but reorder() has made none of the first one")
             return None
         batch = len(self._ancestors)
         own = torch.eye(width, dtype=torch.bool, device=device).expand(batch, width, width)
@@ -380,12 +378,7 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     one is scored against the vocabulary.
 
     ``top_k`` of 1 and ``alpha`` of 0 are greedy. Tokens (B, L) are as those of :func:`best_outputs`.
-
-    Raises:
-        ValueError: no candidate, or alpha outside 0 .. 1.
     """
-    if top_k < 1 or not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"contrastive_search: top_k is {top_k}, alpha {alpha}; expected top_k >= 1, 0 <= alpha <= 1")
     before, after = rules.forbidden(start.device)
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
     items = torch.arange(len(start), device=start.device)

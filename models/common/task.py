@@ -92,8 +92,6 @@ def epoch_batches(n_items: int, batch_size: int, seed: int, lengths: Sequence[in
     order = random.permutation(n_items)
     if lengths is None:
         return _cut(order, batch_size)
-    if len(lengths) != n_items:
-        raise ValueError(f"{len(lengths)} lengths for {n_items} items")
     of_item = np.asarray(lengths)
     batches: list[list[int]] = []
     for pool in np.split(order, range(POOL * batch_size, n_items, POOL * batch_size)):

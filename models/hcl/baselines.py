@@ -70,10 +70,6 @@ class OwnPieceModel(PieceModel, PreTrainedModel):
     base_model_prefix = "pieces"
     main_input_name = "x_ids"
 
-    def forward(self, batch: Batch) -> Tensor:
-        """Return :meth:`nll`."""
-        return self.nll(batch)
-
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of real tokens of sources and, where there are any, of targets."""
         found = {**batch}

@@ -59,11 +59,9 @@ class SaliencyBatch:
     words: WordPieces
     special: Tensor | None = None  # True for [CLS], [SEP] and padding (B, L), which stay where a path begins
 
-    def reference_ids(self, pad: int | None) -> Tensor:
+    def reference_ids(self, pad: int) -> Tensor:
         """Return ``input_ids`` with every word piece replaced by [PAD]: as long as the text, and without words."""
-        if self.special is None or pad is None:
-            lacking = "which pieces are special (SaliencyBatch.special)" if pad is not None else "the id of [PAD]"
-            raise ValueError(f"a path needs a reference text to start from, and {lacking} is not known")
+        assert self.special is not None
         ids = self.inputs["input_ids"]
         return torch.where(self.special.to(ids.device), ids, torch.full_like(ids, pad))
 
@@ -233,20 +231,12 @@ class Lookup:
 
     def run(self, inputs: Inputs, embedding: Tensor) -> Any:
         """Return what the network gives with ``embedding`` (B, L, d) in place of its own look-up."""
-        used: list[bool] = []
-
-        def replace(module: nn.Module, arguments: object, output: Tensor) -> Tensor:
-            used.append(True)
-            return embedding
-
-        handle = self.network.get_input_embeddings().register_forward_hook(replace)
+        lookup = self.network.get_input_embeddings()
+        handle = lookup.register_forward_hook(lambda module, arguments, output: embedding)
         try:
-            output = self.network(**inputs)
+            return self.network(**inputs)
         finally:
             handle.remove()
-        if not used:
-            raise ValueError("the classifier did not use get_input_embeddings(); there is nothing to differentiate")
-        return output
 
 
 class BlockOutput:
@@ -330,8 +320,6 @@ def _integrated(point: Lookup | BlockOutput, inputs: Inputs, reference_ids: Tens
 @cache
 def nodes(steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return places in (0, 1) and weights, which sum to 1, of the Gauss-Legendre sum of ``steps`` terms."""
-    if steps < 1:
-        raise ValueError(f"steps: a path needs at least one point, not {steps}")
     places, weights = np.polynomial.legendre.leggauss(steps)
     return (places + 1) / 2, weights / 2
 
@@ -381,7 +369,7 @@ def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | Batch
     batch = as_batch(batch)
     inputs = batch.inputs
     point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
-    reference = batch.reference_ids(getattr(getattr(classifier, "config", None), "pad_token_id", None))
+    reference = batch.reference_ids(int(classifier.config.pad_token_id))
     with _at_rest(classifier):
         classes = torch.zeros(len(reference), dtype=torch.int64, device=reference.device)
         if target == "argmax_logit":
@@ -432,7 +420,7 @@ def siamese_attributions(encoder: PreTrainedModel, sources: SaliencyBatch | Batc
     path costs one backward pass, not one for each of the encoder's d outputs, and b none at all.
     """
     sources, others = as_batch(sources), as_batch(others)
-    pad = getattr(encoder.config, "pad_token_id", None)
+    pad = int(encoder.config.pad_token_id)
     reference, other_reference = sources.reference_ids(pad), others.reference_ids(pad)
     mask, point = sources.inputs["attention_mask"], Lookup(encoder)
 

@@ -127,10 +127,6 @@ class Rewriter(PreTrainedModel, ABC):
         ``slots`` tokens will be tried per item, all steps and hypotheses together; see :class:`BeamCache`.
         """
 
-    def forward(self, batch: Batch, mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Return :meth:`sums`."""
-        return self.sums(batch, mask)
-
     @torch.no_grad()
     def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1,
                 count: int | None = None) -> Tensor:
