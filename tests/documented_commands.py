@@ -2,8 +2,8 @@
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from source_imports import ROOT
 
@@ -15,19 +15,12 @@ PLACEHOLDERS = {"NAME", "DIR", "FILE", "FOLDER", "RUN", "MODEL", "TEXT", "DATASE
                 "PLACE=VALUE"}
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command as a page shows it.
-
-    Attributes:
-        place: page and line.
-        words: the program without a path before it, and its arguments.
-        whole: whether it is meant to be typed as it is; within a sentence arguments may be left out.
-    """
+class Command(NamedTuple):
+    """A command as a page shows it: page and line, the program without a path before it, and its arguments."""
 
     place: str
     words: tuple[str, ...]
-    whole: bool
+    whole: bool     # meant to be typed as it is; within a sentence arguments may be left out
 
     @property
     def program(self) -> str:

@@ -12,13 +12,7 @@ from spacy.util import load_config
 
 from keycontrast.text.pipelines import EMBEDDED_FOLDER, hash_folder
 from tools.english_pipeline import train as training
-from tools.english_pipeline.corpus import (
-    POS_OF_TAG,
-    Sentence,
-    build_doc,
-    parse_treebank,
-    read_tagged,
-)
+from tools.english_pipeline.corpus import POS_OF_TAG, Sentence, build_doc, parse_treebank, read_tagged
 from tools.english_pipeline.lemmas import apply_rules, learn_lemma_tables
 
 LIMIT = 12 * 10**6
@@ -59,18 +53,8 @@ def conllu() -> str:
             if word[FORM].startswith("+"):
                 fused = word[FORM][1:] + following[FORM]
                 rows.append("\t".join([f"{number}-{number + 1}", fused, *"_" * 8]))
-            cells = [
-                number,
-                word[FORM].removeprefix("+"),
-                word[LEMMA],
-                word[POS],
-                word[TAG].rstrip("_"),
-                "_",
-                0,
-                "_",
-                "_",
-            ]
-            rows.append("\t".join(map(str, [*cells, misc])))
+            form, tag = word[FORM].removeprefix("+"), word[TAG].rstrip("_")
+            rows.append("\t".join(map(str, [number, form, word[LEMMA], word[POS], tag, "_", 0, "_", "_", misc])))
         blocks.append("\n".join(rows) + "\n")
     return "\n".join(blocks) + "\n"
 

@@ -79,11 +79,8 @@ def _name_exceptions(counts: Counter[tuple[str, str]]) -> dict[str, list[str]]:
     for (form, lemma), count in counts.items():
         folded[(form.lower(), lemma)] += count
         as_written[form.lower()] += count if form == lemma else 0
-    return {
-        form: [lemma]
-        for form, lemma in sorted(_best_lemmas(folded).items())
-        if folded[(form, lemma)] > as_written[form]
-    }
+    return {form: [lemma] for form, lemma in sorted(_best_lemmas(folded).items())
+            if folded[(form, lemma)] > as_written[form]}
 
 
 def _regular_forms(lemma: str, pos: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import spacy
+from spacy import util
 from spacy.lang.en import English
 from spacy.language import Language
 from spacy.schemas import ConfigSchemaTraining
@@ -26,28 +27,10 @@ from spacy.symbols import ORTH
 from spacy.tokenizer import Tokenizer
 from spacy.tokens import Doc
 from spacy.training import Example
-from spacy.util import (
-    compile_infix_regex,
-    compile_prefix_regex,
-    compile_suffix_regex,
-    fix_random_seed,
-    load_config,
-    load_model_from_config,
-    registry,
-)
 from thinc.api import Config
 
-from tools.english_pipeline.corpus import (
-    Sentence,
-    Shape,
-    build_doc,
-    documents,
-    hide_words,
-    read_tagged,
-    read_treebank,
-    sample_docs,
-    without_annotation,
-)
+from tools.english_pipeline import corpus
+from tools.english_pipeline.corpus import Sentence, Shape, build_doc, documents, without_annotation
 from tools.english_pipeline.lemmas import learn_lemma_tables
 
 FOLDER = Path(__file__).resolve().parents[2] / "data" / "language"
@@ -89,9 +72,9 @@ def train_pipeline(config: Config, train: list[Sentence], tagged: list[Sentence]
         tagged: more of them, which have no lemmas: the networks see each once in an epoch, the lemmatizer none.
         max_steps: stop after so many batches; for tests and trials.
     """
-    fix_random_seed(config["system"]["seed"])
-    nlp = load_model_from_config(config, auto_fill=True)
-    settings = registry.resolve(nlp.config.interpolate()["training"], schema=ConfigSchemaTraining)
+    util.fix_random_seed(config["system"]["seed"])
+    nlp = util.load_model_from_config(config, auto_fill=True)
+    settings = util.registry.resolve(nlp.config.interpolate()["training"], schema=ConfigSchemaTraining)
     add_treebank_rules(nlp.tokenizer)
     optimizer = settings["optimizer"]
     with nlp.select_pipes(disable=["lemmatizer"]):
@@ -120,10 +103,10 @@ def _fit(nlp: Language, train: list[Sentence], settings: dict[str, Any], max_ste
 def _examples(nlp: Language, sentences: list[Sentence], epoch: int) -> list[Example]:
     """Return one epoch of training examples, on gold tokens."""
     rng = random.Random(f"{nlp.config['system']['seed']}/{epoch}")
-    docs = sample_docs(nlp.vocab, sentences, rng, nlp.config["recipe"])
+    docs = corpus.sample_docs(nlp.vocab, sentences, rng, nlp.config["recipe"])
     counts = Counter(word.form.lower() for sentence in sentences for word in sentence.words)
     share = nlp.config["recipe"]["hidden_share"]
-    return [Example(hide_words(without_annotation(doc), counts, rng, share), doc) for doc in docs]
+    return [Example(corpus.hide_words(without_annotation(doc), counts, rng, share), doc) for doc in docs]
 
 
 def _whole_documents(nlp: Language, sentences: list[Sentence]) -> list[Example]:
@@ -135,7 +118,7 @@ def _whole_documents(nlp: Language, sentences: list[Sentence]) -> list[Example]:
 
 def compact_copy(nlp: Language) -> Language:
     """Return a copy of ``nlp`` whose vocabulary holds no words of the training texts."""
-    copy = load_model_from_config(nlp.config)
+    copy = util.load_model_from_config(nlp.config)
     copy.from_bytes(nlp.to_bytes(exclude=["vocab"]), exclude=["vocab"])
     for name in copy.pipe_names:
         for label in getattr(copy.get_pipe(name), "labels", ()):
@@ -148,9 +131,9 @@ def add_treebank_rules(tokenizer: Tokenizer) -> None:
     """Change the rules of an English tokenizer, in place, towards those of the treebank."""
     defaults = English.Defaults
     prefixes, suffixes = list(defaults.prefixes or []), list(defaults.suffixes or [])
-    tokenizer.prefix_search = compile_prefix_regex([*RUNS, *prefixes]).search
-    tokenizer.suffix_search = compile_suffix_regex([*SUFFIX_RUNS, CLOCK, *suffixes]).search
-    tokenizer.infix_finditer = compile_infix_regex(_infixes(list(defaults.infixes or []))).finditer
+    tokenizer.prefix_search = util.compile_prefix_regex([*RUNS, *prefixes]).search
+    tokenizer.suffix_search = util.compile_suffix_regex([*SUFFIX_RUNS, CLOCK, *suffixes]).search
+    tokenizer.infix_finditer = util.compile_infix_regex(_infixes(list(defaults.infixes or []))).finditer
     # spaCy's special cases give the "did" of "didn't" the norm "do", and so on. Norms are features of the tagger:
     # they must be those of the bare words that it is trained on, or it takes this "did" for a present tense.
     tokenizer.rules = {word: [{ORTH: part[ORTH]} for part in parts] for word, parts in (tokenizer.rules or {}).items()}
@@ -164,10 +147,8 @@ def _infixes(infixes: list[str]) -> list[str]:
     """Return infix rules that leave some hyphenated words and telephone numbers whole."""
     whole = "".join(rf"(?<!\b[{word[0]}{word[0].upper()}]{word[1:]})" for word in WHOLE_BEFORE_HYPHEN)
     telephone = r"(?!(?<=[0-9]{3}-)[0-9]{4}\b)(?!(?<=[0-9]{3}-)[0-9]{3}-[0-9]{4}\b)"
-    return [
-        rule + telephone if rule.startswith("(?<=[0-9])[") else whole + rule if "(?:-" in rule else rule
-        for rule in infixes
-    ]
+    return [rule + telephone if rule.startswith("(?<=[0-9])[") else whole + rule if "(?:-" in rule else rule
+            for rule in infixes]
 
 
 def evaluate_part(nlp: Language, sentences: list[Sentence]) -> dict[str, dict[str, float]]:
@@ -183,12 +164,8 @@ def evaluate_part(nlp: Language, sentences: list[Sentence]) -> dict[str, dict[st
         is not counted. Sentence scores of one sentence at a time only say how often it is kept whole.
     """
     whole = documents(sentences)
-    views = {
-        "sentences": ([[sentence] for sentence in sentences], Shape()),
-        "documents": (whole, Shape()),
-        "run_on": (whole, Shape(paragraphs=False)),
-        "spaced": (whole, Shape(spaced=True)),
-    }
+    views = {"sentences": ([[sentence] for sentence in sentences], Shape()), "documents": (whole, Shape()),
+             "run_on": (whole, Shape(paragraphs=False)), "spaced": (whole, Shape(spaced=True))}
     scores = {}
     for name, (texts, shape) in views.items():
         gold = [build_doc(nlp.vocab, text, shape) for text in texts]
@@ -220,11 +197,8 @@ def score_docs(gold: Iterable[Doc], predicted: Iterable[Doc]) -> dict[str, float
 
 def _tokens(doc: Doc) -> dict[Span, tuple[str, str, str]]:
     """Return tag, part of speech and lemma of each token that is not white space, by character span."""
-    return {
-        (token.idx, token.idx + len(token)): (token.tag_, token.pos_, token.lemma_)
-        for token in doc
-        if not token.is_space
-    }
+    return {(token.idx, token.idx + len(token)): (token.tag_, token.pos_, token.lemma_)
+            for token in doc if not token.is_space}
 
 
 def _sentences(doc: Doc) -> set[Span]:
@@ -253,10 +227,10 @@ def main(arguments: list[str] | None = None) -> None:
 
     def part(name: str) -> list[Sentence]:
         packed = options.treebank / f"en_ewt-ud-{name}.conllu.gz"
-        return read_treebank(packed if packed.exists() else packed.with_suffix(""))
+        return corpus.read_treebank(packed if packed.exists() else packed.with_suffix(""))
 
     if options.out:
-        trained = train_pipeline(load_config(options.recipe), part("train"), read_tagged(options.tagged),
+        trained = train_pipeline(util.load_config(options.recipe), part("train"), corpus.read_tagged(options.tagged),
                                  options.max_steps)
         trained.to_disk(options.out)
     scores = evaluate_part(spacy.load(options.out or options.evaluate), part(options.part))
