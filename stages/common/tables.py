@@ -435,3 +435,12 @@ def table_writer(path: Path, schema: TableSchema, provenance: Provenance) -> Ite
         writer = TableWriter(folder, schema, provenance)
         yield writer
         writer.finish()
+
+
+def rounded(content: Any) -> Any:
+    """Return ``content`` with every float in it rounded to six decimals."""
+    if isinstance(content, Mapping):
+        return {name: rounded(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [rounded(value) for value in content]
+    return round(content, 6) if isinstance(content, float) else content

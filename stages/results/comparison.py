@@ -15,12 +15,12 @@ import pyarrow as pa
 from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.common.schemas import TableSchema
+from stages.common.tables import rounded
 from stages.metrics.resampling import Statistic, difference, interval, resampled
 from stages.metrics.seeds import Members, over_seeds
 from stages.results.track import TrackResults
 from stages.tracks.common.schemas import STRATA
 
-_DECIMALS = 6
 PAIRED = TableSchema(
     "paired", "Paired tests between the runs of a data set on the same items.",
     ("dataset", "metric", "first", "second"), (
@@ -299,8 +299,3 @@ def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
     correct = [(name, one.scored(system)["correct"].to_numpy(bool)) for name, one, system in systems]
     for (first, right), (second, other) in combinations(correct, 2):
         yield rounded({"first": first, "second": second, "items": len(right), **mcnemar(right, other)})
-
-
-def rounded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``row`` with every float in it rounded to six decimals."""
-    return {name: round(value, _DECIMALS) if isinstance(value, float) else value for name, value in row.items()}

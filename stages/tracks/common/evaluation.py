@@ -25,7 +25,7 @@ from stages.common.paths import MODELS, PREDICTED, RUNS, ModelPaths, RunPaths
 from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params, hash_files
-from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
 from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
@@ -40,7 +40,6 @@ from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 if TYPE_CHECKING:
     from stages.tracks.common.params import BertScore
 
-_DECIMALS = 6
 
 
 # Similarity
@@ -268,15 +267,6 @@ def _values(systems: Mapping[str, SystemScores], scorer: BertScorer | None) -> d
         if shuffled is not None and shuffled < 1:
             found["bertscore_over_shuffled"] = rescaled(found["bertscore"], shuffled)
     return values
-
-
-def rounded(content: Any) -> Any:
-    """Return ``content`` with every float in it rounded to six decimals."""
-    if isinstance(content, Mapping):
-        return {name: rounded(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [rounded(value) for value in content]
-    return round(content, _DECIMALS) if isinstance(content, float) else content
 
 
 # The frame

@@ -26,7 +26,7 @@ from stages.common.manifest import write_manifest
 from stages.common.paths import ModelPaths, ProbePaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed, generator, seed_everything
-from stages.common.tables import Provenance, read_frame, write_json, write_table
+from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
@@ -267,25 +267,14 @@ def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
 
 def edit_distance(one: str, other: str) -> float:
     """Return the Levenshtein distance of two texts in basic tokens, over the length of the longer one."""
+    from nltk.metrics.distance import edit_distance as levenshtein  # a second to import
+
     first, second = basic_tokens(one), basic_tokens(other)
-    row = list(range(len(second) + 1))
-    for number, token in enumerate(first, start=1):
-        corner, row[0] = row[0], number
-        for place, match in enumerate(second, start=1):
-            corner, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, corner + (token != match))
-    return row[-1] / max(len(first), len(second), 1)
+    return float(levenshtein(first, second)) / max(len(first), len(second), 1)
 
 
 def _words(rows: pd.DataFrame) -> list[str | None]:
     return [word if isinstance(word, str) else None for word in rows["keyword"]]
-
-
-def _rounded(content: Any) -> Any:
-    if isinstance(content, list):
-        return [_rounded(value) for value in content]
-    if isinstance(content, dict):
-        return {name: _rounded(value) for name, value in content.items()}
-    return round(content, 6) if isinstance(content, float) else content
 
 
 def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
@@ -295,7 +284,7 @@ def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
     with atomic_folder(paths.figures) as folder:
         (folder / f"{NAME}.svg").write_text(probed.plot.svg, encoding="utf-8")
         (folder / f"{NAME}.png").write_bytes(probed.plot.png)
-    write_json(paths.metrics, _rounded(probed.metrics))
+    write_json(paths.metrics, rounded(probed.metrics))
 
 
 def _work(process: StageProcess) -> None:
