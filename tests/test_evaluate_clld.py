@@ -19,7 +19,6 @@ from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import as_table, read_frame, read_metadata
 from stages.tracks.clld import linear_floor
 from stages.tracks.clld import train as train_clld
-from stages.tracks.clld.classifier import TrainedOn
 from stages.tracks.clld.evaluate import (
     brier,
     calibration_table,
@@ -28,6 +27,7 @@ from stages.tracks.clld.evaluate import (
     nll,
     run,
 )
+from stages.tracks.clld.new_texts import TrainedOn
 from stages.tracks.common.evaluation import Resampling
 
 ON = TrainedOn("tiny", "none", "textcnn", 12, {"number": 5, "person": 8, "place": 8})

@@ -25,7 +25,7 @@ from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.classification import Sureness, bin_of, class_statistics
 from stages.metrics.resampling import Statistic, interval, resampled
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.classifier import ROWS, TrainedOn, class_probabilities, load_classifier
+from stages.tracks.clld.new_texts import ROWS, TrainedOn, class_probabilities, load_classifier
 from stages.tracks.clld.schemas import (
     CALIBRATION,
     CLASS_PREDICTIONS,

@@ -12,7 +12,7 @@ from models.clld.export import load_exported, sequence_classifier
 from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.tracks.clld.classifier import classifier_card, load_classifier
+from stages.tracks.clld.new_texts import classifier_card, load_classifier
 from stages.tracks.clld.schemas import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD
 

@@ -42,7 +42,7 @@ from stages.common.tables import read_frame
 from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, selection
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.clld.classifier import TrainedOn, classifier_card
+from stages.tracks.clld.new_texts import TrainedOn, classifier_card
 from stages.tracks.clld.schemas import CONFUSING_PAIRS, LABEL_DISTANCE, LABELLED_ITEMS, VALIDATION_CONFUSION
 from stages.tracks.clld.tables import (
     COLUMNS,
