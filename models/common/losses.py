@@ -13,7 +13,6 @@ from torch.nn import functional as F
 Similarity = Literal["cosine", "dot"]
 _HALF = (torch.float16, torch.bfloat16)
 _FLOOR = 1e-6       # under the logarithm of a bag's entry
-_SHORTEST = 1e-8    # xi of CLLD eq. 4: a zero vector has cosine 0 to everything
 
 
 # Precision and reduction
