@@ -85,7 +85,7 @@ def attended(attention, queries, states, allowed):
 @torch.no_grad()
 def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(kind):
     torch.manual_seed(0)
-    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5}, kind, 1).eval()
+    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5, "layers": 1}, kind).eval()
     (layer,) = decoder.layers
     for norm in (part for part in layer.modules() if isinstance(part, torch.nn.LayerNorm)):
         torch.nn.init.normal_(norm.weight)

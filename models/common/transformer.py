@@ -381,14 +381,13 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of encoder layers with a final norm.
 
-    ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` (or the argument instead) and perhaps
-    ``inner_dropout``, dropout behind the ReLU too.
+    ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` and perhaps ``inner_dropout``, dropout
+    behind the ReLU too.
     """
 
-    def __init__(self, sizes: Mapping[str, Any], layers: int | None = None) -> None:
+    def __init__(self, sizes: Mapping[str, Any]) -> None:
         super().__init__()
-        count = sizes["layers"] if layers is None else layers
-        self.layers = nn.ModuleList(EncoderLayer(*layer_sizes(sizes)) for _ in range(count))
+        self.layers = nn.ModuleList(EncoderLayer(*layer_sizes(sizes)) for _ in range(sizes["layers"]))
         self.norm = nn.LayerNorm(sizes["width"])
         self.dropout = sizes["dropout"]
 
@@ -407,11 +406,9 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """A stack of decoder layers of a ``kind`` over one memory or several, with a final norm; see :class:`Encoder`."""
 
-    def __init__(self, sizes: Mapping[str, Any], kind: type[DecoderLayer] = DecoderLayer,
-                 layers: int | None = None) -> None:
+    def __init__(self, sizes: Mapping[str, Any], kind: type[DecoderLayer] = DecoderLayer) -> None:
         super().__init__()
-        count = sizes["layers"] if layers is None else layers
-        self.layers = nn.ModuleList(kind(*layer_sizes(sizes)) for _ in range(count))
+        self.layers = nn.ModuleList(kind(*layer_sizes(sizes)) for _ in range(sizes["layers"]))
         self.norm = nn.LayerNorm(sizes["width"])
         self.dropout, self.heads = sizes["dropout"], sizes["heads"]
         self.memories, self.additions = kind.memories, kind.additions

@@ -364,14 +364,13 @@ class IaNet(AttentiveRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
-        layers = config.ianet
-        self.encoders = nn.ModuleList(Encoder(asdict(config.sizes), layers.encoder_layers) for _ in range(2))
+        layers, sizes = config.ianet, asdict(config.sizes)
+        self.encoders = nn.ModuleList(Encoder({**sizes, "layers": layers.encoder_layers}) for _ in range(2))
         kind = SeparateNormsLayer if layers.norms == "separate" else AggregationLayer
-        self.decoder = Decoder(asdict(config.sizes), kind, layers.decoder_layers)
+        self.decoder = Decoder({**sizes, "layers": layers.decoder_layers}, kind)
         if layers.embeddings == "separate":
-            sizes = config.sizes
-            self.source_embedders = nn.ModuleList(Embedder(config.vocab_size, sizes.width, sizes.dropout)
-                                                  for _ in range(2))
+            self.source_embedders = nn.ModuleList(
+                Embedder(config.vocab_size, config.sizes.width, config.sizes.dropout) for _ in range(2))
         self.post_init()
 
     def planned(self, batch: Batch) -> Batch:
