@@ -45,23 +45,14 @@ _ROW = 28     # pixels from one word of the drawing to the next
 
 @dataclass(frozen=True)
 class Subject:
-    """The text to explain.
-
-    Attributes:
-        text: as written.
-        tokens: its row of table ``tokens``.
-        language: ISO 639-1 code.
-        dataset: data set whose artifacts are used; None without any.
-        text_id: its id there; None for a new text.
-        origin: sentences that say where tokens and IDF come from.
-    """
+    """The text to explain, with its row of table ``tokens``."""
 
     text: str
     tokens: pa.Table
-    language: str
-    dataset: DatasetPaths | None
-    text_id: int | None
-    origin: list[str]
+    language: str   # ISO 639-1
+    dataset: DatasetPaths | None    # whose artifacts are used
+    text_id: int | None     # None for a new text
+    origin: list[str]   # sentences that say where tokens and IDF come from
 
     @property
     def name(self) -> str:
@@ -188,10 +179,14 @@ def _print_scored(subject: Subject, named_by: KeywordMethod, idf: InverseFrequen
         texts = pa.table({"text_id": subject.tokens["text_id"], "text": [subject.text]})
         rows = ranking_of(params, subject.dataset, idf, device)(texts, subject.tokens)
     chosen = choose_keywords(subject.tokens, rows, named_by.name, idf, params.keywords.kw_lemma).table.to_pylist()[0]
-    score = "" if chosen["score"] is None else f", score {chosen['score']:.6g}"
     console.print(Text(f"\nKeywords of {subject.dataset.name} are by {named_by.title}, not by the ranking above: "
-                       f"{printable(chosen['keyword'])} (by {chosen['method']}{score}). "
-                       f"{_best_words(rows.to_pylist())}"), soft_wrap=True)
+                       f"{_chosen(chosen)}. {_best_words(rows.to_pylist())}"), soft_wrap=True)
+
+
+def _chosen(row: Mapping[str, Any]) -> str:
+    """Return a row of table ``keywords`` in words."""
+    score = "" if row["score"] is None else f", score {row['score']:.6g}"
+    return f"{printable(row['keyword'])} (by {row['method']}{score})"
 
 
 def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod, by: KeywordMethod,
@@ -207,8 +202,7 @@ def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod,
         raise InputError(f"{path}: no row of text {subject.text_id}; the tables are of different runs. Run "
                          f"`keycontrast run`.")
     stored = row.to_pylist()[0]
-    score = "" if stored["score"] is None else f", score {stored['score']:.6g}"
-    console.print(Text(f"\n{path}: {printable(stored['keyword'])} (by {stored['method']}{score})"), soft_wrap=True)
+    console.print(Text(f"\n{path}: {_chosen(stored)}"), soft_wrap=True)
     kind = stored["method"]
     if kind in NAMING and kind != by.name:
         scores = f" {_scores(subject, kind)}" if METHODS[kind].needs_pairs else ""

@@ -58,18 +58,14 @@ class Graph:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Part of a graph around one node.
+    """Part of a graph around one node: rows of the tables of nodes, by node id, and of edges.
 
-    Attributes:
-        nodes: rows of the table of nodes by node id, the centre first, each with ``hops`` and ``sign``
-            (that of the edge through which it was reached).
-        edges: rows of the table of edges between these nodes, without self loops.
-        left_out: neighbours of the centre beyond the limit, by sign.
+    The centre is first; nodes have ``hops`` and ``sign``, that of the edge through which they were reached.
     """
 
     nodes: pd.DataFrame
-    edges: pd.DataFrame
-    left_out: dict[int, int]
+    edges: pd.DataFrame     # without self loops
+    left_out: dict[int, int]    # neighbours of the centre beyond the limit, by sign
 
     @property
     def centre(self) -> pd.Series:

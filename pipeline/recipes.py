@@ -35,17 +35,11 @@ _HEADER = """\
 
 @dataclass(frozen=True)
 class Change:
-    """What choosing a recipe changes.
-
-    Attributes:
-        params: the recipe's params.
-        text: new content of ``params.yaml``.
-        difference: unified difference from the present ``params.yaml``; empty if there is none.
-    """
+    """What choosing a recipe changes."""
 
     params: Params
-    text: str
-    difference: str
+    text: str   # new content of ``params.yaml``
+    difference: str     # unified, from the present ``params.yaml``; empty if there is none
 
 
 def recipe_names(folder: Path = paths.RECIPES) -> dict[str, str]:

@@ -192,8 +192,8 @@ def with_block(document: str, name: str, text: str) -> str:
     start = opening.search(document)
     after = document.find(end(name))
     if len(opened) != 1 or closed != 1 or start is None or after < start.end():
-        raise InputError(f"the marks of block {name} must stand once each, {begin(name)} before {end(name)}; found "
-                         f"{len(opened)} and {closed}. Mend the document, or take all of them out.")
+        raise InputError(f"the document's marks of block {name} must stand once each, {begin(name)} before "
+                         f"{end(name)}; found {len(opened)} and {closed}. Mend the document, or take all of them out.")
     return document[:start.start()] + whole + document[after + len(end(name)):]
 
 
@@ -207,12 +207,7 @@ def write(name: str, out: Path = DOCUMENT) -> None:
         raise InputError(f"{name!r} cannot name a block; take lower-case letters, digits, - and _, such as "
                          f"qqp-labelled.")
     text = block_text(name, read_params())
-    try:
-        document = with_block(out.read_text(encoding="utf-8") if out.exists() else "", name, text)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{out}: not UTF-8. Name another document with --out.") from error
-    except InputError as error:
-        raise InputError(f"{out}: {error}") from None
+    document = with_block(out.read_text(encoding="utf-8") if out.exists() else "", name, text)
     with atomic_file(out) as temporary:
         temporary.write_text(document, encoding="utf-8")
 

@@ -59,15 +59,10 @@ _log = logger("sql")
 
 @dataclass(frozen=True)
 class Catalog:
-    """Files by schema and view.
+    """Files by schema and view."""
 
-    Attributes:
-        schemas: of each data set, model and run, its views and their files.
-        datasets: the schema of each data set.
-    """
-
-    schemas: dict[str, dict[str, Path]]
-    datasets: dict[str, str]
+    schemas: dict[str, dict[str, Path]]     # of each data set, model and run, its views and their files
+    datasets: dict[str, str]    # the schema of each data set
 
     def short_names(self, dataset: str | None = None) -> dict[str, str]:
         """Return the views that need no schema, and the schema of each.
