@@ -8,7 +8,7 @@ import tiny_hcl
 import torch
 from torch.nn.functional import cosine_similarity
 
-from models.common.encoders import embed, freeze_lower_layers, load_encoder, mean_pool, pool, special_ids
+from models.common.encoders import embed, freeze_lower_layers, load_encoder, mean_pool, special_ids
 from models.common.losses import bow_loss, gaussian_kl
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
@@ -306,7 +306,6 @@ def test_the_configuration_knows_what_is_missing():
 def test_pooling():
     hidden, mask = torch.arange(12.0).view(2, 3, 2), torch.tensor([[True, True, False], [False, False, False]])
     assert mean_pool(hidden, mask).tolist() == [[1.0, 2.0], [0.0, 0.0]]
-    assert pool(hidden, mask, "cls").tolist() == [[0.0, 1.0], [6.0, 7.0]]
     encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
     ids, real = tiny_hcl.padded([[2, 7, 3], [2, 8, 9, 10, 3]])
     alone = embed(encoder, ids[:1, :3], real[:1, :3])

@@ -79,14 +79,10 @@ def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
     return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
 
 
-def pool(hidden: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
-    """Return one vector per text (B, d): the mean over real tokens, or the state of [CLS]."""
-    return hidden[:, 0] if pooling == "cls" else mean_pool(hidden, mask)
-
-
 def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
-    """Return one vector per text (B, d), by an encoder of :func:`load_encoder` from ids and mask of tokens (B, L)."""
-    return pool(encode(encoder, ids, mask), mask, pooling)
+    """Return one vector per text (B, d) of tokens (B, L): the mean over real ones, or the state of [CLS]."""
+    hidden = encode(encoder, ids, mask)
+    return hidden[:, 0] if pooling == "cls" else mean_pool(hidden, mask)
 
 
 def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
