@@ -20,7 +20,6 @@ from benchmarks.gpu import run as gpu
 from benchmarks.gpu.subjects import SUBJECTS, Job, subject_of
 from benchmarks.harness import Context, Disagreement, Section, compare, part, peak_memory, write_parts
 from benchmarks.keyphrases import WORDS, corpora, keyphrase_scores, stemmed_phrases
-from benchmarks.pgkpr_parity import Finding, report
 from benchmarks.train_step import Ran, same_training
 from stages.graph.params import Graph
 
@@ -219,11 +218,3 @@ def test_results_of_a_gpu_go_into_the_document_and_others_do_not(tmp_path, monke
 
 
 # Parity with the public PGKPR code
-
-
-@pytest.mark.parametrize("gap", [3e-5, float("nan")])
-def test_rounding_is_no_difference(gap):
-    assert report([Finding("a", "", "", 1e-6, rounding=2e-5)]).tables[0][0]["largest difference"] == "1e-06 (rounding)"
-    with pytest.raises(Disagreement, match="a "):
-        report([Finding("a", "", "", gap, rounding=2e-5)])
-    assert report([Finding("a", "", "", gap, "some.switch", 2e-5)]).tables[0][0]["switch"] == "some.switch"

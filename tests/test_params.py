@@ -2,15 +2,13 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import yaml
 
 from keycontrast.errors import InputError
-from stages.common.params import Block
 from stages.common.settings import declared, module_of, read_params, stage_hash, stage_params, stage_values
-from stages.params import Params, load_params, parse_params, with_what_dvc_reads
+from stages.params import load_params, parse_params, with_what_dvc_reads
 
 ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture
@@ -125,26 +123,6 @@ def test_what_models_lay_over_a_preset_is_written_out_so_that_dvc_sees_it(sample
     assert spelt["latent"]["bow_loss"] is False and spelt["graph"] == {
         "layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0}
     assert "training" not in spelt
-
-
-def test_no_param_is_hidden_by_a_method_of_dictionaries():
-    """Stages read blocks as dictionaries with attributes; see ``probe_hcl``, which is the one exception."""
-    blocks, pending = set(), [Params]
-    while pending:
-        block = pending.pop()
-        if block not in blocks:
-            blocks.add(block)
-            pending += [kind for kind in every_type(block) if isinstance(kind, type) and issubclass(kind, Block)]
-    hidden = {(block.__name__, name) for block in blocks for name in block.model_fields if hasattr(dict, name)}
-    assert hidden == {("ProbeHcl", "items")} and len(blocks) > 50
-
-
-def every_type(block):
-    pending = [field.annotation for field in block.model_fields.values()]
-    while pending:
-        kind = pending.pop()
-        yield kind
-        pending += get_args(kind)
 
 
 def test_a_bare_stage_on_invalid_params_does_nothing_and_says_what_every_command_says(sample, tmp_path, monkeypatch,

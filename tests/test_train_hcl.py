@@ -245,14 +245,6 @@ def test_stage_writes_model_history_items_and_metrics(trained):
     assert HclModel.from_pretrained(trained["hcl"].weights).config.latent.size == 6
 
 
-def test_coverage_counts_inputs_whose_keyword_is_a_node(encoder, tmp_path):
-    trained = train(encoder, FolderCheckpoints(tmp_path, "a"))
-    items = trained.items.copy()
-    items.loc[items["example_id"] == 9, "input_node"] = -1
-    metrics = training_metrics(replace(trained, items=items))
-    assert metrics["keywords"] == {"validation": 1.0, "test": 0.5}
-
-
 def test_alarms_are_in_metrics_log_and_card(project, trained):
     alarms = json.loads(trained["hcl"].metrics.read_text())["alarms"]
     assert alarms and all(set(alarm) == {"name", "epoch", "message", "advice"} for alarm in alarms)

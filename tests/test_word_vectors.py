@@ -2,18 +2,13 @@
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
 import yaml
-from table_files import bytes_of
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
@@ -24,7 +19,6 @@ from stages.common.word_vectors import isotropic_vectors, read_vectors
 from stages.psi import word_vectors
 from stages.psi.params import WordVectors
 
-ROOT = Path(__file__).resolve().parent.parent
 BODY = "the 0.5 -1 2e-1\nNASA 1 2 3\ncat 4 5 6\nnasa 7 8 9\ncat 0 0 0\n. . . -1 -2 -3\n\u0085 1 1 1\nzebra 3 2 1\n"
 WANTED = ["the", "cat", "nasa", "NASA", ". . .", "\u0085", "absent"]
 EXPECTED = {"the": [0.5, -1, 0.2], "NASA": [1, 2, 3], "cat": [4, 5, 6], "nasa": [7, 8, 9], ". . .": [-1, -2, -3],
@@ -158,17 +152,6 @@ def read_from(path):
 def write_params(folder, **values):
     params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "word_vectors": {"size": 8, **values}}
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
-
-
-def test_bytes_do_not_depend_on_the_hash_seed(project):
-    outs = project.table("word_vectors"), project.metrics("word_vectors")
-    assert word_vectors.main(["tiny"]) == 0
-    first = [bytes_of(out) for out in outs]
-    own = os.environ.get("PYTHONHASHSEED")
-    subprocess.run([sys.executable, "-m", "stages.psi.word_vectors", "tiny"], check=True, capture_output=True,
-                   env={**os.environ, "PYTHONHASHSEED": "2" if own == "1" else "1", "PYTHONPATH": str(ROOT)})
-    assert [bytes_of(out) for out in outs] == first
-    assert read_frame(outs[0], SCHEMAS["word_vectors"])["vector"].map(len).unique().tolist() == [8]
 
 
 def test_stage_reads_a_file_and_says_where_the_vectors_come_from(project, tmp_path, capsys):
