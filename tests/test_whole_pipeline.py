@@ -81,7 +81,7 @@ def test_another_file_in_the_folder_of_the_encoder_makes_stale_what_has_read_it(
 
 
 def test_predictions_cover_the_test_split(twins):
-    examples = pd.read_parquet(twins[0] / "artifacts" / "data" / "tiny" / "items" / "examples.parquet")
+    examples = pd.read_parquet(twins[0] / "artifacts" / "data" / "tiny" / "items" / "examples")
     for run in ("hcl", "pgkpr"):
         predictions = pd.read_parquet(twins[0] / "artifacts" / "predictions" / run / "13" / "predictions.parquet")
         assert predictions["example_id"].tolist() == examples.loc[examples["split"] == "test", "example_id"].tolist()
