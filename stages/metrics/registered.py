@@ -29,7 +29,6 @@ class Metric:
     short: str = ""         # heading in a terminal; empty where it is left out there
     share: bool = True      # of 1, which papers print in per cent
     detail: bool = False    # shown only where there is room for all metrics of its family
-    judged: bool = False    # one of those that decide whether a part of a method helps
     # From outputs and references; None for a metric that is computed with others.
     statistic: Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic] | None = None
 
@@ -96,29 +95,27 @@ _ALL = [
                     "words; from 0 to 1."), "B"),
     *_short(_rouge("released_py_rouge", "py-rouge, released", _POOLED.format(
         " against cut references with [unk] for rare words")), "R"),
-    *(replace(one, judged=one.key.endswith("4")) for one in _orders(
-        "corpus_bleu", "corpus", "BLEU over the whole corpus with even weights on n-grams of length 1 to {n}, "
-        "unsmoothed; from 0 to 1.")),
+    *_orders("corpus_bleu", "corpus", "BLEU over the whole corpus with even weights on n-grams of length 1 to {n}, "
+             "unsmoothed; from 0 to 1."),
     Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 of the outputs against their own sources; 1 for "
-           "copies.", -1, short="src-B", judged=True),
+           "copies.", -1, short="src-B"),
     Metric("source_bleu_4", "smoothed", "rewriting", "Mean over items of cumulative sentence BLEU-4 against the "
            "source, smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),
     Metric("ibleu", "iBLEU", "rewriting", "0.8 times corpus BLEU-4 against the references, less 0.2 times source "
-           "BLEU-4.", judged=True),
+           "BLEU-4."),
     Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with the tokens and smoothing of its printed "
-           "signature; from 0 to 100.", digits=2, full="sacreBLEU", share=False, judged=True,
-           statistic=sacrebleu_statistic),
+           "signature; from 0 to 100.", digits=2, full="sacreBLEU", share=False, statistic=sacrebleu_statistic),
     Metric("chrf", "chrF", "sacrebleu", "F2 of the runs of 1 to 6 letters that an output shares with its best "
            "reference, over the corpus, in lower case and without spaces; from 0 to 100.", digits=2, short="chrF",
-           share=False, judged=True, statistic=chrf_statistic),
+           share=False, statistic=chrf_statistic),
     *_orders("cumulative_m7", "cumulative", "Mean over items of sentence BLEU with even weights on n-grams of length 1 "
              "to {n}, smoothing method 7.", detail=True),
-    *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.", judged=True)
+    *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.")
       for one, what in zip(_rouge("rouge", "", ""), ("Shared words", "Shared pairs of words",
                                                      "Longest common subsequence of words"), strict=True)),
     *_rouge("py_rouge", "py-rouge", _POOLED.format("")),
     *(Metric(key, label, "bertscore", f"{label} of greedy cosines between contextual word pieces, best reference, "
-             f"under the named encoder.", full=f"BERTScore, {label}", detail=label != "F1", judged=label == "F1")
+             f"under the named encoder.", full=f"BERTScore, {label}", detail=label != "F1")
       for key, label in (("bertscore_precision", "precision"), ("bertscore_recall", "recall"), ("bertscore", "F1"))),
     Metric("bertscore_rescaled", "rescaled", "bertscore", "F1 rescaled by the package's baseline, so that unrelated "
            "texts are near 0.", full="BERTScore, rescaled", detail=True),
@@ -135,14 +132,14 @@ _ALL = [
     Metric("self_bleu", "self-BLEU", "sameness", "BLEU of each output against the other outputs: high where a system "
            "says the same to everything.", -1),
     Metric("keyword_kept", "input's", "kept", "Share of outputs in which the input's keyword occurs, by word stems, of "
-           "the items that have one; 0 to 1.", full="input's keyword kept", judged=True),
+           "the items that have one; 0 to 1.", full="input's keyword kept"),
     Metric("target_keyword_kept", "target's", "kept", "Share of outputs in which the target's keyword occurs, "
-           "likewise; 0 to 1.", full="target's keyword in the output", judged=True),
+           "likewise; 0 to 1.", full="target's keyword in the output"),
     Metric("prior_keyword_kept", "given one", "kept", "Share of outputs in which the keyword that was put in the place "
            "of the input's own occurs; 0 to 1.", full="given keyword in the output"),
     Metric("keywords_kept", "source's", "keywords", "Share of the source's keywords, by attribution from the source "
            "alone for every run, that occur in the output, by word stems; mean over the items that have any; 0 to 1.",
-           full="source's keywords kept", judged=True),
+           full="source's keywords kept"),
     Metric("given_keywords_kept", "given", "keywords", "The same of the keywords that the model was given.",
            full="given keywords kept"),
     Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1,
