@@ -138,13 +138,12 @@ def test_items_that_lack_something_are_taken_last():
     items = pd.DataFrame({"example_id": [5, 3, 8, 1]})
     fits = np.array([False, True, True, False])
     for seed in range(4):
-        sample = draw(items, fits, 3, seed, "latent")
-        assert set(sample.items["example_id"].head(2)) == {3, 8}
-        assert (sample.fitting, sample.filled) == (2, 1)
-        shuffled = draw(items.iloc[::-1], fits[::-1], 3, seed, "latent")
-        assert shuffled.items.equals(sample.items)
-    assert draw(items, fits, 2, 0, "latent").filled == 0
-    assert len(draw(items, fits, 9, 0, "latent").items) == 4
+        sample, counts = draw(items, fits, 3, seed, "latent")
+        assert set(sample["example_id"].head(2)) == {3, 8}
+        assert counts == {"items": 3, "fitting_items": 2, "filled_with_others": 1}
+        assert draw(items.iloc[::-1], fits[::-1], 3, seed, "latent")[0].equals(sample)
+    assert draw(items, fits, 2, 0, "latent")[1]["filled_with_others"] == 0
+    assert len(draw(items, fits, 9, 0, "latent")[0]) == 4
 
 
 @pytest.mark.parametrize("vectors", [np.zeros((0, 2)), np.eye(3), np.ones((9, 4))])

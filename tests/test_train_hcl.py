@@ -32,7 +32,6 @@ from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joi
 from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.hcl.train import (
     HclTask,
-    ValidationNoise,
     _model,
     keyword_graph,
     main,
@@ -88,8 +87,8 @@ def task(encoder, tmp_path):
     parts = [TripleBatches(items[items["split"] == split], tokenizer, 12, 8) for split in ("train", "validation")]
     torch.manual_seed(0)
     model = _model(settings(), encoder, tokenizer, graph(), 5.0).eval()
-    noise = ValidationNoise(torch.zeros(1, 6), torch.zeros(1, 16))
-    return HclTask(model, *parts, noise, settings()["training"], 10)
+    fixed = {"eps": torch.zeros(1, 6), "unseen_vectors": torch.zeros(1, 16)}
+    return HclTask(model, *parts, fixed, settings()["training"], 10)
 
 
 def test_micro_batches_add_up_to_the_batch(task):
@@ -165,7 +164,7 @@ def test_the_oracle_reads_the_keyword_of_the_target_in_training_and_validation(t
     assert torch.equal(task.train.nodes["kx"], task.train.nodes["ky"])
     # Where the keyword is hidden or no node, the target's text would tell more than its keyword.
     torch.testing.assert_close(task.item_views.vectors, embedded(words[:7]))
-    torch.testing.assert_close(task.noise.unseen_vectors, embedded(["hot dog"]))
+    torch.testing.assert_close(task.fixed["unseen_vectors"], embedded(["hot dog"]))
 
 
 def test_another_encoder_in_the_same_place_is_noticed(encoder):

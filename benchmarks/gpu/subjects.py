@@ -28,7 +28,7 @@ from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.data import TripleBatches
-from stages.tracks.hcl.train import HclTask, ValidationNoise
+from stages.tracks.hcl.train import HclTask
 from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.train import RewriteTask
@@ -203,9 +203,10 @@ class Hcl(Subject):
         nn.Module.to(model, device)
         train, validation = (TripleBatches(self._rows(split, items), self.tokenizer, self._longest, self._longest)
                              for split, items in (("train", count), ("validation", micro)))
-        noise = ValidationNoise(_noise(micro, model.config.latent.size), torch.zeros(micro, model.config.hidden_size))
+        fixed = {"eps": _noise(micro, model.config.latent.size),
+                 "unseen_vectors": torch.zeros(micro, model.config.hidden_size)}
         rates = {"learning_rate": 2e-4, "encoder_rate": 5e-5, "taken_rate": None, "micro_batch": micro}
-        task: Any = HclTask(model, train, validation, noise, rates, annealing_steps=0)
+        task: Any = HclTask(model, train, validation, fixed, rates, annealing_steps=0)
         if not dropout:
             load, eps = task.load, _noise(count, model.config.latent.size)
             task.load = lambda items: {**load(items), "eps": eps[list(items)]}

@@ -28,47 +28,39 @@ def all_runs(params: "Params | Validated") -> dict[str, Any]:
 
 
 def track_of_model(params: "Params | Validated", name: str) -> Track:
-    """Return the track of model ``name``.
-
-    Raises:
-        InputError: there is no such model.
-    """
+    """Return the track of model ``name``."""
     return _having(name, {track.name: track.models(params) for track in TRACKS.values()}, "model")
 
 
-def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[str]:
-    """Return ``models`` after those that they start from, or take their confusing pairs from.
+def track_of_run(params: "Params | Validated", name: str) -> Track:
+    """Return the track of run ``name``."""
+    return _having(name, {track.name: track.runs(params) for track in TRACKS.values()}, "run")
 
-    Raises:
-        InputError: there is no such model.
-    """
-    found: dict[str, None] = {}
+
+def _having(name: str, known: Mapping[str, Mapping[str, Any]], kind: str) -> Track:
+    for track, names in known.items():
+        if name in names:
+            return TRACKS[track]
+    everything = [other for names in known.values() for other in names]
+    raise InputError(f"no {kind} is called {name!r}; {nearest(name, everything)}")
+
+
+def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[str]:
+    """Return ``models`` after those that they start from, or take their confusing pairs from."""
+    ordered: dict[str, None] = {}
 
     def add(name: str) -> None:
         for earlier in track_of_model(params, name).follows(params, name).values():
             add(earlier)
-        found.setdefault(name)
+        ordered.setdefault(name)
 
     for name in models:
         add(name)
-    return list(found)
-
-
-def track_of_run(params: "Params | Validated", name: str) -> Track:
-    """Return the track of run ``name``.
-
-    Raises:
-        InputError: there is no such run.
-    """
-    return _having(name, {track.name: track.runs(params) for track in TRACKS.values()}, "run")
+    return list(ordered)
 
 
 def seed_of(name: str, seeds: Sequence[int], wanted: int | None = None) -> int:
-    """Return the seed ``wanted`` of a row; the first of its ``seeds`` if none is.
-
-    Raises:
-        InputError: the row has no such seed.
-    """
+    """Return the seed ``wanted`` of a row; the first of its ``seeds`` if none is."""
     if wanted is not None and not seeds:
         raise InputError(f"--seed {wanted}: {name} works on no seed of a model; leave it out.")
     if wanted is not None and wanted not in seeds:
@@ -95,11 +87,3 @@ def forget_seeds(params: "Params | Validated", names: Sequence[str], seed: int |
     for stage, key in instances:
         if seeds_of_stage(params, stage, key):
             forget(stage, key, seed)
-
-
-def _having(name: str, known: Mapping[str, Mapping[str, Any]], what: str) -> Track:
-    found = next((track for track, names in known.items() if name in names), None)
-    if found is None:
-        everything = [one for names in known.values() for one in names]
-        raise InputError(f"no {what} is called {name!r}; {nearest(name, everything)}")
-    return TRACKS[found]

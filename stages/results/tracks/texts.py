@@ -19,7 +19,7 @@ VARIETY = TableLayout(
     "others and is high where all say the same.",
     tuple(family(name) for name in ("distinct", "within", "sameness", "kept", "length")))
 # What the floors tell.
-FLOORS_SAID = {name: floor.said for name, floor in FLOORS.items()}
+FLOORS_SAID = dict(FLOORS)
 # Decoding settings that leave the scored output as it is.
 SAME_OUTPUT = ("samples", "batch_size", "split")
 

@@ -1,12 +1,6 @@
 """Evaluation of outputs that are texts: a run and its floors scored on the same examples, with intervals.
 
-    def _work(process):
-        evaluate(process, SCORES, _scored)
-
-A track scores its systems by
-
-    systems = score_systems({"run": outputs, "copy": sources}, targets, vectors, scorer, seed=13)
-    result = evaluation(scored["example_id"], systems, scorer, {"examples": len(scored)}, split, tokens, resampling)
+A stage calls :func:`evaluate`, which calls back; the track then scores by :func:`score_systems` and :func:`evaluation`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from stages.common.device import computed_in, computing
 from stages.common.encoders import resolve_encoder
@@ -41,34 +34,8 @@ if TYPE_CHECKING:
     from stages.tracks.common.params import BertScore
 
 
-
-# Similarity
-
-
-@dataclass(frozen=True)
-class Similarity:
-    """What similarity is measured by."""
-
-    vectors: WordVectors            # for the embedding metrics
-    scorer: BertScorer | None       # None where BERTScore is left out
-    description: dict[str, Any]     # what both are, under ``emb`` and ``bertscore``
-
-
-def similarity_of(params: Params, predictions: pd.DataFrame, items: pd.DataFrame, device: str,
-                  cut: Callable[[str], Text] = str) -> Similarity:
-    """Return what the block ``evaluation`` of ``params`` names; further arguments as in :func:`word_vectors`.
-
-    Raises:
-        InputError: an encoder or a file of vectors is not available.
-    """
-    settings = params.evaluation
-    vectors, emb = word_vectors(settings.emb, params.encoder.source, predictions, items, params.seed, cut)
-    scorer, bertscore = bert_scorer(settings.bertscore, device)
-    return Similarity(vectors, scorer, {"emb": emb, "bertscore": bertscore})
-
-
 def similarity_sources(params: Params) -> list[Any]:
-    """Return what :func:`similarity_of` reads beside tables, as plain values that change with its content."""
+    """Return what similarity is measured by, beside tables, as plain values that change with its content."""
     emb, encoder = params.evaluation.emb, params.evaluation.bertscore.encoder
     file = Path(emb.removeprefix("path:"))
     vectors = resolve_encoder(_table_source(params.encoder.source)).description if emb == "encoder" else (
@@ -80,39 +47,25 @@ def _table_source(encoder: str) -> str:
     return "bundled" if encoder == "scratch" else encoder
 
 
-def encoder_vectors(source: str) -> tuple[EncoderVectors, ResolvedEncoder]:
-    """Return the static word-piece table of the encoder that ``encoder.source`` names.
+def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
+                 cut: Callable[[str], Text]) -> tuple[WordVectors, dict[str, Any]]:
+    """Return the word vectors that ``evaluation.emb`` names, and what they are.
 
-    Random vectors measure nothing: with ``scratch`` the table is that of the bundled encoder, whose
-    tokenizer it shares.
+    They are the encoder's, trained on the training split of ``items``, or a file's. Random vectors measure nothing:
+    those of encoder ``scratch`` are of the bundled one, whose tokenizer it shares.
     """
     from models.common.encoders import load_encoder  # with torch, which a page of results does not need
 
-    resolved = resolve_encoder(_table_source(source))
-    model, tokenizer = load_encoder(str(resolved.location))
-    table = model.get_input_embeddings().state_dict()["weight"].numpy()     # (V, d)
-    return EncoderVectors(table, tokenizer), resolved
-
-
-def word_vectors(emb: str, encoder: str, predictions: pd.DataFrame, items: pd.DataFrame, seed: int,
-                 cut: Callable[[str], Text] = str) -> tuple[WordVectors, dict[str, Any]]:
-    """Return the word vectors that ``evaluation.emb`` names, and what they are.
-
-    Args:
-        emb: ``encoder``, ``train`` (on the training split of ``items``) or ``path:FILE``.
-        encoder: ``encoder.source``.
-        predictions: table ``predictions``.
-        items: table ``items``.
-        seed: the project's.
-        cut: makes a text what is scored, a text or a tuple of words.
-    """
+    emb = params.evaluation.emb
     if emb == "encoder":
-        found, resolved = encoder_vectors(encoder)
-        return found, {**resolved.description, "origin": "static word-piece table of the encoder, mean per word",
-                       "size": found.size}
+        resolved = resolve_encoder(_table_source(params.encoder.source))
+        model, tokenizer = load_encoder(str(resolved.location))
+        vectors = EncoderVectors(model.get_input_embeddings().state_dict()["weight"].numpy(), tokenizer)  # (V, d)
+        return vectors, {**resolved.description, "origin": "static word-piece table of the encoder, mean per word",
+                         "size": vectors.size}
     if emb == "train":
         texts = map(cut, _texts(items[items["split"] == "train"]))
-        table = vectors_from_training(texts, derived_seed(seed, SEEDED_AS, emb))
+        table = vectors_from_training(texts, derived_seed(params.seed, SEEDED_AS, emb))
     else:
         wanted = _texts(items) | set(predictions["prediction"])
         table = vectors_from_file(Path(emb.removeprefix("path:")), map(cut, wanted))
@@ -126,11 +79,7 @@ def _texts(items: pd.DataFrame) -> set[str]:
 
 
 def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
-    """Return the scorer of BERTScore and what it is; None and None where it is left out.
-
-    Raises:
-        InputError: the encoder is not available, or has no such layer.
-    """
+    """Return the scorer of BERTScore and what it is; None and None where it is left out."""
     from models.common.encoders import load_encoder
 
     if settings.encoder is None:
@@ -147,9 +96,6 @@ def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, 
     baseline = package_baseline(name, layer, settings.idf)
     scorer = BertScorer(model.float().to(device), tokenizer, layer, settings.idf, baseline)
     return scorer, {**resolved.description, "layer": layer, "idf": settings.idf, "baseline": baseline}
-
-
-# Systems side by side
 
 
 @dataclass(frozen=True)
@@ -183,13 +129,7 @@ def first_samples(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def predicted_split(scored: pd.DataFrame, items: pd.DataFrame, track: str) -> str:
-    """Return the split that was predicted, after checking that it was predicted whole.
-
-    ``scored`` is from :func:`first_samples`, ``items`` of the run's model; ``track`` names stages in errors.
-
-    Raises:
-        InputError: predictions and items do not belong together, or there is nothing to score.
-    """
+    """Return the split that was predicted, after checking that it was predicted whole; ``track`` is for errors."""
     if scored.empty:
         raise InputError(f"there are no predictions to score: the evaluated split has no examples. Raise ingest.test "
                          f"(or ingest.validation), or choose another generate_{track}.split.")
@@ -231,45 +171,28 @@ def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scor
                counts: Mapping[str, Any], split: str, tokens: str, resampling: Resampling) -> Evaluation:
     """Return scores and metrics of ``run`` and of the floors, which are all other systems.
 
-    Args:
-        example_ids: of the items.
-        systems: ``run`` and floors.
-        scorer: that made their BERTScore.
-        counts: whatever was counted.
-        split: that was predicted.
-        tokens: what n-grams are of, for people.
-        resampling: of the intervals.
+    ``scorer`` made their BERTScore, which is also rescaled; ``tokens`` says for people what n-grams are of.
     """
-    values, seed = _values(systems, scorer), derived_seed(resampling.seed, SEEDED_AS, "resamples")
+    values = {name: dict(system.values) for name, system in systems.items()}
+    if scorer is not None:
+        shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else 1.0
+        for metrics in values.values():
+            if scorer.baseline is not None:
+                metrics["bertscore_rescaled"] = rescaled(metrics["bertscore"], scorer.baseline)
+            if shuffled < 1:
+                metrics["bertscore_over_shuffled"] = rescaled(metrics["bertscore"], shuffled)
+    seed = derived_seed(resampling.seed, SEEDED_AS, "resamples")
     intervals = {name: system.intervals(resampling.resamples, resampling.level, seed)
                  for name, system in systems.items()}
-    floors = [name for name in systems if name != "run"]
     frames = [pd.DataFrame({"system": name, "example_id": example_ids, **system.rows})
               for name, system in systems.items()]
     return Evaluation(pd.concat(frames, ignore_index=True), {
-        "run": values["run"], "floors": {floor: values[floor] for floor in floors},
-        "intervals": {"run": intervals["run"], "floors": {floor: intervals[floor] for floor in floors}},
+        "run": values.pop("run"), "floors": values,
+        "intervals": {"run": intervals.pop("run"), "floors": intervals},
         "counts": dict(counts), "settings": {
             "split": split, "ibleu_alpha": IBLEU_ALPHA, "sacrebleu": systems["run"].sacrebleu,
             "tokens": tokens, "self_bleu_sample": SELF_BLEU_SAMPLE,
             "seed": resampling.seed, "resamples": resampling.resamples, "level": resampling.level}})
-
-
-def _values(systems: Mapping[str, SystemScores], scorer: BertScorer | None) -> dict[str, dict[str, float]]:
-    """Return the metrics of each system, BERTScore also rescaled wherever there is something to rescale by."""
-    values = {name: dict(system.values) for name, system in systems.items()}
-    if scorer is None:
-        return values
-    shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else None
-    for found in values.values():
-        if scorer.baseline is not None:
-            found["bertscore_rescaled"] = rescaled(found["bertscore"], scorer.baseline)
-        if shuffled is not None and shuffled < 1:
-            found["bertscore_over_shuffled"] = rescaled(found["bertscore"], shuffled)
-    return values
-
-
-# The frame
 
 
 @dataclass(frozen=True)
@@ -279,7 +202,8 @@ class Evaluated:
     predictions: pd.DataFrame   # table of that name
     items: pd.DataFrame         # table ``items`` of its model
     paths: ModelPaths           # of its model
-    similarity: Similarity
+    vectors: WordVectors        # for the embedding metrics
+    scorer: BertScorer | None   # None where BERTScore is left out
     resampling: Resampling
 
 
@@ -287,26 +211,19 @@ def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Param
              cut: Callable[[str], Text] = str) -> None:
     """Write scores and metrics of the run that ``process`` is an instance of, for each seed of its model.
 
-    Args:
-        process: of the stage.
-        schema: of its scores.
-        scored: returns them.
-        cut: makes a text what is scored.
-
-    Raises:
-        InputError: as of ``scored``, or an encoder or a file of vectors is not available.
+    ``scored`` returns them; ``cut`` makes a text what is scored, a text or a tuple of words.
     """
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
         predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)
         seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
         with computing(runtime) as device:
-            similarity = similarity_of(params, predictions, items, device, cut)
-            result = scored(params, Evaluated(predictions, items, paths, similarity, Resampling.of(params)))
-        result.metrics["settings"] |= {"model": paths.name, **similarity.description}
+            vectors, emb = word_vectors(params, predictions, items, cut)
+            scorer, bertscore = bert_scorer(params.evaluation.bertscore, device)
+            result = scored(params, Evaluated(predictions, items, paths, vectors, scorer, Resampling.of(params)))
+        result.metrics["settings"] |= {"model": paths.name, "emb": emb, "bertscore": bertscore}
         write_table(run.scores, schema, result.scores, Provenance(
-            process.name, process.params_hash, models={"word_vectors": similarity.description["emb"],
-                                                       "bertscore": similarity.description["bertscore"]},
+            process.name, process.params_hash, models={"word_vectors": emb, "bertscore": bertscore},
             counts=result.metrics["counts"], precision=computed_in(runtime.precision, runtime.tf32)))
         write_json(run.metrics, rounded(result.metrics))
 

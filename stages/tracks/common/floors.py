@@ -1,7 +1,6 @@
-"""Outputs that need no model, for the examples of a run; a further one is a function and its entry in ``FLOORS``."""
+"""Outputs that need no model, for the examples of a run; a further one is a branch here and its entry in ``FLOORS``."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -13,73 +12,44 @@ from stages.metrics.tokens import Text
 
 # Names the draw of references for all tracks, which so agree on the same examples.
 SEEDED_AS = "evaluate_hcl"
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a floor is made from."""
-
-    targets: ScoredItems            # the items
-    items: pd.DataFrame             # table ``items`` of the model, with its training split
-    counts: dict[str, int]          # takes up what a floor counts
-    seed: int                       # of the project
-    cut: Callable[[str], Text]      # makes a training text what ``targets`` holds, text or list of words
-
-
-@dataclass(frozen=True)
-class Floor:
-    """A trivial baseline: a function that returns an output per item, and what it tells, for people."""
-
-    outputs: Callable[[Given], list[Text]]
-    said: str
+# The trivial baselines, and what each tells, for people.
+FLOORS: Mapping[str, str] = {
+    "copy": "returns the source unchanged: it shows how much of a score plain overlap with the source is worth, and is "
+            "often hard to beat on BLEU although it rewrites nothing",
+    "nearest": "returns the target of the most similar training source: what retrieval gives without any model, and "
+               "what a useful model should pass",
+    "shuffled": "gives every source another item's reference",
+    "keyword": "gives the keyword alone"}
 
 
 def floor_outputs(name: str, targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int], seed: int,
                   cut: Callable[[str], Text] = str) -> list[Text]:
-    """Return the outputs of a floor of :data:`FLOORS`, one per item; arguments as of :class:`Given`.
+    """Return the outputs of a floor of :data:`FLOORS`, one per item.
 
-    Raises:
-        InputError: there are no training items, or there is no other example.
+    ``items`` are those of the model, with its training split; ``counts`` takes up what the floor counts; ``seed`` is
+    the project's; ``cut`` makes a training text what ``targets`` holds, a text or a list of words.
     """
-    return FLOORS[name].outputs(Given(targets, items, counts, seed, cut))
-
-
-def _copies(given: Given) -> list[Text]:
-    return list(given.targets.sources)
-
-
-def _nearest_targets(given: Given) -> list[Text]:
-    """Return the target of the most similar training source."""
-    training = given.items[given.items["split"] == "train"].sort_values("example_id", ignore_index=True)
-    if training.empty:
-        raise InputError("the floor `nearest` needs training items, and the model has none. Train it again, or take "
-                         "`nearest` out of evaluation.floors.")
-    neighbours, similarities = nearest_neighbours(given.targets.sources,
-                                                  [given.cut(text) for text in training["source"]])
-    given.counts["training_items"] = len(training)
-    given.counts["nearest_without_shared_word"] = int((similarities == 0).sum())
-    return [given.cut(training["references"].iloc[index][0]) for index in neighbours]
-
-
-def _shuffled_references(given: Given) -> list[Text]:
-    """Return the first reference of another example."""
-    references = given.targets.references
+    if name == "copy":
+        return list(targets.sources)
+    if name == "keyword":  # nothing where the source has none
+        return [cut(keyword or "") for keyword in targets.keywords]
+    if name == "nearest":
+        return _nearest_targets(targets, items, counts, cut)
+    references = targets.references
     if len(references) < 2:
         raise InputError("the floor `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out of "
                          "evaluation.floors.")
-    return [references[other][0] for other in derangement(len(references), derived_seed(given.seed, SEEDED_AS,
-                                                                                      "shuffled"))]
+    order = derangement(len(references), derived_seed(seed, SEEDED_AS, "shuffled"))
+    return [references[other][0] for other in order]
 
 
-def _keywords(given: Given) -> list[Text]:
-    """Return the keyword of the source; nothing where it has none."""
-    return [given.cut(keyword or "") for keyword in given.targets.keywords]
-
-
-FLOORS: Mapping[str, Floor] = {
-    "copy": Floor(_copies, "returns the source unchanged: it shows how much of a score plain overlap with the source "
-                           "is worth, and is often hard to beat on BLEU although it rewrites nothing"),
-    "nearest": Floor(_nearest_targets, "returns the target of the most similar training source: what retrieval gives "
-                                       "without any model, and what a useful model should pass"),
-    "shuffled": Floor(_shuffled_references, "gives every source another item's reference"),
-    "keyword": Floor(_keywords, "gives the keyword alone")}
+def _nearest_targets(targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int],
+                     cut: Callable[[str], Text]) -> list[Text]:
+    training = items[items["split"] == "train"].sort_values("example_id", ignore_index=True)
+    if training.empty:
+        raise InputError("the floor `nearest` needs training items, and the model has none. Train it again, or take "
+                         "`nearest` out of evaluation.floors.")
+    neighbours, similarities = nearest_neighbours(targets.sources, [cut(text) for text in training["source"]])
+    counts["training_items"] = len(training)
+    counts["nearest_without_shared_word"] = int((similarities == 0).sum())
+    return [cut(training["references"].iloc[index][0]) for index in neighbours]

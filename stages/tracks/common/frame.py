@@ -1,11 +1,7 @@
 """The frame of every stage that works on the seeds of a row one after another: none that is finished is done again.
 
-    def _work(process):
-        generate(process, _rewritten)
-
 What a stage has finished for a seed is kept beside its outs, since DVC removes these before a stage runs. A seed that
-was finished under the same key is taken as it is, so that another seed, or a kill in the midst of one, costs the
-others nothing.
+was finished under the same key is taken as it is, so that a further seed, or a kill, costs the others nothing.
 """
 
 import json
@@ -107,17 +103,11 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
                   tables: Callable[[RunPaths], Sequence[Path]] = lambda run: (), **further: Any) -> None:
     """Make what a run is to have, with its model under each of its seeds that is not finished.
 
-    Args:
-        process: of the stage.
-        make: makes it for the seed that the process is at work on, given the model's paths.
-        folders: that it makes for a seed.
-        tables: that it reads beside the model.
-        further: whatever else decides the bytes, plain.
+    ``make`` makes the ``folders`` of a seed, from the model, ``tables``, and whatever ``further`` decides the bytes.
     """
     import torch  # not at the top: whoever only forgets what is finished does not load it
 
-    name = process.instance
-    code = hash_code(code_of(process.stage))
+    name, code = process.instance, hash_code(code_of(process.stage))
     for seed in process.params.run_seeds(name):
         one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
         # What is missing is said by what reads it.
@@ -141,12 +131,7 @@ class Rewritten:
 def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
     """Write the predictions of the run that ``process`` is an instance of, with its model under each seed.
 
-    Args:
-        process: of the stage.
-        rewritten: given params, the run's name, the paths of its model, the device and what shows progress.
-
-    Raises:
-        InputError: as of ``rewritten``.
+    ``rewritten`` is given params, the run's name, the paths of its model, the device and what shows progress.
     """
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, name, runtime = process.params, process.instance, process.params.runtime
@@ -164,11 +149,7 @@ def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths
 
 
 def split_of(items: pd.DataFrame, split: str, table: str) -> pd.DataFrame:
-    """Return the rows of ``items`` of the split that is evaluated.
-
-    Raises:
-        InputError: there are none; ``table`` is named.
-    """
+    """Return the rows of ``items`` of the split that is evaluated."""
     chosen = items[items["split"] == split]
     if chosen.empty:
         raise InputError(f"{table}.parquet: the {split} split is empty. Give it a larger share (ingest.{split}), or "

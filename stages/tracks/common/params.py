@@ -12,10 +12,8 @@ from stages.common.settings import NOTHING
 def block_of(settings: Any, base: type[Block] = Block) -> Any:
     """Return the params block of a frozen dataclass: names, types, values, help and bounds, and its own check.
 
-    Args:
-        settings: with the defaults; fields that are dataclasses become blocks. ``metadata`` of a field has ``help``,
-            and bounds by pydantic's names.
-        base: of the block.
+    Fields of ``settings`` that are dataclasses become blocks; ``metadata`` of a field has ``help``, and bounds by
+    pydantic's names.
     """
     kind, content = type(settings), dict[str, Any]()
     hints = get_type_hints(kind)

@@ -23,12 +23,7 @@ _FEW = 2    # words that may all begin with a capital by chance
 
 
 def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str, str]:
-    """Return, of each word that texts mostly write with capitals within a sentence, how they mostly write it.
-
-    Args:
-        tokens: pieces of table ``tokens`` (columns ``text_id``, ``token`` and ``sentence_start``).
-        text_ids: texts that count.
-    """
+    """Return, of each word that the texts mostly write with capitals within a sentence, how they mostly write it."""
     counts: Counter[str] = Counter()
     for piece in tokens:
         rows = piece.filter(pc.is_in(piece["text_id"], pa.array(text_ids, pa.int64())))
@@ -46,11 +41,7 @@ def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
     """Return how a text writes its words that have capitals, those that begin a sentence aside.
 
     A text that begins every word with a capital, as headlines do, says nothing, and a first word only by further
-    capitals.
-
-    Args:
-        tokens: of the text, as written.
-        starts: which of them begin a sentence.
+    capitals; ``starts`` tells which tokens begin a sentence.
     """
     inside = [token for token, first in zip(tokens, starts, strict=True) if not first and token.isalpha()]
     if len(inside) > _FEW and not any(token[0].islower() for token in inside):
@@ -62,11 +53,7 @@ def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
 def readable_text(text: str, source: str, written: Mapping[str, str], language: str = "en") -> str:
     """Return an output that is a text, of word pieces, as a person writes it; see :func:`readable`.
 
-    Args:
-        text: the output.
-        source: that it rewrites, whose capitals it takes over.
-        written: how other words with capitals are written.
-        language: of the text.
+    It takes over the capitals of its ``source``; ``written`` tells how other words with capitals are written.
     """
     if language in _UNSPACED:
         return "".join(text.split())
@@ -76,15 +63,9 @@ def readable_text(text: str, source: str, written: Mapping[str, str], language: 
 
 
 def readable(words: Sequence[str], forms: Mapping[str, str], language: str = "en") -> str:
-    """Return words in small letters as a person writes them.
+    """Return words in small letters as a person writes them, with the capitals of ``forms``.
 
-    Words are joined by NLTK's ``TreebankWordDetokenizer``, and hyphens and slashes with the words beside them; a
-    sentence begins with a capital, words have those of ``forms``, and the English "I" is one.
-
-    Args:
-        words: of one output, signs among them.
-        forms: how words with capitals are written.
-        language: of the text; Chinese and Japanese words are joined without spaces, and as they are.
+    Words are joined by NLTK's ``TreebankWordDetokenizer``, and hyphens and slashes with the words beside them.
     """
     if language in _UNSPACED:
         return "".join(words)

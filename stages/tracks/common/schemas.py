@@ -82,10 +82,7 @@ PARAPHRASE_SCORES = TableSchema(
 
 @dataclass(frozen=True)
 class Stratum:
-    """Evaluated items by how often training has seen the keyword of their input; metrics are told for each apart.
-
-    It is a property of the item and not of the model, so all rows of a table have the same strata.
-    """
+    """Evaluated items by how often training has seen the keyword of their input, the same for all rows of a table."""
 
     name: str       # in tables and ``metrics.json``
     title: str
@@ -93,14 +90,13 @@ class Stratum:
     holds: Callable[[pd.DataFrame], np.ndarray]     # given rows of table scores, which belong to it (n,) bool
 
 
-_ALL = (
+STRATA = {one.name: one for one in (
     Stratum("cluster3", "cluster of 3", "three training inputs or more have the input's keyword",
             lambda rows: rows["cluster"].to_numpy() >= 3),
     Stratum("known", "known", "the input's keyword is a node of the training graph, of whatever cluster",
             lambda rows: rows["known"].to_numpy(bool)),
     Stratum("unseen", "unseen", "training has not seen the input's keyword",
-            lambda rows: ~rows["known"].to_numpy(bool)))
-STRATA = {one.name: one for one in _ALL}
+            lambda rows: ~rows["known"].to_numpy(bool)))}
 
 
 def keyword_columns(items: pd.DataFrame, example_ids: pd.Series) -> dict[str, Any]:

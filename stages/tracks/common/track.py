@@ -1,9 +1,4 @@
-"""What a track is to whoever does not care which: its names in params and artifacts, its models, and how they are used.
-
-Training, generating and evaluating are entries of their own (``stages/tracks/NAME/``); a track brings their parts
-together for predictions, exports and results. What these need is imported by name when they ask for it, so that
-who knows the tracks does not depend on all of their code.
-"""
+"""What a track is to whoever does not care which: its names in params and artifacts, its models, its predictions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +15,6 @@ if TYPE_CHECKING:
 
     from stages.params import Params as Validated
 
-
-PREDICTIONS = ("predictions.parquet",)
 # Given texts and their tokens, returns scores or marks aligned with the tokens, in the order of text ids.
 Marker = Callable[["pa.Table", "pa.Table"], "pa.ChunkedArray"]
 
@@ -33,21 +26,13 @@ class Finding(Protocol):
         """Return what gives the tokens of texts (``text_id``, ``text``), in the language of ``dataset``."""
 
     def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
-        """Return what gives the keyword of each text, and the method that found it.
-
-        Raises:
-            InputError: what the method learned from ``dataset`` is not there.
-        """
+        """Return what gives the keyword of each text, and the method that found it."""
 
     def written(self, dataset: str) -> Mapping[str, str]:
         """Return, of each word that the training texts of ``dataset`` mostly write with capitals, how they write it."""
 
     def marks(self, dataset: str, which: str, device: str) -> Marker:
-        """Return what marks or scores words of texts; ``which`` is a value of ``generate_pgkpr.keywords``.
-
-        Raises:
-            InputError: the models of that stage are not there.
-        """
+        """Return what marks or scores words of texts; ``which`` is a value of ``generate_pgkpr.keywords``."""
 
 
 @dataclass(frozen=True)
@@ -73,31 +58,19 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True)
 class Track:
-    """A track.
+    """A track."""
 
-    Attributes:
-        name: in params, artifacts and stages.
-        title: as people write it.
-        prepared_by: the last of the data stages.
-        schemas: of ``items``, ``predictions`` and ``scores``, and of what else is not as its file is called.
-        classifies: its runs name classes of texts, scored by the stage that computes them, and do not write texts.
-        run_files: what it leaves.
-        after: entry of a model's block that names another model, which must be trained before.
-        source: given params and a model, the encoder that it starts from, or what it has in its place; None for none.
-        encoded: whether such a source is an encoder's.
-        unread: options of a prediction that mean nothing here, and why.
-    """
-
-    name: str
-    title: str
-    prepared_by: str
-    schemas: Mapping[str, TableSchema]
-    classifies: bool = False
-    run_files: Sequence[str] = PREDICTIONS
-    after: str | None = None
+    name: str           # in params, artifacts and stages
+    title: str          # as people write it
+    prepared_by: str    # the last of the data stages
+    schemas: Mapping[str, TableSchema]  # of items, predictions, scores, and what else is not as its file is called
+    classifies: bool = False    # runs name classes, scored by the stage that computes them, and write no texts
+    run_files: Sequence[str] = ("predictions.parquet",)     # what a run leaves
+    after: str | None = None    # entry of a model's block that names a model which must be trained before
+    # Given params and a model, the encoder that it starts from, or what it has in its place; None for none.
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
-    encoded: Callable[[str], bool] = lambda source: True
-    unread: Mapping[str, str] = field(default_factory=dict)
+    encoded: Callable[[str], bool] = lambda source: True    # whether such a source is an encoder's
+    unread: Mapping[str, str] = field(default_factory=dict)     # options of a prediction without meaning here, and why
 
     @property
     def trained_by(self) -> str:
@@ -116,13 +89,11 @@ class Track:
 
     def models(self, params: "Params | Validated") -> Mapping[str, Any]:
         """Return the models of this track by name."""
-        found: Mapping[str, Any] = getattr(params.models, self.name)
-        return found
+        return dict(getattr(params.models, self.name))
 
     def runs(self, params: "Params | Validated") -> Mapping[str, Any]:
         """Return the runs of this track by name."""
-        found: Mapping[str, Any] = getattr(params.runs, self.name)
-        return found
+        return dict(getattr(params.runs, self.name))
 
     def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
         """Return the model that must be trained before ``name``, by the entry that names it; nothing for none."""
@@ -139,10 +110,6 @@ class Track:
         return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
-        """Return what predicts on ``device``, ``stages.tracks.NAME.new_texts.NewTexts``.
-
-        Raises:
-            InputError: the model is not trained yet, or cannot do what is asked.
-        """
-        found: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
-        return found
+        """Return what predicts, ``stages.tracks.NAME.new_texts.NewTexts``, whose code is loaded now and not before."""
+        predictor: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
+        return predictor

@@ -1,15 +1,7 @@
 """The frame of every training: what it starts from, seeds, processes, precision, checkpoints, and the model's folder.
 
-    def train_model(job):                       # of a track: from params, name and seed to a saved model
-        ...                                     # read what it is trained on
-        if job.begin(settings, tables, models):
-            ...                                 # train, with job.store, job.device and job.open_bar
-            job.save(architecture, model, history, ModelFolder(...))
-
-    def _work(process):
-        train(process, train_model)
-
-A model leaves weights, notes and a card in one folder; history, tables and metrics lie beside.
+:func:`train` calls the track's ``train_model`` with a job for each seed. That reads what it is trained on, calls
+``job.begin``, trains with ``job.store``, ``job.device`` and ``job.open_bar``, and calls ``job.save``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +18,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder, hash_values
 from models.common.parallel import from_first, gathered, place
 from models.common.task import Bar, History
+from stages.common import training as shared
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group
 from stages.common.paths import ModelPaths
@@ -33,23 +26,10 @@ from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import NOTHING, Params, code_of, earlier_model, hash_code, hash_files
 from stages.common.tables import Provenance, parts_of, write_json, write_table
-from stages.common.training import (
-    open_checkpoints,
-    save_notes,
-    seal,
-    selection,
-    training_bar,
-    training_record,
-    warn_of_idle_processes,
-    write_history,
-)
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import Finished
 
 OpenBar = Callable[[int, int], Bar]
-
-
-# What a training starts from
 
 
 @dataclass(frozen=True)
@@ -74,9 +54,6 @@ def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
     return None if row.init == NOTHING else GivenStart(Path(row.init))
 
 
-# What it leaves
-
-
 @dataclass(frozen=True)
 class Table:
     """A table of a model."""
@@ -88,52 +65,19 @@ class Table:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a trained model leaves beside its weights and its history.
+    """What a trained model leaves beside its weights and its history."""
 
-    Attributes:
-        card: README of the folder, from :func:`model_card`.
-        notes: plain values by file name, which the model needs away from its artifacts.
-        tables: what it was trained and is evaluated on, and whatever else is one row after another.
-        metrics: content of ``metrics.json`` beside which epoch was kept.
-        tokenizer: that cuts texts for the model; None for one that reads words.
-        logs: further tables of the training as CSV, by file name.
-        remarks: sentences for people, said once it is trained.
-    """
-
-    card: str
-    notes: Mapping[str, Any]
-    tables: Sequence[Table]
-    metrics: Mapping[str, Any]
-    tokenizer: PreTrainedTokenizerBase | None = None
-    logs: Mapping[str, pd.DataFrame] = field(default_factory=dict)
-    remarks: Sequence[str] = ()
-
-
-def write_model(paths: ModelPaths, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder,
-                provenance: Provenance) -> None:
-    """Write the folder ``artifacts/models/NAME``: weights whole or not at all, and the metrics last."""
-    with atomic_folder(paths.weights) as folder:
-        nn.Module.to(model, "cpu")
-        model.save_pretrained(folder)
-        if made.tokenizer is not None:
-            made.tokenizer.save_pretrained(folder)
-        save_notes(folder, made.notes)
-        (folder / "README.md").write_text(made.card, encoding="utf-8")
-        seal(folder)
-    write_history(paths.history, history.rows)
-    for name, rows in made.logs.items():
-        with atomic_file(paths.folder / name) as file:
-            rows.to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
-    for table in made.tables:
-        write_table(paths.table(table.name), table.schema, table.rows, provenance)
-    write_json(paths.metrics, {**selection(history), "architecture": architecture, **made.metrics})
+    card: str                       # README of the folder, from :func:`model_card`
+    notes: Mapping[str, Any]        # plain values by file name, which the model needs away from its artifacts
+    tables: Sequence[Table]         # what it was trained and is evaluated on, and whatever else is a table
+    metrics: Mapping[str, Any]      # content of ``metrics.json`` beside which epoch was kept
+    tokenizer: PreTrainedTokenizerBase | None = None    # None for a model that reads words
+    logs: Mapping[str, pd.DataFrame] = field(default_factory=dict)  # further tables of the training as CSV
+    remarks: Sequence[str] = ()     # sentences for people, said once it is trained
 
 
 def model_card(title: str, task: str, intro: str, facts: Sequence[str], use: str, more: str = "") -> str:
-    """Return the README of a saved model.
-
-    ``task`` is what the hub calls ``pipeline_tag``; ``facts`` are a line each; ``more`` has a heading of its own.
-    """
+    """Return the README of a saved model; ``task`` is the hub's ``pipeline_tag``, ``facts`` are a line each."""
     listed = "\n".join(f"- {fact}" for fact in facts)
     parts = [f"# {title}", intro, listed, *([more] if more else []), f"Use it with {use}."]
     return f"---\nlibrary_name: transformers\npipeline_tag: {task}\n---\n" + "\n\n".join(parts) + "\n"
@@ -144,9 +88,6 @@ def best_values(history: History) -> str:
     return ", ".join(f"{key} {value:.4f}" for key, value in history.best.items())
 
 
-# A training
-
-
 class SeedTraining:
     """The training of model ``name`` under one ``seed`` on ``device``; a track begins it, trains, and saves.
 
@@ -155,20 +96,14 @@ class SeedTraining:
 
     def __init__(self, process: StageProcess, seed: int, device: str) -> None:
         self.process, self.params, self.name = process, process.params, process.instance
-        self.seed, self.device, self.open_bar = seed, device, training_bar(process)
+        self.seed, self.device, self.open_bar = seed, device, shared.training_bar(process)
 
     def begin(self, settings: Mapping[str, Any], tables: Sequence[Path], models: Mapping[str, Any],
               **further: Any) -> bool:
         """Return whether there is something to train; else the model was finished before, and is put back.
 
-        Args:
-            settings: plain values of the model's block ``training``.
-            tables: files that it reads; with code, params and whatever is ``further``, they decide the weights.
-            models: description by name of each model that it is made with.
-
-        Raises:
-            InputError: a table is missing; a precision is not to be had; the processes that share the training differ
-                in params, files, code or torch.
+        ``settings`` are those of its block ``training``; ``tables``, the descriptions of the ``models`` that it is made
+        with, and whatever is ``further`` decide the weights with code and params.
         """
         process, runtime = self.process, self.params.runtime
         for table in tables:
@@ -184,13 +119,13 @@ class SeedTraining:
             return False
         self._models = models
         self._precision = settled_precision(self.device, runtime, settings, f"{process.stage}.training")
-        self.store, self._processes = open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
-        warn_of_idle_processes(process, settings, self._processes)
+        self.store, self._processes = shared.open_checkpoints(process, key, runtime.checkpoint_minutes), place()[1]
+        shared.warn_of_idle_processes(process, settings, self._processes)
         return True
 
     def save(self, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder) -> None:
-        """Write the folder of the model with the weights of its best epoch; of several processes, the first does."""
-        process = self.process
+        """Write the model's folder, weights whole or not at all, metrics last; of several processes, the first does."""
+        process, paths = self.process, ModelPaths(self.name, self.seed)
         if not process.first:
             return
         model.config.computed_in = self._precision
@@ -200,19 +135,29 @@ class SeedTraining:
                                 process.stage)
         for remark in made.remarks:
             process.log.warning("%s: %s", process.name, remark)
-        write_model(ModelPaths(self.name, self.seed), architecture, model, history, made, Provenance(
-            process.name, process.params_hash, dict(self._models), precision=self._precision))
-        process.measured["training"] = training_record(history, self._precision, self.device, self._processes)
+        with atomic_folder(paths.weights) as folder:
+            nn.Module.to(model, "cpu")
+            model.save_pretrained(folder)
+            if made.tokenizer is not None:
+                made.tokenizer.save_pretrained(folder)
+            shared.save_notes(folder, made.notes)
+            (folder / "README.md").write_text(made.card, encoding="utf-8")
+            shared.seal(folder)
+        shared.write_history(paths.history, history.rows)
+        for name, rows in made.logs.items():
+            with atomic_file(paths.folder / name) as file:
+                rows.to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
+        provenance = Provenance(process.name, process.params_hash, dict(self._models), precision=self._precision)
+        for table in made.tables:
+            write_table(paths.table(table.name), table.schema, table.rows, provenance)
+        write_json(paths.metrics, {**shared.selection(history), "architecture": architecture, **made.metrics})
+        process.measured["training"] = shared.training_record(history, self._precision, self.device, self._processes)
         self._finished.keep()
         self.store.clear()
 
 
 def train(process: StageProcess, train_model: Callable[[SeedTraining], None]) -> None:
-    """Train the model that ``process`` is an instance of with each of its seeds, and write a folder for each.
-
-    Raises:
-        InputError: as of ``train_model``; a device is not to be had.
-    """
+    """Train the model that ``process`` is an instance of with each of its seeds, and write a folder for each."""
     runtime = process.params.runtime
     with process_group(choose_device(runtime.device)) as device:
         for seed in process.params.model_seeds(process.instance):

@@ -1,8 +1,4 @@
-"""The baselines of HCL's table: what each begins with, its batches, its training and its folder (HCL section 4.3).
-
-``source`` of a model of ``transformers`` is ``hub:<id>`` or ``path:<folder>``, which bring their tokenizer; null draws
-a small model of the same architecture over the encoder's word pieces, where [SEP] is the end token.
-"""
+"""The baselines of HCL's table: what each begins with, its batches, its training and its folder (HCL section 4.3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -13,14 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoTokenizer,
-    GPT2Config,
-    PretrainedConfig,
-    PreTrainedTokenizerBase,
-    T5Config,
-)
+from transformers import AutoConfig, AutoTokenizer, GPT2Config, PreTrainedTokenizerBase, T5Config
 
 from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder
@@ -30,23 +19,14 @@ from models.hcl.baselines import MODELS, PieceConfig, load_pieces
 from models.hcl.pretrained import Batch, t5_config
 from stages.common.encoders import resolve_encoder
 from stages.common.examples import structure_of
-from stages.common.paths import DatasetPaths, ModelPaths
+from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
-from stages.tracks.common.training import GivenStart, ModelFolder, SeedTraining, best_values, model_card
-from stages.tracks.hcl.data import (
-    STAGE,
-    TABLES,
-    Marks,
-    PieceOrigin,
-    TripleBatches,
-    described_start,
-    fixed_noise,
-    items_table,
-    of_split,
-    padded,
-)
+from stages.tracks.common import training as common
+from stages.tracks.common.training import GivenStart, SeedTraining
+from stages.tracks.hcl import data
+from stages.tracks.hcl.data import STAGE, Marks, TripleBatches
 
 # Kinds of models (``model_type``) whose weights an architecture of ``transformers`` can begin with.
 _FAMILIES = {"dialogpt": ("gpt2",), "simctg": ("gpt2",), "t5": ("t5", "mt5"), "t5_claps": ("t5", "mt5")}
@@ -58,32 +38,18 @@ _ROWS = 256  # items that are compared with all others at once
 
 @dataclass(frozen=True)
 class Start:
-    """What a baseline begins with.
-
-    ``described`` holds the description of each model that it is made with; ``location`` is the folder of its weights,
-    None draws them, and ``said`` says so for people; ``further`` are values for the configuration of an own model.
-    """
+    """What a baseline begins with."""
 
     tokenizer: PreTrainedTokenizerBase
     marks: Marks
-    described: dict[str, Any]
-    location: str | None = None
-    said: str = "from scratch"
-    further: Mapping[str, Any] = field(default_factory=dict)
+    described: dict[str, Any]       # the description of each model that it is made with
+    location: str | None = None     # folder of its weights; None draws them
+    said: str = "from scratch"      # the same for people
+    further: Mapping[str, Any] = field(default_factory=dict)    # for the configuration of an own model
 
 
 def start_of(values: Mapping[str, Any], items: pd.DataFrame, encoder_source: str, structure: str) -> Start:
-    """Return what a model begins with.
-
-    Args:
-        values: plain ones of the block ``train_hcl``, with the model's overrides.
-        items: from :func:`joined_items`, all splits.
-        encoder_source: param ``encoder.source``.
-        structure: kind of the data set's rows.
-
-    Raises:
-        InputError: its source is not available, of another family, or without weights as safetensors.
-    """
+    """Return what a model of plain ``values`` of the block ``train_hcl`` begins with; items are of all splits."""
     architecture = values["architecture"]
     source = values[architecture].get("source")
     if source is not None:
@@ -129,13 +95,7 @@ def _pretrained(architecture: str, source: str) -> Start:
 
 
 def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
-    """Return marks of texts that end with the end token, which is also what the decoder reads first.
-
-    The end token stands between turns of a dialogue too. A BERT tokenizer has no end token but [SEP].
-
-    Raises:
-        InputError: the tokenizer has neither.
-    """
+    """Return marks of texts that end with the end token, or [SEP], which the decoder reads first, as between turns."""
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     if end is None:
         raise InputError("train_hcl: the pretrained tokenizer has no end token (eos_token or sep_token).")
@@ -145,15 +105,11 @@ def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
 
 
 def build(values: Mapping[str, Any], start: Start, mean_target_length: float) -> Any:
-    """Return a :class:`PieceModel` beside a ``PreTrainedModel``; what is drawn is drawn from torch's generator.
-
-    Raises:
-        InputError: more layers to freeze than there are, texts that do not fit, or a start that lacks weights.
-    """
+    """Return a :class:`PieceModel` beside a ``PreTrainedModel``; what is drawn is drawn from torch's generator."""
     architecture, training = values["architecture"], values["training"]
     sizes, marks, kind = values[architecture], start.marks, MODELS[architecture]
     if architecture in _FAMILIES:
-        config = (_t5_config if architecture in ("t5", "t5_claps") else _gpt2_config)(values, start)
+        config = _config(values, start)
         config.mean_target_length = mean_target_length
         if start.location is None:
             return kind(config)
@@ -178,13 +134,19 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
     return model
 
 
-def _gpt2_config(values: Mapping[str, Any], start: Start) -> PretrainedConfig:
+def _config(values: Mapping[str, Any], start: Start) -> Any:
     """Return the configuration of the weights to begin with, or one of the sizes in the params."""
     architecture, training, marks = values["architecture"], values["training"], start.marks
-    sizes = values[architecture]
-    if start.location is not None:
-        config = AutoConfig.from_pretrained(start.location)
-    else:
+    sizes, config = values[architecture], None if start.location is None else AutoConfig.from_pretrained(start.location)
+    if architecture in ("t5", "t5_claps"):
+        if config is not None:
+            return t5_config(config)
+        special: dict[str, Any] = {"pad_token_id": marks.pad, "eos_token_id": marks.end,
+                                   "decoder_start_token_id": marks.start}
+        return T5Config(vocab_size=len(start.tokenizer), d_model=sizes["width"], num_layers=sizes["layers"],
+                        d_kv=sizes["width"] // sizes["heads"], num_heads=sizes["heads"], d_ff=sizes["feed_forward"],
+                        dropout_rate=sizes["dropout"], **special)
+    if config is None:
         dropout = {name: sizes["dropout"] for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop")}
         config = GPT2Config(vocab_size=len(start.tokenizer), n_positions=sizes["positions"], n_embd=sizes["width"],
                             n_layer=sizes["layers"], n_head=sizes["heads"], n_inner=sizes["feed_forward"], **dropout,
@@ -197,30 +159,14 @@ def _gpt2_config(values: Mapping[str, Any], start: Start) -> PretrainedConfig:
     return config
 
 
-def _t5_config(values: Mapping[str, Any], start: Start) -> T5Config:
-    """Return the configuration of the weights to begin with, or one of the sizes in the params."""
-    if start.location is not None:
-        return t5_config(AutoConfig.from_pretrained(start.location))
-    sizes, marks = values[values["architecture"]], start.marks
-    special: dict[str, Any] = {"pad_token_id": marks.pad, "eos_token_id": marks.end,
-                               "decoder_start_token_id": marks.start}
-    return T5Config(vocab_size=len(start.tokenizer), d_model=sizes["width"], num_layers=sizes["layers"],
-                    d_kv=sizes["width"] // sizes["heads"], num_heads=sizes["heads"], d_ff=sizes["feed_forward"],
-                    dropout_rate=sizes["dropout"], **special)
-
-
 class CandidateBatches(TripleBatches):
     """Triples with candidates beside them; see :class:`models.hcl.baselines.GroupWise` for their tensors.
 
-    An item's candidates are the five items whose inputs are most similar to its own by BM25 over word pieces, and five
-    of the least similar ones, ties by an order that is drawn once. On side 0 their inputs stand beside its own target,
-    on side 1 their targets beside its own input. The score of such a pair is the cosine of TF-IDF vectors of its two
-    texts; or, by ``label``, 1 for a pair of the training split and 0 for others. The item itself is a candidate by
-    ``label`` alone: its matched pair is the positive one among the draws.
-
-    Attributes:
-        chosen: items that are candidates (n, C).
-        scores: of the pairs (n, 2, C).
+    An item's candidates ``chosen`` (n, C) are the five items whose inputs are most similar to its own by BM25 over
+    word pieces, and five of the least similar ones, ties by an order that is drawn once. On side 0 their inputs stand
+    beside its own target, on side 1 their targets beside its own input. The ``scores`` (n, 2, C) of these pairs are
+    cosines of the TF-IDF vectors of their two texts; or, by ``label``, 1 for a pair of the training split and 0 for
+    others. The item itself is a candidate by ``label`` alone: its matched pair is the positive one among the draws.
     """
 
     def __init__(self, *args: Any, score: str) -> None:
@@ -232,11 +178,8 @@ class CandidateBatches(TripleBatches):
         own, others = torch.tensor(list(items)), self.chosen[list(items)]
         mine = own.unsqueeze(1).expand_as(others)
         inputs, outputs = torch.stack([others, mine], 1), torch.stack([mine, others], 1)  # (B, 2, C)
-        targets = [self.targets[item] for item in outputs.flatten().tolist()]
-        x_ids, x_mask = self.marks.around([self.sources[item] for item in inputs.flatten().tolist()])
-        y_in, y_mask = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
-        y_out, _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
-        parts = {"x_ids": x_ids, "x_mask": x_mask, "y_in": y_in, "y_out": y_out, "y_in_mask": y_mask}
+        parts = self.marks.pairs([self.sources[item] for item in inputs.flatten().tolist()],
+                                 [self.targets[item] for item in outputs.flatten().tolist()])
         return {**super().batch(items), "cand_score": self.scores[list(items)],
                 **{f"cand_{name}": part.unflatten(0, inputs.shape) for name, part in parts.items()}}
 
@@ -264,16 +207,13 @@ def candidates(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]
         cosines = [torch.sparse.mm(one, other.index_select(0, rows).to_dense().T).T.gather(1, chosen[-1])
                    for one, other in ((x_vectors, y_vectors), (y_vectors, x_vectors))]
         scores.append(torch.stack(cosines, dim=1))
-    found = torch.cat(chosen)
-    return found, _labels(sources, targets, found) if label else torch.cat(scores).clamp(0, 1)
-
-
-def _labels(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], chosen: Tensor) -> Tensor:
-    """Return 1 for candidates (n, C) that make a pair of the training split on a side, else 0 (n, 2, C)."""
+    others = torch.cat(chosen)
+    if not label:
+        return others, torch.cat(scores).clamp(0, 1)
     x, y = (torch.from_numpy(pd.factorize(pd.Series(list(map(tuple, rows))))[0]) for rows in (sources, targets))
-    n, own = len(x), torch.arange(len(x)).unsqueeze(1)
-    pairs = torch.stack([x[chosen] * n + y[own], x[own] * n + y[chosen]], dim=1)
-    return torch.isin(pairs, x * n + y).float()
+    own = torch.arange(n).unsqueeze(1)
+    pairs = torch.stack([x[others] * n + y[own], x[own] * n + y[others]], dim=1)
+    return others, torch.isin(pairs, x * n + y).float()
 
 
 def _counts(rows: Sequence[Sequence[int]], size: int) -> Tensor:
@@ -305,10 +245,7 @@ def batches_of(items: pd.DataFrame, values: Mapping[str, Any], start: Start, tra
 
 
 class PieceTask(Task):
-    """Trains a baseline; see ``models.common.task.Task``.
-
-    Losses are divided by the mean target length, as HCL's are.
-    """
+    """Trains a baseline; losses are divided by the mean target length, as HCL's are."""
 
     train: TripleBatches
     validation: TripleBatches
@@ -317,10 +254,10 @@ class PieceTask(Task):
                  seed: int) -> None:
         self.model, self.module = model, model.trainee()
         self.train, self.validation = train, validation
-        self.learning_rate, self.batch_size = training["learning_rate"], training["micro_batch"]
-        self.encoder_rate = training["encoder_rate"]
+        self.learning_rate, self.encoder_rate = training["learning_rate"], training["encoder_rate"]
+        self.batch_size = training["micro_batch"]
         self.divisor = train.mean_target_length
-        self.noise = fixed_noise(validation, seed, model.noise_size)
+        self.noise = data.fixed_noise(validation.example_ids, model.noise_size, seed, STAGE, "eps")
 
     def parameter_groups(self) -> list[Parameters]:
         """Return the parameters of the encoder, if the model has one, and all others, the trainee's own too."""
@@ -361,72 +298,50 @@ class PieceTask(Task):
 
 
 def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataFrame,
-                   init: ModelPaths | GivenStart | None) -> None:
-    """Train a baseline on rows of :func:`joined_items` under one seed, and save it.
-
-    Raises:
-        InputError: what it begins with is not available or does not fit; no training or no validation item.
-    """
+                   init: common.Start | None) -> None:
+    """Train a baseline on rows of :func:`joined_items` under one seed, and save it."""
     architecture, training, model_row = values["architecture"], values["training"], job.params.models.hcl[job.name]
     paths = DatasetPaths(model_row.dataset)
     start = start_of(values, items, job.params.encoder.source,
                      structure_of(job.params.datasets[model_row.dataset].layout))
-    initial, described = _initial(job.name, architecture, init)
-    if not job.begin(training, [paths.table(schema.name) for schema in TABLES], {**start.described, **described}):
+    initial, described = None, dict[str, Any]()
+    if isinstance(init, GivenStart):
+        raise InputError(f"models.hcl.{job.name}.init: {init.name} is a start of architecture hcl.")
+    if init is not None:
+        data.PieceOrigin.load(init.weights)
+        initial, described = load_pieces(init.weights, architecture), data.described_start(init)
+    if not job.begin(training, [paths.table(schema.name) for schema in data.TABLES], {**start.described, **described}):
         return
-    train, validation = (batches_of(of_split(items, split), values, start, split == "train")
+    train, validation = (batches_of(data.of_split(items, split), values, start, split == "train")
                          for split in ("train", "validation"))
     settings = loop_settings({**training, "bucket": True})
     torch.manual_seed(derived_seed(job.seed, STAGE, "weights"))
     model = build(values, start, train.mean_target_length)
     rates = training
     if initial is not None:
-        _take_over(model, initial)
+        shapes, others = ({name: value.shape for name, value in part.state_dict().items()} for part in (model, initial))
+        unlike = sorted(name for name in shapes.keys() | others if shapes.get(name) != others.get(name))
+        if unlike:
+            raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
+        model.load_state_dict(initial.state_dict())
         rates = {**training, "learning_rate": training["taken_rate"] or training["learning_rate"]}
     nn.Module.to(model, job.device)
     task = PieceTask(model, train, validation, rates, job.seed)
     settings = replace(settings, final_from_step=model.settled(settings.total_steps(len(train))))
     history = fit(task, settings, job.store, partial(derived_seed, job.seed, STAGE), job.open_bar)
-    on = PieceOrigin(architecture, paths.name, start.said, asdict(start.marks),
-                     *(training[name] for name in ("max_source", "max_target", "keep")))
+    on = data.PieceOrigin(architecture, paths.name, start.said, asdict(start.marks),
+                          *(training[name] for name in ("max_source", "max_target", "keep")))
     counts = items["split"].value_counts()
     metrics: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters()), "start": start.said}
-    card = model_card(
+    card = common.model_card(
         f"{job.name}: {model.title}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {counts.get('train', 0)} pairs, "
         f"{counts.get('validation', 0)} for selection.",
         [f"Weights at the start: {start.said if init is None else f'those of {init.name}'}",
-         f"Best epoch {history.best_epoch} of {training['epochs']}: {best_values(history)}",
+         f"Best epoch {history.best_epoch} of {training['epochs']}: {common.best_values(history)}",
          f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
          "`config.json` holds the settings, `trained_on.json` where the model came from"],
         '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.load_pieces(FOLDER, ARCHITECTURE)`')
     job.save(architecture, model, history,
-             ModelFolder(card, on.notes(), [items_table(items)], metrics, start.tokenizer))
+             common.ModelFolder(card, on.notes(), [data.items_table(items)], metrics, start.tokenizer))
 
-
-def _initial(name: str, architecture: str, init: ModelPaths | GivenStart | None) -> tuple[Any, dict[str, Any]]:
-    """Return the trained model of this architecture that row ``name`` goes on from, and its description, if any.
-
-    Raises:
-        InputError: it is not trained yet.
-    """
-    if init is None:
-        return None, {}
-    if isinstance(init, GivenStart):
-        raise InputError(f"models.hcl.{name}.init: {init.name} is a start of architecture hcl.")
-    PieceOrigin.load(init.weights)
-    return load_pieces(init.weights, architecture), described_start(init)
-
-
-def _take_over(model: nn.Module, initial: nn.Module) -> None:
-    """Put the weights of ``initial`` into ``model``.
-
-    Raises:
-        InputError: they are of other sizes.
-    """
-    own, other = model.state_dict(), initial.state_dict()
-    unlike = [name for name in sorted(own.keys() | other.keys())
-              if name not in own or name not in other or own[name].shape != other[name].shape]
-    if unlike:
-        raise InputError(f"models.hcl: the model in init has other sizes ({unlike[0]}); give both rows the same.")
-    model.load_state_dict(other)

@@ -1,6 +1,6 @@
 """What the HCL models are trained and evaluated on: items, batches of word pieces, and keywords as graph nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -49,17 +49,7 @@ def node_ids(nodes: Sequence[str], keywords: pd.Series) -> np.ndarray:
 
 def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataFrame,
                  nodes: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per example, those of the graph alone left out, sorted by ``example_id``.
-
-    Returns:
-        Columns ``example_id``, ``split``, ``source``, ``target``, ``negatives`` (a list
-        of one, or empty), ``keyword`` (of the source), ``target_keyword``, ``negative_keyword`` (null
-        without a negative), ``input_node``, ``output_node``, ``negative_node`` (-1 outside the graph) and
-        ``references`` (list, the target first).
-
-    Raises:
-        ValueError: a text of ``examples`` has no row in ``keywords``.
-    """
+    """Return table ``items`` with columns ``input_node``, ``output_node`` and ``negative_node`` of the keywords."""
     rows = examples[examples["split"] != GRAPH_ONLY].sort_values("example_id").reset_index(drop=True)
     text = texts.set_index("text_id")["text"].astype(object)
     of_text = keywords.set_index("text_id")["keyword"].astype(object)
@@ -80,13 +70,10 @@ def joined_items(examples: pd.DataFrame, texts: pd.DataFrame, keywords: pd.DataF
 
 
 def conditioned(items: pd.DataFrame, condition: bool | str) -> pd.DataFrame:
-    """Return items with the keyword that the model reads; ``unseen_text`` is embedded where it is no node.
-
-    That is the input's own keyword, and the input. The oracle (``keyword.condition: target``) reads the target's, and
-    the words of the keyword alone: the target's text would tell it more.
-    """
+    """Return items with the keyword that the model reads; ``unseen_text`` is embedded where it is no node."""
     if condition != "target":
         return items.assign(unseen_text=items["source"])
+    # The oracle embeds the words of the keyword alone: the target's text would tell it more.
     nodes = {"input_node": items["output_node"]} if "output_node" in items else {}
     return items.assign(keyword=items["target_keyword"], unseen_text=items["target_keyword"], **nodes)
 
@@ -97,11 +84,7 @@ def items_table(items: pd.DataFrame) -> Table:
 
 
 def of_split(items: pd.DataFrame, split: str) -> pd.DataFrame:
-    """Return the items of a split that training needs.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Return the items of a split that training needs."""
     chosen = items[items["split"] == split]
     if chosen.empty:
         raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
@@ -159,14 +142,16 @@ class Marks:
         """Return ids (B, L) and mask (B, L) of texts that are encoded."""
         return padded([[*self.before, *row, *self.after] for row in rows], self.pad)
 
+    def pairs(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        """Return sources ``x_*`` as they are encoded, and targets as the decoder reads and writes them, ``y_*``."""
+        x_ids, x_mask = self.around(sources)
+        y_in, y_in_mask = padded([[self.start, *row] for row in targets], self.pad)
+        y_out, _ = padded([[*row, self.end] for row in targets], self.pad)
+        return {"x_ids": x_ids, "x_mask": x_mask, "y_in": y_in, "y_in_mask": y_in_mask, "y_out": y_out}
+
 
 class TripleBatches:
-    """Batches of triples for one split.
-
-    Attributes:
-        has_negative: items with a negative (n,).
-        texts: the sources.
-    """
+    """Batches of triples for one split; ``has_negative`` marks items with a negative (n,)."""
 
     def __init__(self, items: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, max_source: int,
                  max_target: int, keep: Keep = "first", marks: Marks | None = None) -> None:
@@ -191,47 +176,35 @@ class TripleBatches:
 
     def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the tensors of ``items``: ``x_*``, ``y_*``, ``neg_*``, ``has_negative``, ``kx``, ``ky``, ``kneg``."""
-        chosen = torch.tensor(list(items), dtype=torch.int64)
-        sources, targets, negatives = ([rows[item] for item in items]
+        chosen = list(items)
+        sources, targets, negatives = ([rows[item] for item in chosen]
                                        for rows in (self.sources, self.targets, self.negatives))
-        tensors: dict[str, Tensor] = {}
-        for name, rows in (("x", sources), ("y", targets), ("neg", negatives)):
+        tensors = {**self.marks.pairs(sources, targets), "has_negative": self.has_negative[chosen]}
+        for name, rows in (("y", targets), ("neg", negatives)):
             tensors[f"{name}_ids"], tensors[f"{name}_mask"] = self.marks.around(rows)
-        tensors["y_in"], tensors["y_in_mask"] = padded([[self.marks.start, *row] for row in targets], self.marks.pad)
-        tensors["y_out"], _ = padded([[*row, self.marks.end] for row in targets], self.marks.pad)
-        tensors["has_negative"] = self.has_negative[chosen]
         return tensors | {name: nodes[chosen] for name, nodes in self.nodes.items()}
 
 
-def fixed_noise(batches: TripleBatches, seed: int, size: int) -> Tensor:
-    """Return noise (n, ``size``), each row drawn from a seed of its example's own."""
-    sources = (torch.Generator().manual_seed(derived_seed(seed, STAGE, "eps", example))
-               for example in batches.example_ids)
+def fixed_noise(example_ids: Iterable[int], size: int, seed: int, *names: object) -> Tensor:
+    """Return noise (n, ``size``), each row drawn on the CPU from a seed of its example's own."""
+    sources = (torch.Generator().manual_seed(derived_seed(seed, *names, example)) for example in example_ids)
     return torch.stack([torch.randn(size, generator=source) for source in sources])
 
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """Where a model came from, as far as using it depends on that.
-
-    Attributes:
-        encoder_source: param ``encoder.source``; frozen, it gives vectors to keywords outside the graph.
-        encoder: its description (name, version, sha256).
-        pooling, max_length: how a text becomes one vector, as in stage ``node_vectors``.
-        max_source, max_target: word pieces that are read and learnt, special tokens not counted.
-        keep: which end of a longer input is read.
-        keywords: what found the keywords, as table ``keywords`` says; a new text's keyword is found by the same.
-    """
+    """Where an HCL model came from, as far as using it depends on that."""
 
     dataset: str
     language: str
-    encoder_source: str
-    encoder: Mapping[str, Any]
-    pooling: Pooling
+    encoder_source: str         # param ``encoder.source``; frozen, it gives vectors to keywords outside the graph
+    encoder: Mapping[str, Any]  # its description (name, version, sha256)
+    pooling: Pooling            # how a text becomes one vector, as in stage ``node_vectors``
     max_length: int
-    max_source: int
+    max_source: int             # word pieces that are read, special tokens not counted
     max_target: int
-    keep: Keep
+    keep: Keep                  # which end of a longer input is read
+    # What found the keywords, as table ``keywords`` says; a new text's keyword is found by the same.
     keywords: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -241,27 +214,19 @@ def notes_of(keywords: list[str], on: TrainedOn) -> dict[str, Any]:
 
 
 def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
-    """Return what :func:`notes_of` was given.
-
-    Raises:
-        InputError: there is no model in ``folder``, or one of another version.
-    """
+    """Return the keyword of each node, and the origin, of the HCL model in ``folder``."""
     (keywords,), on = load_origin(folder, TrainedOn, (KEYWORDS_FILE,), "HCL", HclConfig)
     return keywords, on
 
 
 @dataclass(frozen=True)
 class PieceOrigin:
-    """Where a baseline came from, as far as using it depends on that.
-
-    ``start`` says for people what its weights began from, ``marks`` are the fields of :class:`Marks`; others are as of
-    :class:`TrainedOn`.
-    """
+    """Where a baseline came from, likewise."""
 
     architecture: str
     dataset: str
-    start: str
-    marks: Mapping[str, Any]
+    start: str                  # what its weights began from, for people
+    marks: Mapping[str, Any]    # fields of :class:`Marks`
     max_source: int
     max_target: int
     keep: Keep
@@ -272,23 +237,12 @@ class PieceOrigin:
 
     @classmethod
     def load(cls, folder: Path) -> "PieceOrigin":
-        """Return what :meth:`notes` was of.
-
-        Raises:
-            InputError: there is no model in ``folder``, or one of another version.
-        """
+        """Return the origin of the model in ``folder``."""
         return load_origin(folder, cls, (), "HCL")[1]
-
-    def own_marks(self) -> Marks:
-        """Return the tokens around its texts."""
-        return Marks(**self.marks)
 
 
 class UnseenKeywords:
-    """Initial vectors for keywords that are no node: the frozen embedding of the text alone.
-
-    The encoder is loaded at the first text that needs it.
-    """
+    """Initial vectors for keywords that are no node: the frozen embedding of the text alone, loaded when needed."""
 
     def __init__(self, on: TrainedOn) -> None:
         self.on = on
@@ -296,22 +250,17 @@ class UnseenKeywords:
     def vectors(self, items: pd.DataFrame) -> Tensor:
         """Return vectors (n, d) of ``unseen_text``, else ``source``, of items; zeros where ``input_node`` is a node."""
         unseen = np.flatnonzero(items["input_node"].to_numpy() < 0)
-        texts = items["unseen_text" if "unseen_text" in items else "source"].iloc[unseen].tolist()
-        return torch.zeros(len(items), self.width).index_copy(0, torch.from_numpy(unseen), self.embedded(texts))
+        vectors = self.embedded(items["unseen_text" if "unseen_text" in items else "source"].iloc[unseen].tolist())
+        return vectors.new_zeros(len(items), vectors.shape[1]).index_copy(0, torch.from_numpy(unseen), vectors)
 
     def embedded(self, texts: list[str]) -> Tensor:
         """Return the frozen embedding of each text (n, d)."""
-        found = torch.zeros(len(texts), self.width)
         encoder, tokenizer = self._encoder
+        embeddings = torch.zeros(len(texts), encoder.config.hidden_size)
         longest = min(int(tokenizer.model_max_length), self.on.max_length)
         for places, vectors in embed_texts(encoder, tokenizer, texts, _CHUNK, longest, self.on.pooling):
-            found[places] = torch.from_numpy(vectors)
-        return found
-
-    @property
-    def width(self) -> int:
-        """Width d of the encoder."""
-        return int(self._encoder[0].config.hidden_size)
+            embeddings[places] = torch.from_numpy(vectors)
+        return embeddings
 
     @cached_property
     def _encoder(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -17,17 +17,7 @@ from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_re
 from stages.metrics.bertscore import BertScorer
 from stages.metrics.systems import ScoredItems
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.evaluation import (
-    USUAL,
-    Evaluated,
-    Evaluation,
-    Resampling,
-    evaluate,
-    evaluation,
-    first_samples,
-    predicted_split,
-    score_systems,
-)
+from stages.tracks.common import evaluation as frame
 from stages.tracks.common.floors import FLOORS, floor_outputs
 from stages.tracks.common.schemas import SCORES, keyword_columns
 
@@ -38,31 +28,23 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
 
 
 def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Collection[str] = FLOORS,
-        scorer: BertScorer | None = None, resampling: Resampling = USUAL) -> Evaluation:
-    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
-
-    Raises:
-        InputError: predictions and items do not belong together, or there is nothing to score.
-    """
-    scored = first_samples(predictions)
-    split = predicted_split(scored, items, "hcl")
-    targets = _scored_items(scored, items)
+        scorer: BertScorer | None = None, resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
+    """Return scores and metrics of a run and of each floor on the same examples, whatever their order."""
+    scored = frame.first_samples(predictions)
+    split = frame.predicted_split(scored, items, "hcl")
+    rows = items.set_index("example_id").loc[scored["example_id"]]
+    targets = ScoredItems(scored["source"].tolist(), [list(texts) for texts in scored["references"]],
+                          _keywords(rows["keyword"]), _keywords(rows["target_keyword"]))
     counts = {"examples": len(scored)}
     outputs = {"run": scored["prediction"].tolist()}
     outputs |= {floor: floor_outputs(floor, targets, items, counts, resampling.seed) for floor in floors}
-    systems = score_systems(outputs, targets, vectors, scorer, resampling.seed)
+    systems = frame.score_systems(outputs, targets, vectors, scorer, resampling.seed)
     counts["empty_outputs"] = sum(not basic_tokens(text) for text in outputs["run"])
     counts["skipped_extrema_average"] = systems["run"].skipped
-    result = evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
-                        resampling)
+    result = frame.evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
+                              resampling)
     result.metrics["run"] |= _within_items(predictions) | _prior_keyword(scored, targets)
     return replace(result, scores=result.scores.assign(**keyword_columns(items, result.scores["example_id"])))
-
-
-def _scored_items(scored: pd.DataFrame, items: pd.DataFrame) -> ScoredItems:
-    rows = items.set_index("example_id").loc[scored["example_id"]]
-    return ScoredItems(scored["source"].tolist(), [list(texts) for texts in scored["references"]],
-                       _keywords(rows["keyword"]), _keywords(rows["target_keyword"]))
 
 
 def _keywords(column: pd.Series) -> list[str | None]:
@@ -87,16 +69,16 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
     return {"prior_keyword_kept": sum(kept) / len(kept)}
 
 
-def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
+def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
     settings = params.evaluation
-    result = run(evaluated.predictions, evaluated.items, evaluated.similarity.vectors, settings.floors,
-                 evaluated.similarity.scorer, evaluated.resampling)
+    result = run(evaluated.predictions, evaluated.items, evaluated.vectors, settings.floors,
+                 evaluated.scorer, evaluated.resampling)
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
     return result
 
 
 def _work(process: StageProcess) -> None:
-    evaluate(process, SCORES, _scored)
+    frame.evaluate(process, SCORES, _scored)
 
 
 main = partial(run_stage, "evaluate_hcl", _work, instance="RUN")

@@ -1,7 +1,4 @@
-"""Models for use elsewhere: what an HCL model has trained, as a start of others, or a baseline of transformers.
-
-A start holds what a model has trained beside its encoder, in half precision.
-"""
+"""Models for use elsewhere: what an HCL model has trained, as a start of others, or a baseline of transformers."""
 
 import json
 from pathlib import Path
@@ -32,12 +29,7 @@ _FACTS, _WEIGHTS = "start.json", "start.safetensors"
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
-    """Write a start or a model of the library, and return what it is and how it is used.
-
-    Raises:
-        InputError: the model is a baseline that is none of the library's, is not trained, or has trained its encoder
-            too.
-    """
+    """Write a start or a model of the library, and return what it is and how it is used."""
     architecture = params.model(paths.name).architecture
     if architecture in AUTO:
         return f"{paths.name} as {export_library_model(paths.weights, folder, called)}"
@@ -52,11 +44,7 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 
 def export_library_model(weights: Path, folder: Path, called: Path) -> str:
-    """Write a model with its tokenizer as the library has it, and return what it is and how it is used.
-
-    Raises:
-        InputError: the model is not trained, or what was written has other weights.
-    """
+    """Write a model with its tokenizer as the library has it, and return what it is and how it is used."""
     on = PieceOrigin.load(weights)
     name, auto = AUTO[on.architecture]
     tokenizer = AutoTokenizer.from_pretrained(weights)
@@ -69,42 +57,31 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
     if told["missing_keys"] or told["unexpected_keys"] or not (
             own.keys() == other.keys() and all(torch.equal(value, other[key]) for key, value in own.items())):
         raise InputError(f"{weights}: what {name} loads has other weights, so nothing was written.")
-    marks = on.own_marks()
-    before, after = (tokenizer.decode(list(ids)) for ids in (marks.before, marks.after))
+    before, after, end = (tokenizer.decode(ids) for ids in (on.marks["before"], on.marks["after"], [on.marks["end"]]))
     return (f"{type(model).__name__}, every weight as in the trained model\n"
             f"It reads {on.max_source} tokens of a text, {before!r} before it and {after!r} after it, and ends with "
-            f"{tokenizer.decode([marks.end])!r}:\n"
+            f"{end!r}:\n"
             f'  {name}.from_pretrained("{called}")')
 
 
 def write_start(weights: Path, folder: Path) -> None:
-    """Write what the model in ``weights`` has trained, its encoder aside, into ``folder``.
-
-    Raises:
-        InputError: there is no such model, or its encoder was trained and would be missing.
-    """
+    """Write what the model in ``weights`` has trained, its encoder aside, into ``folder``, in half precision."""
     _, on = load_lookup(weights)
     model = HclModel.from_pretrained(weights)
-    idle = untrained_modules(model.config)
     pretrained, _ = load_encoder(resolve_encoder(on.encoder_source).location)
     changed = [name for name, value in pretrained.state_dict().items()
                if not torch.equal(value, model.encoder.state_dict()[name])]
     if changed:
         raise InputError(f"{weights}: its encoder was trained too ({changed[0]}), and a start does not bring one "
                          f"along. Freeze it whole: train_hcl.training.freeze_layers, as many as it has.")
-    tensors = {name: value.to(torch.float16) for name, value in _beside_encoder(model).items()
-               if not any(name == module or name.startswith(f"{module}.") for module in idle)}
+    tensors = {name: value.to(torch.float16) for name, value in _trained(model).items()}
     facts = {"encoder": on.encoder, "config": {**model.config.to_dict(), "num_nodes": 0, "num_edges": 0}}
     save_file(tensors, folder / _WEIGHTS)
     write_json(folder / _FACTS, facts)
 
 
 def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, dict[str, Any]]:
-    """Return the model of a start over its encoder, without a graph, and the description of it.
-
-    Raises:
-        InputError: no start is there, it is damaged, or it was trained over another encoder.
-    """
+    """Return the model of a start over its encoder, without a graph, and the description of it."""
     weights, remedy = start.folder / _WEIGHTS, "Bring the folder back, or change init."
     try:
         facts = json.loads((start.folder / _FACTS).read_text(encoding="utf-8"))
@@ -120,9 +97,8 @@ def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, d
                          f"encoder.source is {encoder.description['name']}. Take the same, or another init.")
     pretrained, _ = load_encoder(encoder.location)
     model = HclModel.from_parts(config, pretrained)
-    known, idle = _beside_encoder(model), untrained_modules(config)
-    trained = {name for name in known if not any(name == module or name.startswith(f"{module}.") for module in idle)}
-    odd = sorted(trained ^ tensors.keys()) or [name for name in trained if tensors[name].shape != known[name].shape]
+    known = _trained(model)
+    odd = sorted(known.keys() ^ tensors) or [name for name in known if tensors[name].shape != known[name].shape]
     if odd:
         raise InputError(f"{start.name}: the start is damaged ({odd[0]} is missing, too much or of another shape). "
                          f"{remedy}")
@@ -131,7 +107,8 @@ def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, d
     return model, {"init_from": {"name": start.name, "sha256": sha256_of(weights)}}
 
 
-def _beside_encoder(model: HclModel) -> dict[str, torch.Tensor]:
-    """Return the tensors of a model that neither its encoder nor its keyword graph has; changing them changes it."""
-    found = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: value.detach() for name, value in found.items() if not name.startswith(("encoder.", "graph."))}
+def _trained(model: HclModel) -> dict[str, torch.Tensor]:
+    """Return the tensors, of neither encoder nor keyword graph, that training changes; changing them changes it."""
+    idle = tuple(f"{module}." for module in ("encoder", "graph", *untrained_modules(model.config)))
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: value.detach() for name, value in tensors.items() if not f"{name}.".startswith(idle)}

@@ -40,31 +40,22 @@ class GraphTables:
 
 @dataclass(frozen=True)
 class ItemViews:
-    """What each of n training items sees of the graph.
+    """What each of n training items sees of the graph."""
 
-    Attributes:
-        views: all views of the graph; None if every item sees the whole.
-        view: of each item (n,).
-        vectors: embedding of each item's input text (n, d), with which its keyword begins where it is a new node.
-        draws: a number of each item's in [0, 1), by which it loses its keyword in some epochs (n,).
-        dropout: share of items that do.
-    """
-
-    views: Views | None
-    view: Tensor
-    vectors: Tensor
-    draws: Tensor
-    dropout: float
+    views: Views | None     # all views of the graph; None if every item sees the whole
+    view: Tensor            # of each item (n,)
+    vectors: Tensor         # embedding of each item's input text (n, d), the start of its keyword as a new node
+    draws: Tensor           # a number of each item's in [0, 1), by which it loses its keyword in some epochs (n,)
+    dropout: float          # share of items that do
 
     def of(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return what a batch of ``items`` holds of it."""
-        chosen = list(items)
-        found = {"unseen_vectors": self.vectors[chosen]}
+        parts = {"unseen_vectors": self.vectors}
         if self.views is not None:
-            found["view"] = self.view[chosen]
+            parts["view"] = self.view
         if self.dropout:
-            found["draw"] = self.draws[chosen]
-        return found
+            parts["draw"] = self.draws
+        return {name: part[list(items)] for name, part in parts.items()}
 
     def dropped(self, draw: Tensor, epoch: int) -> Tensor:
         """Return which items (B,) lose their keyword in an epoch; the same however they fall into batches."""
@@ -73,11 +64,7 @@ class ItemViews:
 
 def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
                    settings: Mapping[str, Any], seed: int) -> ItemViews:
-    """Return what the training items see, given the blocks ``graph`` and ``train_hcl.graph`` and a seed of draws.
-
-    Raises:
-        InputError: the tables are of different runs.
-    """
+    """Return what the training items see, given the blocks ``graph`` and ``train_hcl.graph`` and a seed of draws."""
     examples = _owned(tables.examples.sort_values("example_id"), settings["own_edges"])
     train = examples[examples["split"] == "train"]
     text_ids = tables.text_vectors["text_id"].to_numpy()
@@ -90,16 +77,14 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
     if (rows < 0).any():
         raise InputError(f"table text_vectors: no vector for input text {train['source_id'].to_numpy()[rows < 0][0]}. "
                          f"Run the stage node_vectors again.")
-    own = torch.from_numpy(vectors[rows])
     draws = torch.rand(len(train), generator=torch.Generator().manual_seed(seed))
-    return ItemViews(views, view, own, draws, _dropout(settings, items, graph, views, view))
+    return ItemViews(views, view, torch.from_numpy(vectors[rows]), draws, _dropout(settings, items, graph, views, view))
 
 
 def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
-    """Return the examples with the group whose contribution each is, and the one whose text its negative is.
+    """Return the examples with ``owner``, whose contribution each is, and ``negative_owner``, -1 for nobody's.
 
-    Columns ``owner``, -1 for those of the graph alone, which all items see; and ``negative_owner``: the group that
-    alone has the text as input or output, -1 for none.
+    The latter is the group that alone has the text of the negative as input or output.
     """
     of_item = examples["group" if own_edges == "component" else "example_id"]
     owner = np.where(examples["split"] == GRAPH_ONLY, NOBODY, np.unique(of_item, return_inverse=True)[1])
@@ -111,37 +96,34 @@ def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
 
 
 def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
-    """Return, by split, what the graph tells of the target keyword where it is not the input's.
+    """Return, by split, what the graph tells of the target keyword, in training as the items see the graph.
 
-    ``target_is_neighbour`` and ``target_is_only_neighbour`` share of the items whose input and target have different
-    keywords; ``without_neighbour`` share of all items, those with an unseen keyword among them, and ``unseen`` of
-    these alone; in training as the items see the graph.
+    ``target_is_neighbour`` and ``target_is_only_neighbour`` are shares of the items whose input and target have
+    different keywords, ``without_neighbour`` and ``unseen`` (whose keyword is no node) of all items.
     """
-    found = {}
+    none, offsets = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
+    whole = Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
+    shares = {}
     for split, rows in items.groupby("split"):
         kx, ky = (torch.from_numpy(rows[name].to_numpy(dtype=np.int64, copy=True))
                   for name in ("input_node", "output_node"))
         views = item_views.views if item_views is not None and split == "train" else None
         view = item_views.view if item_views is not None and views is not None else torch.zeros_like(kx)
-        views = whole(graph) if views is None else views
+        views = whole if views is None else views
         seen = kx >= 0
-        seen[seen.clone()] = _rows_of(views, graph, view[seen], kx[seen]) != -1
+        seen[seen.clone()] = view_rows(graph, kx[seen], views, view[seen]) != -1
         senders, place = neighbours(graph, kx[seen], views, view[seen])
         place = torch.nonzero(seen).squeeze(-1)[place]
         count = torch.bincount(place, minlength=len(kx))
         told = torch.zeros(len(kx), dtype=torch.bool)
         told[place[senders == ky[place]]] = True
         differ = torch.from_numpy((rows["keyword"] != rows["target_keyword"]).to_numpy(copy=True))
-        found[str(split)] = {"keywords_differ": _share(differ), "target_is_neighbour": _share(told[differ]),
-                             "target_is_only_neighbour": _share((told & (count == 1))[differ]),
-                             "without_neighbour": _share(count == 0), "unseen": _share(~seen)}
-    return found
-
-
-def whole(graph: KeywordGraph) -> Views:
-    """Return the views of a graph of which all items see the whole."""
-    none, offsets = torch.zeros(0, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
-    return Views(offsets, none, none, none.to(torch.int8), offsets, none, none, graph.h0.new_zeros(0))
+        marks = {"keywords_differ": differ, "target_is_neighbour": told[differ],
+                 "target_is_only_neighbour": (told & (count == 1))[differ], "without_neighbour": count == 0,
+                 "unseen": ~seen}
+        shares[str(split)] = {name: round(float(mark.float().mean()), 6) if len(mark) else 0.0
+                              for name, mark in marks.items()}
+    return shares
 
 
 def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
@@ -149,12 +131,32 @@ def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
     nodes, groups = graph.num_nodes, int(counted["owner"].to_numpy().max(initial=NOBODY)) + 1
     names = tables.nodes.sort_values("node_id")["keyword"].tolist()
     keyword = tables.keywords.set_index("text_id")["keyword"].astype(object)
+    clusters, place = tables.clusters, pd.Index(counted["example_id"]).get_indexer(tables.clusters["example_id"])
+    if (place < 0).any():
+        raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
+                         "and node_vectors again.")
+    items = counted.iloc[place]
+    # The mark for none forms no edges.
+    ids = {role: np.where(clusters[column] == NO_KEYWORD, -1, node_ids(names, clusters[column])) for role, column in (
+        ("cluster", "keyword"), ("output", "output_keyword"), ("negative", "negative_keyword"))}
+    own = clusters["keyword"].to_numpy() == items["source_id"].map(keyword).to_numpy()
+    members = pd.DataFrame({**ids, "own": own, "group": items["owner"].to_numpy(),
+                            "negative_group": items["negative_owner"].to_numpy()})
     target, source, sign = (getattr(graph, name).numpy() for name in ("target", "source", "sign"))
     apart = np.flatnonzero(target != source)
-    group, edge, signs = edge_changes(_members(counted, tables.clusters, names, keyword), target[apart], source[apart],
-                                      sign[apart], nodes, made["link_inputs"], made["max_cluster_outputs"])
+    group, edge, signs = edge_changes(members, target[apart], source[apart], sign[apart], nodes, made["link_inputs"],
+                                      made["max_cluster_outputs"])
     numbers, of_edge = apart[edge], _offsets(group, groups)
-    group, node, row, changed = node_changes(_roles(counted, names, keyword, text_ids), vectors, nodes)
+    parts = []
+    for rank, (name, of_text) in enumerate(_ROLES.items()):
+        rows = counted[counted[name].notna()]
+        parts.append(pd.DataFrame({"text": rows[name].astype("int64"), "rank": rank, "group": rows["owner"],
+                                   "of_text": rows[of_text]}))
+    roles = pd.concat(parts)
+    # Texts without a vector can stand for no keyword.
+    roles = roles.assign(node=node_ids(names, roles["text"].map(keyword)),
+                         row=pd.Index(text_ids).get_indexer(roles["text"]))
+    group, node, row, changed = node_changes(roles, vectors, nodes)
     return Views(of_edge, torch.from_numpy(numbers), torch.from_numpy(target[numbers]), torch.from_numpy(signs),
                  _offsets(group, groups), torch.from_numpy(node), torch.from_numpy(row), torch.from_numpy(changed))
 
@@ -164,54 +166,15 @@ def _offsets(group: np.ndarray, groups: int) -> Tensor:
     return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
 
 
-def _members(counted: pd.DataFrame, clusters: pd.DataFrame, names: Sequence[str], keyword: pd.Series) -> pd.DataFrame:
-    """Return the members of clusters as :func:`edge_changes` reads them."""
-    place = pd.Index(counted["example_id"]).get_indexer(clusters["example_id"])
-    if (place < 0).any():
-        raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
-                         "and node_vectors again.")
-    items = counted.iloc[place]
-    # The mark for none forms no edges.
-    ids = {role: np.where(clusters[column] == NO_KEYWORD, -1, node_ids(names, clusters[column])) for role, column in (
-        ("cluster", "keyword"), ("output", "output_keyword"), ("negative", "negative_keyword"))}
-    own = clusters["keyword"].to_numpy() == items["source_id"].map(keyword).to_numpy()
-    return pd.DataFrame({**ids, "own": own, "group": items["owner"].to_numpy(),
-                         "negative_group": items["negative_owner"].to_numpy()})
-
-
-def _roles(counted: pd.DataFrame, names: Sequence[str], keyword: pd.Series, text_ids: np.ndarray) -> pd.DataFrame:
-    """Return the roles of texts as :func:`node_changes` reads them; those without a vector can stand for no keyword."""
-    parts = []
-    for rank, (name, of_text) in enumerate(_ROLES.items()):
-        rows = counted[counted[name].notna()]
-        parts.append(pd.DataFrame({"text": rows[name].astype("int64"), "rank": rank, "group": rows["owner"],
-                                   "of_text": rows[of_text]}))
-    roles = pd.concat(parts)
-    return roles.assign(node=node_ids(names, roles["text"].map(keyword)),
-                        row=pd.Index(text_ids).get_indexer(roles["text"]))
-
-
-def _rows_of(views: Views, graph: KeywordGraph, view: Tensor, nodes: Tensor) -> Tensor:
-    return view_rows(graph, nodes, views, view)
-
-
 def _dropout(settings: Mapping[str, Any], items: pd.DataFrame, graph: KeywordGraph, views: Views | None,
              view: Tensor) -> float:
-    """Return the share of training items that lose their keyword: as given, or what validation has more of.
-
-    Of items that see the whole graph none does unless it is given.
-    """
+    """Return the share of training items that lose their keyword: as given, or what validation has more of."""
     if settings["kw_dropout"] is not None:
         return float(settings["kw_dropout"])
     if views is None:
         return 0.0
     nodes = {split: items.loc[items["split"] == split, "input_node"].to_numpy(dtype=np.int64, copy=True)
              for split in ("train", "validation")}
-    gone = float((_rows_of(views, graph, view, torch.from_numpy(nodes["train"])) == -1).float().mean())
+    gone = float((view_rows(graph, torch.from_numpy(nodes["train"]), views, view) == -1).float().mean())
     unseen = float(np.mean(nodes["validation"] < 0)) if len(nodes["validation"]) else 0.0
     return max(0.0, (unseen - gone) / (1.0 - gone)) if gone < 1.0 else 0.0
-
-
-def _share(where: Tensor) -> float:
-    """Return the share of True (n,); 0 of none."""
-    return round(float(where.float().mean()), 6) if len(where) else 0.0

@@ -1,6 +1,6 @@
 """The latent space of a trained HCL model: points of some items, measures of them, and their picture (Figure 3)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,8 +26,8 @@ _NEIGHBOURS = 5
 _RESAMPLES, _LEVEL = 1000, 0.95
 _LINKED = 6  # items whose points are joined by lines
 _EXACT = 1000  # points up to which t-SNE takes the exact gradient
-# Colour says which side of a contrast a point is on, form whether it is a text or a keyword: the two colours are told
-# apart by every eye, and the forms without colour.
+# Label, colour, marker, filled. Colour says which side of a contrast a point is on, form whether it is a text or a
+# keyword: the two colours are told apart by every eye, and the forms without colour.
 _MARKS = {
     "input": ("input, mean of the prior", "ink", "o", True),
     "positive": ("target, mean of the posterior", "first", "^", True),
@@ -39,19 +39,15 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class LatentPoints:
-    """What a model makes of some items.
+    """What a model makes of some items."""
 
-    Attributes:
-        points: columns ``example_id``, ``kind``, ``text`` and ``vector`` (array of width dz), one row per point.
-        pairs: one row per item: ``example_id``; ``kl_positive`` and ``kl_negative``, KL(q(z|x,y) || p(z|x,u)) for y+
-            and y- as the contrast has them; ``level_output`` and ``level_impostor``, Mahalanobis distances of the
-            two keywords to q(z|x,y+). NaN where there is no such thing.
-        left_out: why kinds are missing altogether.
-    """
-
+    # One row per point: ``example_id``, ``kind``, ``text`` and ``vector`` (array of width dz).
     points: pd.DataFrame
+    # One row per item: ``example_id``; ``kl_positive`` and ``kl_negative``, KL(q(z|x,y) || p(z|x,u)) for y+ and y- as
+    # the contrast has them; ``level_output`` and ``level_impostor``, Mahalanobis distances of the two keywords to
+    # q(z|x,y+). NaN where there is no such thing.
     pairs: pd.DataFrame
-    left_out: dict[str, str]
+    left_out: dict[str, str]    # why kinds are missing altogether
 
 
 def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -73,44 +69,33 @@ def left_out(model: HclModel) -> dict[str, str]:
 
 @torch.no_grad()
 def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints:
-    """Return the points of ``items`` in evaluation mode.
-
-    An item has a negative point if it has a negative, an output keyword if that is a node, and an impostor if the
-    model finds one.
-    """
-    missing = left_out(paraphraser.model)
-    points: list[pd.DataFrame] = []
-    pairs: list[pd.DataFrame] = []
-    if len(missing) < len(KINDS):
-        for chunk, output in _outputs(paraphraser, items):
-            ids, texts = chunk["example_id"].to_numpy(), _texts(paraphraser, chunk)
-            for kind, (vectors, there) in _vectors(output).items():
-                if kind not in missing:
-                    chosen = there.cpu().numpy()
-                    points.append(pd.DataFrame({
-                        "example_id": ids[chosen], "kind": kind, "text": np.array(texts[kind], dtype=object)[chosen],
-                        "vector": list(vectors.float().cpu().numpy()[chosen])}))
-            pairs.append(pd.DataFrame({"example_id": ids, **{
-                name: values.double().cpu().numpy() for name, values in _distances(output, set(missing)).items()}}))
-    empty = pd.DataFrame({"example_id": [], "kind": [], "text": [], "vector": []}, dtype=object)
-    return LatentPoints(pd.concat(points, ignore_index=True) if points else empty,
-                        pd.concat(pairs, ignore_index=True) if pairs else pd.DataFrame(), missing)
-
-
-def _outputs(paraphraser: Paraphraser, items: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, HclOutput]]:
-    """Yield the training pass over ``items``, chunk by chunk; nothing in it is trained."""
-    model, on = paraphraser.model, paraphraser.on
+    """Return the points of ``items`` in evaluation mode, as far as these have a negative, nodes and an impostor."""
+    model, on, missing = paraphraser.model, paraphraser.on, left_out(paraphraser.model)
+    if len(missing) == len(KINDS):
+        nothing = pd.DataFrame({"example_id": [], "kind": [], "text": [], "vector": []}, dtype=object)
+        return LatentPoints(nothing, pd.DataFrame(), missing)
     items = items.assign(**node_columns(paraphraser, items))
     batches = TripleBatches(items, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
     unseen = UnseenKeywords(on).vectors(items) if (items["input_node"] < 0).any() else None
+    points, pairs = [], []
     for start in range(0, len(items), _CHUNK):
-        places = range(start, min(start + _CHUNK, len(items)))
-        # The points are means: noise has no part in them.
-        batch = {**batches.batch(places), "eps": torch.zeros(len(places), model.config.latent.size)}
+        chunk = items.iloc[start:start + _CHUNK]
+        # The training pass; points are means, so that noise has no part in them.
+        batch = batches.batch(range(start, start + len(chunk)))
+        batch["eps"] = torch.zeros(len(chunk), model.config.latent.size)
         if unseen is not None:
-            batch["unseen_vectors"] = unseen[places.start:places.stop]
+            batch["unseen_vectors"] = unseen[start:start + _CHUNK]
         output = model({name: value.to(model.device) for name, value in batch.items()})
-        yield items.iloc[places.start:places.stop], output
+        ids, texts = chunk["example_id"].to_numpy(), _texts(paraphraser, chunk)
+        for kind, (vectors, there) in _vectors(output).items():
+            if kind not in missing:
+                chosen = there.cpu().numpy()
+                points.append(pd.DataFrame({
+                    "example_id": ids[chosen], "kind": kind, "text": np.array(texts[kind], dtype=object)[chosen],
+                    "vector": list(vectors.float().cpu().numpy()[chosen])}))
+        pairs.append(pd.DataFrame({"example_id": ids, **{
+            name: values.double().cpu().numpy() for name, values in _distances(output, set(missing)).items()}}))
+    return LatentPoints(pd.concat(points, ignore_index=True), pd.concat(pairs, ignore_index=True), missing)
 
 
 def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
@@ -118,29 +103,27 @@ def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
     latent, keyword, contrasts = output.latent, output.keyword, output.contrasts
     assert latent is not None   # models without are left out before
     everyone = torch.ones(len(latent.prior.mu), dtype=torch.bool, device=latent.prior.mu.device)
-    found = {"input": (latent.prior.mu, everyone), "positive": (latent.posterior.mu, everyone)}
+    vectors = {"input": (latent.prior.mu, everyone), "positive": (latent.posterior.mu, everyone)}
     if latent.negative is not None:
-        found["negative"] = (latent.negative.mu, contrasts["instance"].mask)
+        vectors["negative"] = (latent.negative.mu, contrasts["instance"].mask)
     if keyword is not None and (points := contrasts["mahalanobis"].points) is not None:
         # Where the output keyword is no node its vector is zero.
-        found["output_keyword"] = (points[:, 0], keyword.u_out.abs().sum(-1) > 0)
-        found["impostor_keyword"] = (points[:, 1], keyword.mask)
-    return found
+        vectors["output_keyword"] = (points[:, 0], keyword.u_out.abs().sum(-1) > 0)
+        vectors["impostor_keyword"] = (points[:, 1], keyword.mask)
+    return vectors
 
 
 def _distances(output: HclOutput, missing: set[str]) -> dict[str, Tensor]:
     """Return the columns of ``LatentPoints.pairs`` (B,)."""
     latent, instance, level = output.latent, output.contrasts.get("instance"), output.contrasts.get("mahalanobis")
     assert latent is not None
-    found = dict.fromkeys(("kl_positive", "kl_negative", "level_output", "level_impostor"),
-                          torch.full_like(latent.d_pos, torch.nan))
-    found["kl_positive"] = latent.d_pos
-    if instance is not None:
-        found["kl_negative"] = instance.wrong.where(instance.mask, torch.nan)
+    nothing = torch.full_like(latent.d_pos, torch.nan)
+    negative = nothing if instance is None else instance.wrong.where(instance.mask, torch.nan)
+    levels = [nothing, nothing]
     if level is not None and "output_keyword" not in missing:
-        found["level_output"], found["level_impostor"] = (
-            side.where(level.mask, torch.nan) for side in (level.right, level.wrong))
-    return found
+        levels = [side.where(level.mask, torch.nan) for side in (level.right, level.wrong)]
+    return {"kl_positive": latent.d_pos, "kl_negative": negative, "level_output": levels[0],
+            "level_impostor": levels[1]}
 
 
 def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
@@ -158,22 +141,25 @@ def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[
 
 
 def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
-    """Return the measures of a model's points; those that nothing can be said about are None.
+    """Return the measures of a model's points, None where there is nothing to measure.
 
-    - ``distance_from_input``: for each kind, the mean Euclidean distance between an item's point of that kind and its
-      input's, mu_p; ``intervals`` has those of these means, and of the three shares that follow, over items.
-    - ``share_positive_nearer``: share of items with a negative whose mu_q(y+) is nearer to mu_p than mu_q(y-) is.
-    - ``share_positive_nearer_kl``: the same by KL(q || p), the distance that the instance contrast is about.
-    - ``share_output_keyword_nearer``: share of items with an impostor whose output keyword is nearer to q(z|x,y+) than
-      the impostor by Mahalanobis distance, as the contrast between levels wants it.
-    - ``share_same_kind``: mean share of a point's five nearest neighbours that are of its own kind, and
-      ``share_same_kind_by_chance``, what it would be if kinds were shuffled. Far above it, kinds lie apart.
+    - ``distance_from_input``: for each kind, the mean Euclidean distance to mu_p of the input.
+    - ``share_positive_nearer``: share of items with a negative whose mu_q(y+) is nearer to mu_p than mu_q(y-) is;
+      ``share_positive_nearer_kl``: the same by KL(q || p), the distance that the instance contrast is about.
+    - ``share_output_keyword_nearer``: share of items with an impostor whose output keyword is nearer to q(z|x,y+) by
+      Mahalanobis distance, as the contrast between levels wants it.
+    - ``share_same_kind``: mean share of a point's five nearest neighbours that are of its own kind.
     - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own; likewise by chance.
     """
     if points.empty:
         return {}
     by_kind = {str(kind): rows.set_index("example_id")["vector"] for kind, rows in points.groupby("kind")}
-    distances = {kind: _from_input(by_kind, kind) for kind in KINDS[1:] if kind in by_kind}
+    distances = {}
+    for kind in KINDS[1:]:
+        if kind in by_kind:
+            ids = by_kind[kind].index
+            gaps = np.stack(list(by_kind[kind])) - np.stack(list(by_kind["input"].loc[ids]))
+            distances[kind] = pd.Series(np.linalg.norm(gaps.astype(np.float64), axis=1), index=ids)
     shares = {"share_positive_nearer": _smaller(distances.get("positive"), distances.get("negative")),
               "share_positive_nearer_kl": _smaller(pairs["kl_positive"], pairs["kl_negative"]),
               "share_output_keyword_nearer": _smaller(pairs["level_output"], pairs["level_impostor"])}
@@ -181,23 +167,15 @@ def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
             **{name: _mean(values) for name, values in shares.items()},
             "intervals": {**{name: mean_interval(values.to_numpy()) for name, values in distances.items()},
                           **{name: mean_interval(values) for name, values in shares.items()}},
-            **_same_kind(points), **_own_target(by_kind)}
+            **_same_kind(points), **_own_target(by_kind["input"], by_kind["positive"])}
 
 
 def mean_interval(values: np.ndarray) -> list[float] | None:
     """Return the bootstrap interval of the mean of ``values`` (n,), one per item; None for no item."""
     if not len(values):
         return None
-    found = resampled({"mean": mean_statistic(values.astype(np.float64))}, _RESAMPLES, 0)
-    return list(interval(found["mean"], _LEVEL))
-
-
-def _from_input(by_kind: Mapping[str, pd.Series], kind: str) -> pd.Series:
-    """Return the distance of each item's point of ``kind`` to its input's, by example id."""
-    inputs, others = by_kind["input"], by_kind[kind]
-    here = inputs.loc[others.index]
-    gaps = np.stack(list(others)) - np.stack(list(here))
-    return pd.Series(np.linalg.norm(gaps.astype(np.float64), axis=1), index=others.index)
+    samples = resampled({"mean": mean_statistic(values.astype(np.float64))}, _RESAMPLES, 0)
+    return list(interval(samples["mean"], _LEVEL))
 
 
 def _smaller(one: pd.Series | None, other: pd.Series | None) -> np.ndarray:
@@ -221,11 +199,10 @@ def _same_kind(points: pd.DataFrame) -> dict[str, float | None]:
             "share_same_kind_by_chance": float((sizes * (sizes - 1)).sum() / (len(kinds) * (len(kinds) - 1)))}
 
 
-def _own_target(by_kind: Mapping[str, pd.Series]) -> dict[str, float | None]:
-    inputs, targets = by_kind["input"], by_kind["positive"]
+def _own_target(inputs: pd.Series, targets: pd.Series) -> dict[str, float | None]:
     distances = cdist(*(np.stack(list(vectors)).astype(np.float64) for vectors in (inputs, targets)))
-    found = targets.index.to_numpy()[distances.argmin(axis=1)]
-    return {"share_own_target": _mean(found == inputs.index.to_numpy()),
+    nearest = targets.index.to_numpy()[distances.argmin(axis=1)]
+    return {"share_own_target": _mean(nearest == inputs.index.to_numpy()),
             "share_own_target_by_chance": 1 / len(targets)}
 
 
@@ -237,8 +214,7 @@ def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
     """Return a place in the plane for each vector, (n, 2) rounded, and the perplexity used.
 
     One thread, the two main axes as the start, and the exact gradient for up to a thousand points, so that nothing
-    but the arguments decides. Fewer than four points, and points that are all the same, which have no neighbourhoods,
-    lie at 0.
+    but the arguments decides. Fewer than four points, and points that are all the same, lie at 0.
     """
     used = min(perplexity, max(1.0, (len(vectors) - 1) / 3))
     if len(vectors) < 4 or not np.ptp(vectors, axis=0).any():
@@ -253,17 +229,11 @@ def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
 
 
 def latent_plot(model: str, points: pd.DataFrame, split: str, remark: str) -> Plot:
-    """Return the points of a model in the plane.
-
-    Lines join the input of a few items, evenly spread by example id, to their target and their negative.
-    """
-    items = points["example_id"].nunique()
-    title = f"Latent space of {model}: {items} {split} items by t-SNE"
+    """Return the points of a model in the plane, some inputs joined by lines to their target and negative."""
+    title = f"Latent space of {model}: {points['example_id'].nunique()} {split} items by t-SNE"
     with drawing(6.4, 5.2) as figure:
         axes = figure.add_subplot()
-        axes.set_title(title)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        axes.set(title=title, xticks=[], yticks=[])
         axes.set_xlabel(remark, wrap=True)
         if points.empty:
             axes.text(0.5, 0.5, "nothing to draw", ha="center", va="center", transform=axes.transAxes,

@@ -4,12 +4,11 @@ Nothing is built again. An entry "keyword a is an output in cluster c" is owned 
 so, and a term of an edge (both entries in one cluster, or a link) is gone with the owner of either. So an edge is gone
 without a group if all its terms are, and turns negative if its positive terms are and a negative one is left. A node's
 initial vector is a mean of texts, of which each is owned or not, likewise. A negative is gone with either of two
-groups, that of the item and that of the text: a text of one component may be the negative of another's item.
-
-Caps stay as they were: hiding takes edges away from those that were kept, and brings none back that were not.
+groups, that of the item and that of the text: a text of one component may be the negative of another's item. Caps stay
+as they were: hiding takes edges away from those that were kept, and brings none back that were not.
 """
 
-from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -46,19 +45,23 @@ def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, 
                  link_inputs: bool, max_cluster_outputs: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which edges differ without each group: group, number of the edge, and 0 or the sign that is left.
 
-    Args:
-        members: of clusters, of which an item may have several: ``cluster``, ``output`` and ``negative`` are numbers of
-            keywords, -1 for none; ``own`` says whether the cluster's keyword is the item's; ``group`` is of the item
-            and ``negative_group`` of the negative's text, -1 for what is hidden from nobody.
-        target, source, sign: the edges (E,), sorted by target, then source, without self loops.
-        nodes: number of nodes.
-        link_inputs, max_cluster_outputs: with which they were made.
+    ``members`` are of clusters, of which an item may have several: ``cluster``, ``output`` and ``negative`` are numbers
+    of keywords, -1 for none; ``own`` says whether the cluster's keyword is the item's; ``group`` is of the item and
+    ``negative_group`` of the negative's text, -1 for what is hidden from nobody. The edges (E,), without self loops,
+    are sorted by target, then source.
     """
     keys, edges = target.astype(np.int64) * nodes + source, len(target)
     left, right, positive, offsets = _factors(members, nodes, link_inputs, max_cluster_outputs)
     parts = [(np.zeros(0, dtype=np.int64),) * 3]
-    for first, last in _blocks(left, offsets):
-        edge, owner, place = _terms(left.at(slice(first, last)), right, offsets, keys, nodes)
+    for first, last in pairwise(_cuts(left, offsets)):
+        part = left.at(slice(first, last))
+        entry, place = _expanded(offsets[part.column], offsets[part.column + 1] - offsets[part.column])
+        wanted = part.node[entry] * nodes + right.node[place]
+        edge = np.searchsorted(keys, wanted)
+        there = np.flatnonzero(keys[np.minimum(edge, edges - 1)] == wanted) if edges else edge[:0]
+        edge, place = edge[there], place[there]
+        owner = np.sort(np.concatenate([part.owner[entry[there]], right.owner[place]], axis=1), axis=1)  # (t, 4)
+        owner[:, 1:][owner[:, 1:] == owner[:, :-1]] = NOBODY  # a term goes once, whichever of its parts does
         good = positive[place]
         total = [np.bincount(edge[good == which], minlength=edges) for which in (False, True)]
         term, column = np.nonzero(owner != NOBODY)
@@ -100,18 +103,15 @@ def _factors(members: pd.DataFrame, nodes: int, link_inputs: bool, limit: int | 
     negatives = _entries(members, "negative", "negative_group", nodes, limit)
     links = _entries(own if link_inputs else own.head(0), "output", "group", nodes, None)
     number = nodes + np.arange(2 * len(links.node))
-    left = _joined(outputs._replace(owner=np.stack([outputs.owner[:, 0], of_cluster[outputs.column]], axis=1)),
-                   _Entries(np.r_[links.column, links.node], number, np.r_[links.owner, links.owner]))
-    right = _joined(outputs, negatives, _Entries(np.r_[links.node, links.column], number,
-                                                 np.full((len(number), 2), NOBODY)))
+    own_outputs = outputs._replace(owner=np.stack([outputs.owner[:, 0], of_cluster[outputs.column]], axis=1))
+    to_links = _Entries(np.r_[links.column, links.node], number, np.r_[links.owner, links.owner])
+    from_links = _Entries(np.r_[links.node, links.column], number, np.full((len(number), 2), NOBODY))
+    left, right = (_Entries(*map(np.concatenate, zip(*parts, strict=True)))
+                   for parts in ((own_outputs, to_links), (outputs, negatives, from_links)))
     positive = np.repeat([True, False, True], [len(outputs.node), len(negatives.node), len(number)])
     order = np.argsort(right.column, kind="stable")
     offsets = np.r_[0, np.bincount(right.column, minlength=nodes + len(number)).cumsum()]
     return left.at(np.argsort(left.node, kind="stable")), right.at(order), positive[order], offsets
-
-
-def _joined(*parts: _Entries) -> _Entries:
-    return _Entries(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _entries(members: pd.DataFrame, role: str, of_text: str, nodes: int, limit: int | None) -> _Entries:
@@ -128,30 +128,12 @@ def _entries(members: pd.DataFrame, role: str, of_text: str, nodes: int, limit: 
     return _Entries(keyword, cluster, owner)
 
 
-def _blocks(left: _Entries, offsets: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield runs of entries of ``left``, each of whole targets and of at most ``BLOCK`` terms or one target."""
-    work = np.diff(offsets)[left.column].cumsum()
-    ends = np.flatnonzero(np.r_[left.node[1:] != left.node[:-1], True]) + 1 if len(work) else work
-    first = 0
-    while first < len(work):
-        before = int(work[first - 1]) if first else 0
-        fits = ends[(ends > first) & (work[ends - 1] <= before + BLOCK)]
-        last = int(fits[-1]) if len(fits) else int(ends[np.searchsorted(ends, first, side="right")])
-        yield first, last
-        first = last
-
-
-def _terms(left: _Entries, right: _Entries, offsets: np.ndarray, keys: np.ndarray, nodes: int
-           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the terms (t,) of edges of ``keys``: edge, owners (t, 4), each once, and place in ``right``."""
-    entry, place = _expanded(offsets[left.column], offsets[left.column + 1] - offsets[left.column])
-    wanted = left.node[entry] * nodes + right.node[place]
-    edge = np.searchsorted(keys, wanted)
-    there = np.flatnonzero(keys[np.minimum(edge, len(keys) - 1)] == wanted) if len(keys) else edge[:0]
-    entry, place = entry[there], place[there]
-    owner = np.sort(np.concatenate([left.owner[entry], right.owner[place]], axis=1), axis=1)
-    owner[:, 1:][owner[:, 1:] == owner[:, :-1]] = NOBODY  # a term goes once, whichever of its parts does
-    return edge[there], owner, place
+def _cuts(left: _Entries, offsets: np.ndarray) -> list[int]:
+    """Return where to cut the entries of ``left`` into runs, each of whole targets and of about ``BLOCK`` terms."""
+    before = np.r_[0, np.diff(offsets)[left.column].cumsum()]   # terms before each entry
+    starts = np.flatnonzero(np.r_[True, left.node[1:] != left.node[:-1]])
+    firsts = np.flatnonzero(np.diff(before[starts] // BLOCK, prepend=-1))
+    return [*starts[firsts].tolist(), len(left.node)]
 
 
 def _expanded(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -162,19 +144,14 @@ def _expanded(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def node_changes(roles: pd.DataFrame, vectors: np.ndarray, nodes: int
                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return which nodes begin with another vector without each group, and which are gone.
+    """Return which nodes begin with another vector without each group, and which are gone; vectors (T, d) are of texts.
 
-    Args:
-        roles: of texts, one row for each item that has a text in a role: ``node`` of its keyword; ``rank`` 0 for an
-            input, 1 for an output, 2 for a negative: a node averages the texts of the smallest rank that it has;
-            ``text`` id; ``row`` of its vector, -1 for a text that stands for no node, whatever is hidden; ``group`` of
-            the item and ``of_text`` of the text, -1 for what is hidden from nobody.
-        vectors: of the texts (T, d).
-        nodes: number of nodes.
+    ``roles`` have one row for each item that has a text in a role: ``node`` of its keyword; ``rank`` 0 for an input, 1
+    for an output, 2 for a negative: a node averages the texts of the smallest rank that it has; ``text`` id; ``row`` of
+    its vector, -1 for a text that stands for no node; ``group`` of the item and ``of_text`` of the text.
 
-    Returns:
-        Groups and nodes (n,) by group, then node; the row of each in the vectors that follow, -1 for a node that is
-        gone; and these vectors (R, d) float32.
+    Returned are groups and nodes (n,) by group, then node; the row of each in the vectors that follow, -1 for a node
+    that is gone; and these vectors (R, d) float32.
     """
     ids, first, place = np.unique(roles["text"], return_index=True, return_inverse=True)
     distinct, owner = owners(roles["rank"].to_numpy(np.int64) * len(ids) + place, roles["group"].to_numpy(),

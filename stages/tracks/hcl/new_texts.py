@@ -14,11 +14,7 @@ from stages.tracks.hcl.track import HCL
 
 
 class NewTexts:
-    """Rewrites texts, under their own keywords, drawn ones, or one that is given.
-
-    Raises:
-        InputError: the model is not trained yet, or keywords cannot be found.
-    """
+    """Rewrites texts, under their own keywords, drawn ones, or one that is given."""
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         decode = asked.params.decoding(asked.run).plain()
@@ -30,7 +26,7 @@ class NewTexts:
         if own and self._rewriter.condition == "target":
             raise InputError(f"run {asked.run}: its model was trained with the keyword of the target "
                              f"(keyword.condition: target), which a new text does not have. Give one by --keyword.")
-        self._keywords = finding.keywords(self._rewriter.dataset, device) if own else None
+        self._keywords = finding.keywords(self._rewriter.on.dataset, device) if own else None
         dataset = asked.params.models.hcl[asked.params.runs.hcl[asked.run].model].dataset
         self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
         remark = unseen_remark(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
@@ -38,26 +34,20 @@ class NewTexts:
             logger("predict").warning("%s", remark)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
-        """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text.
-
-        ``prediction`` and ``samples`` are written as people write; ``words`` is the prediction as the model wrote it.
-        """
-        items, methods = self._items(texts)
+        """Return ``source``, ``prediction`` and ``samples``, as people write, ``words``, and keywords if it has any."""
+        numbers = range(self._done, self._done + len(texts))    # texts are numbered on
         self._done += len(texts)
+        chosen = self._keywords(texts) if self._keywords is not None else [(NO_KEYWORD, "given")] * len(texts)
+        items = pd.DataFrame({"example_id": numbers, "source": texts, "keyword": [keyword for keyword, _ in chosen],
+                              "unseen_text": texts, "references": [[] for _ in texts]})
+        methods = [method for _, method in chosen]
+        if self._setting != "own" and self._rewriter.uses_keyword:
+            items = with_keywords(items, self._setting, self._rewriter.keywords, self._seed)
+            methods = [self._setting.partition(":")[0]] * len(texts)
         decode = {**self._decode, "batch_size": len(texts)}
         rows = pd.concat(list(self._rewriter.rewrite(items, decode, self._seed)))
-        return [self._line(same, methods[int(number)]) for number, same in rows.groupby("example_id", sort=True)]
-
-    def _items(self, texts: list[str]) -> tuple[pd.DataFrame, dict[int, str]]:
-        """Return the texts, numbered on, with their keywords, and how each keyword was come by."""
-        numbers = range(self._done, self._done + len(texts))
-        chosen = self._keywords(texts) if self._keywords is not None else [(NO_KEYWORD, "given")] * len(texts)
-        items = pd.DataFrame({"example_id": numbers, "source": texts, "keyword": [found for found, _ in chosen],
-                              "unseen_text": texts, "references": [[] for _ in texts]})
-        if self._setting == "own" or not self._rewriter.uses_keyword:
-            return items, dict(zip(numbers, [method for _, method in chosen], strict=True))
-        how = self._setting.partition(":")[0]
-        return with_keywords(items, self._setting, self._rewriter.keywords, self._seed), dict.fromkeys(numbers, how)
+        return [self._line(same, method) for (_, same), method in zip(
+            rows.groupby("example_id", sort=True), methods, strict=True)]
 
     def _line(self, same: pd.DataFrame, method: str) -> dict[str, Any]:
         first = same.iloc[0]

@@ -31,18 +31,10 @@ from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.schemas import ITEMS
+from stages.tracks.hcl import latent_space
 from stages.tracks.hcl.data import conditioned, node_ids
 from stages.tracks.hcl.generate import Paraphraser
-from stages.tracks.hcl.latent_space import (
-    KINDS,
-    NAME,
-    latent_plot,
-    latent_points,
-    mean_interval,
-    node_columns,
-    separation,
-    tsne,
-)
+from stages.tracks.hcl.latent_space import KINDS, mean_interval
 from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 
 if TYPE_CHECKING:
@@ -67,48 +59,36 @@ class Probed:
 
 def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "ProbeHcl", decode: Mapping[str, Any],
         seed: int) -> Probed:
-    """Probe a model.
-
-    Raises:
-        InputError: the split is empty, or the keyword given is no node.
-    """
+    """Probe a model."""
     chosen = conditioned(items[items["split"] == params.split].sort_values("example_id", ignore_index=True),
                          paraphraser.condition)
     if chosen.empty:
         raise InputError(f"items.parquet: the {params.split} split is empty. Choose another (probe_hcl.split), or give "
                          f"it a larger share (ingest.{params.split}).")
-    latent, metrics, plot = _latent(name, paraphraser, chosen, params, seed)
-    swap, swap_metrics = _swap(paraphraser, chosen, items[items["split"] == "train"], params, decode, seed)
-    return Probed(latent, swap, {"latent": metrics, "keyword_swap": swap_metrics,
-                                 "settings": {"model": name, "split": params.split}}, plot)
-
-
-def _latent(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "ProbeHcl",
-            seed: int) -> tuple[pd.DataFrame, dict[str, Any], Plot]:
-    """Return table ``latent``, its measures and the picture."""
-    sample = draw(items, _complete(paraphraser, items), params.items, seed, "latent")
-    found = latent_points(paraphraser, sample.first(params.items))
-    rank = {kind: place for place, kind in enumerate(KINDS)}
-    points = found.points.sort_values(["example_id", "kind"], key=lambda column: column.map(
-        lambda value: rank.get(value, value)), ignore_index=True)
+    sample, counts = draw(chosen, _complete(paraphraser, chosen), params.items, seed, "latent")
+    latent = latent_space.latent_points(paraphraser, sample.sort_values("example_id", ignore_index=True))
+    points = latent.points.sort_values(["example_id", "kind"], ignore_index=True, key=lambda column: (
+        column.map(KINDS.index) if column.name == "kind" else column))
     vectors = np.stack(list(points["vector"])) if len(points) else np.zeros((0, 2))
-    places, perplexity = tsne(vectors, params.perplexity, derived_seed(seed, STAGE, "tsne"))
+    places, perplexity = latent_space.tsne(vectors, params.perplexity, derived_seed(seed, STAGE, "tsne"))
     table = points.assign(x=places[:, 0], y=places[:, 1])
-    measures = separation(points, found.pairs)
-    metrics = {**sample.counts, "points": {kind: int((points["kind"] == kind).sum()) for kind in KINDS},
-               "left_out": found.left_out, "perplexity": perplexity, **measures}
-    return table, metrics, latent_plot(name, table, params.split, _remark(found.left_out, measures))
+    measures = latent_space.separation(points, latent.pairs)
+    metrics = {**counts, "points": {kind: int((points["kind"] == kind).sum()) for kind in KINDS},
+               "left_out": latent.left_out, "perplexity": perplexity, **measures}
+    plot = latent_space.latent_plot(name, table, params.split, _remark(latent.left_out, measures))
+    swap, swap_metrics = _swap(paraphraser, chosen, items[items["split"] == "train"], params, decode, seed)
+    return Probed(table, swap, {"latent": metrics, "keyword_swap": swap_metrics,
+                                "settings": {"model": name, "split": params.split}}, plot)
 
 
 def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
     """Return which items have every kind of point: a negative, and, for a model with keywords, nodes and impostor."""
-    whole = np.array([len(texts) > 0 for texts in items["negatives"]])
+    whole, model = np.array([len(texts) > 0 for texts in items["negatives"]]), paraphraser.model
     if not paraphraser.uses_keyword:
         return whole
-    nodes = node_columns(paraphraser, items)
-    device = paraphraser.model.device
-    impostor = paraphraser.model.impostors(*(torch.from_numpy(nodes[f"{role}_node"]).to(device)
-                                             for role in ("output", "negative")))[2].cpu().numpy()
+    nodes = latent_space.node_columns(paraphraser, items)
+    sides = (torch.from_numpy(nodes[f"{role}_node"]).to(model.device) for role in ("output", "negative"))
+    impostor = model.impostors(*sides)[2].cpu().numpy()
     return whole & (nodes["input_node"] >= 0) & (nodes["output_node"] >= 0) & impostor
 
 
@@ -125,30 +105,13 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
     return " ".join(parts)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """A seeded sample, in the order of drawing, fitting items first: how many fit of all, and do not of the sample."""
-
-    items: pd.DataFrame
-    fitting: int
-    filled: int
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Items drawn, fitting ones, and others among those drawn."""
-        return {"items": len(self.items), "fitting_items": self.fitting, "filled_with_others": self.filled}
-
-    def first(self, size: int) -> pd.DataFrame:
-        """Return the first ``size`` items drawn, by example id."""
-        return self.items.head(size).sort_values("example_id", ignore_index=True)
-
-
-def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> Sample:
-    """Return ``size`` of ``items``, or all there are, those that fit before the others."""
+def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> tuple[pd.DataFrame, dict[str, int]]:
+    """Return ``size`` of ``items`` in the order of drawing, those that fit first, and counts: how many fit, do not."""
     order = np.argsort(items["example_id"].to_numpy(), kind="stable")
-    shuffled = order[generator(seed, "probe_hcl", name).permutation(len(order))]
+    shuffled = order[generator(seed, STAGE, name).permutation(len(order))]
     chosen = np.concatenate([shuffled[fits[shuffled]], shuffled[~fits[shuffled]]])[:size]
-    return Sample(items.iloc[chosen].reset_index(drop=True), int(fits.sum()), int((~fits[chosen]).sum()))
+    return items.iloc[chosen].reset_index(drop=True), {
+        "items": len(chosen), "fitting_items": int(fits.sum()), "filled_with_others": int((~fits[chosen]).sum())}
 
 
 def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame, params: "ProbeHcl",
@@ -157,24 +120,19 @@ def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame,
     if not params.swaps:
         return pd.DataFrame({name: [] for name, _, _ in KEYWORD_SWAP.fields}, dtype=object), {}
     known = node_ids(paraphraser.keywords, items["keyword"]) >= 0
-    sample = draw(items, known, max(params.items, params.swaps), seed, "swap")
-    drawn = sample.first(len(sample.items))
+    sample, counts = draw(items, known, max(params.items, params.swaps), seed, "swap")
+    drawn = sample.sort_values("example_id", ignore_index=True)
     choices = keyword_choices(drawn, training, paraphraser.keywords, paraphraser.model.graph, params.given, seed)
     rows = swapped(paraphraser, drawn, choices, decode, seed)
-    shown = rows[rows["example_id"].isin(sample.items["example_id"].head(params.swaps))]
-    metrics: dict[str, Any] = {**sample.counts, **swap_measures(rows)}
+    metrics: dict[str, Any] = {**counts, **swap_measures(rows)}
     if not paraphraser.uses_keyword:
         metrics["remark"] = "the model has no keyword, so that a swap changes nothing: one output per item"
-    return shown, metrics
+    return rows[rows["example_id"].isin(sample["example_id"].head(params.swaps))], metrics
 
 
 def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequence[str], graph: KeywordGraph,
                     given: str | None, seed: int) -> pd.DataFrame:
-    """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none.
-
-    Raises:
-        InputError: ``given`` is no node.
-    """
+    """Return the keyword of each item under each choice, columns as :data:`CHOICES`; None where there is none."""
     own, nodes, others = sample["keyword"].tolist(), set(keywords) - {NO_KEYWORD}, []
     for word, example in zip(own, sample["example_id"].tolist(), strict=True):
         source, drawn = generator(seed, STAGE, "random", example), None
@@ -195,10 +153,10 @@ def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequ
 
 def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: Sequence[str],
                        graph: KeywordGraph) -> dict[str, str]:
-    """Return the most frequent negative neighbour of each of ``wanted`` that has one in ``graph``.
+    """Return the most frequent negative neighbour of each of ``wanted`` that has one in ``graph``; ties by id.
 
-    A negative edge k_y,i -> k-_y,j joins two members of a cluster, the items of one input keyword; how often it
-    occurs is counted anew from the items, since a model's graph keeps signs alone. Ties go to the smaller id.
+    A negative edge k_y,i -> k-_y,j joins two items of one input keyword; how often it occurs is counted anew from the
+    items, since a model's graph keeps signs alone.
     """
     words = sorted(set(wanted))
     targets = training[training["target_keyword"].isin(words)].groupby(["keyword", "target_keyword"]).size()
@@ -217,10 +175,7 @@ def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: 
 
 def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFrame, decode: Mapping[str, Any],
             seed: int) -> pd.DataFrame:
-    """Return rows of table ``keyword_swap``: the output of each item under each of its keywords, z the prior's mean.
-
-    A model without keyword has one output per item, under choice ``textrank``, and no keyword beside it.
-    """
+    """Return rows of table ``keyword_swap``; a model without keyword has one output per item, choice ``textrank``."""
     uses = paraphraser.uses_keyword
     frames = []
     for choice in CHOICES if uses else CHOICES[:1]:
@@ -243,26 +198,24 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
 def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Return for each choice how many items have it, and means over their outputs with intervals over items.
 
-    - ``share_changed``: differ from the output under the input's own keyword.
-    - ``edit_distance``: from that output, see :func:`edit_distance`.
+    - ``share_changed``, ``edit_distance``: they differ from the output under the input's own keyword, and by how much.
     - ``share_shows_keyword``: show the keyword that conditioned them, by word stems, of those that have one; beside it
       ``share_shows_unasked``: of the outputs under the input's own keyword, how many show this one.
     """
     own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
-    found: dict[str, dict[str, Any]] = {}
+    measures: dict[str, dict[str, Any]] = {}
     for choice in CHOICES:
         rows = table[table["choice"] == choice]
         before, keywords = own.loc[rows["example_id"]].tolist(), _words(rows)
         values = {"share_changed": (~rows["same_as_textrank"].astype(bool)).to_numpy(),
-                  "edit_distance": np.array([edit_distance(*pair) for pair in zip(before, rows["prediction"],
-                                                                                  strict=True)]),
+                  "edit_distance": np.array(list(map(edit_distance, before, rows["prediction"]))),
                   "share_shows_keyword": rows["shows_keyword"].dropna().to_numpy(dtype=bool),
                   "share_shows_unasked": pd.Series(keyword_retention(before, keywords),
                                                    dtype=object).dropna().to_numpy(dtype=bool)}
-        found[choice] = {"items": len(rows),
-                         **{name: float(value.mean()) if len(value) else None for name, value in values.items()},
-                         "intervals": {name: mean_interval(value) for name, value in values.items()}}
-    return found
+        measures[choice] = {"items": len(rows),
+                            **{name: float(value.mean()) if len(value) else None for name, value in values.items()},
+                            "intervals": {name: mean_interval(value) for name, value in values.items()}}
+    return measures
 
 
 def edit_distance(one: str, other: str) -> float:
@@ -282,8 +235,8 @@ def _write(probe: str, probed: Probed, provenance: Provenance) -> None:
     write_table(paths.table("latent"), LATENT, probed.latent, provenance)
     write_table(paths.table("keyword_swap"), KEYWORD_SWAP, probed.swap, provenance)
     with atomic_folder(paths.figures) as folder:
-        (folder / f"{NAME}.svg").write_text(probed.plot.svg, encoding="utf-8")
-        (folder / f"{NAME}.png").write_bytes(probed.plot.png)
+        (folder / f"{latent_space.NAME}.svg").write_text(probed.plot.svg, encoding="utf-8")
+        (folder / f"{latent_space.NAME}.png").write_bytes(probed.plot.png)
     write_json(paths.metrics, rounded(probed.metrics))
 
 

@@ -22,9 +22,9 @@ from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
 from models.common.task import CheckpointStore, History, Parameters, Step, Task, batches_in_order
 from models.common.training import fit
+from models.hcl import hcl
 from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
-from models.hcl.hcl import BatchTotals, annealed_by, kl_weight, objective, training_monitors
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph
 from stages.common.encoders import resolve_encoder
@@ -36,33 +36,10 @@ from stages.common.tables import read_frame, read_metadata, read_table
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
-from stages.tracks.common.training import (
-    GivenStart,
-    ModelFolder,
-    OpenBar,
-    SeedTraining,
-    Start,
-    best_values,
-    model_card,
-    start_of,
-    train,
-)
-from stages.tracks.hcl import baselines
-from stages.tracks.hcl.data import (
-    STAGE,
-    TABLES,
-    TrainedOn,
-    TripleBatches,
-    UnseenKeywords,
-    conditioned,
-    described_start,
-    fixed_noise,
-    items_table,
-    joined_items,
-    load_lookup,
-    notes_of,
-    of_split,
-)
+from stages.tracks.common import training as common
+from stages.tracks.common.training import GivenStart, OpenBar, SeedTraining
+from stages.tracks.hcl import baselines, data
+from stages.tracks.hcl.data import STAGE, TABLES, TrainedOn, TripleBatches, UnseenKeywords, conditioned
 from stages.tracks.hcl.export import read_start
 from stages.tracks.hcl.item_views import GraphTables, ItemViews, leaks, views_of_items
 
@@ -85,23 +62,24 @@ class TrainedHcl:
 
 
 def train_model(job: SeedTraining) -> None:
-    """Train a row of HCL's table under one seed, and save it.
-
-    Raises:
-        InputError: encoder, graph or the model that it starts from is not available.
-    """
+    """Train a row of HCL's table under one seed, and save it."""
     params, model, values = job.params, job.params.models.hcl[job.name], job.params.model(job.name).plain()
     paths, training = DatasetPaths(model.dataset), values["training"]
     examples, texts, keywords, nodes = (read_frame(paths.table(schema.name), schema) for schema in TABLES)
-    items = joined_items(examples, texts, keywords, nodes)
+    items = data.joined_items(examples, texts, keywords, nodes)
     own = values.get(values["architecture"])  # an architecture of `transformers` may begin with a folder's weights
     start = (None if own is not None and own.get("source") == f"{GIVEN}{model.init}" else
-             start_of(model, params, job.name, job.seed))
+             common.start_of(model, params, job.name, job.seed))
     if values["architecture"] != "hcl":
         baselines.train_baseline(job, values, items, start)
         return
     encoder = resolve_encoder(params.encoder.source)
-    initial, described = _start(start, encoder)
+    initial, described = None, dict[str, Any]()
+    if isinstance(start, GivenStart):
+        initial, described = read_start(start, encoder)
+    elif start is not None:
+        data.load_lookup(start.weights)
+        initial, described = HclModel.from_pretrained(start.weights), data.described_start(start)
     if not job.begin(training, [paths.table(schema.name) for schema in (*TABLES, *_GRAPH)],
                      {"encoder": encoder.description, **described}):
         return
@@ -119,9 +97,9 @@ def train_model(job: SeedTraining) -> None:
     metrics = training_metrics(trained)
     remarks = [f"alarm {alarm['name']} since epoch {alarm['epoch']}: {alarm['message']}. What to try: "
                f"{alarm['advice']}." for alarm in metrics["alarms"]]
-    job.save("hcl", trained.model, trained.history, ModelFolder(
-        training_card(job.name, trained, on, values, None if start is None else start.name),
-        notes_of(nodes.sort_values("node_id")["keyword"].tolist(), on), [items_table(items)], metrics,
+    card = training_card(job.name, trained, metrics, on, training["epochs"], None if start is None else start.name)
+    job.save("hcl", trained.model, trained.history, common.ModelFolder(
+        card, data.notes_of(nodes.sort_values("node_id")["keyword"].tolist(), on), [data.items_table(items)], metrics,
         AutoTokenizer.from_pretrained(encoder.location), remarks=remarks))
 
 
@@ -129,17 +107,12 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
         unseen: UnseenKeywords, seed: int, store: CheckpointStore, device: str = "cpu",
         open_bar: OpenBar | None = None, start: HclModel | None = None,
         item_views: ItemViews | None = None) -> TrainedHcl:
-    """Train a model on the training items and keep the epoch of smallest validation loss.
-
-    Raises:
-        InputError: no training or no validation item, more layers to freeze than there are, or a ``start`` of
-            other sizes.
-    """
+    """Train a model on the training items and keep the epoch of smallest validation loss."""
     training, latent = values["training"], values["latent"]
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     read = conditioned(items, values["keyword"]["condition"])
-    batches = {split: TripleBatches(of_split(read, split), tokenizer, training["max_source"], training["max_target"],
-                                    training["keep"]) for split in ("train", "validation")}
+    cut = (training["max_source"], training["max_target"], training["keep"])
+    batches = {split: TripleBatches(data.of_split(read, split), tokenizer, *cut) for split in ("train", "validation")}
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
     report = None
@@ -150,11 +123,10 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
             raise InputError(f"models.hcl: {error}.") from error
     nn.Module.to(model, device)
     settings = loop_settings({**training, "bucket": True})
-    total = settings.total_steps(len(batches["train"]))
-    annealing = annealed_by(latent["annealing_steps"], total)
-    validation = read[read["split"] == "validation"]
-    noise = ValidationNoise(fixed_noise(batches["validation"], seed, latent["size"]), unseen.vectors(validation))
-    task = HclTask(model, batches["train"], batches["validation"], noise, training, annealing,
+    annealing = hcl.annealed_by(latent["annealing_steps"], settings.total_steps(len(batches["train"])))
+    fixed = {"eps": data.fixed_noise(batches["validation"].example_ids, latent["size"], seed, STAGE, "eps"),
+             "unseen_vectors": unseen.vectors(read[read["split"] == "validation"])}
+    task = HclTask(model, batches["train"], batches["validation"], fixed, training, annealing,
                    report.copied if report is not None else (), item_views)
     # Under annealing the selecting loss rises by itself, so patience starts after it.
     settings = replace(settings, final_from_step=annealing)
@@ -191,11 +163,7 @@ def _model(values: Mapping[str, Any], encoder: ResolvedEncoder, tokenizer: PreTr
 
 
 def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.DataFrame) -> KeywordGraph:
-    """Return the graph of tables ``nodes``, ``edges`` and ``node_vectors`` as tensors.
-
-    Raises:
-        InputError: the tables are of different runs.
-    """
+    """Return the graph of tables ``nodes``, ``edges`` and ``node_vectors`` as tensors."""
     vectors = node_vectors.sort_values("node_id")
     if vectors["node_id"].tolist() != sorted(nodes["node_id"]):
         raise InputError("table node_vectors does not have the nodes of table nodes. Run the stages graph and "
@@ -204,39 +172,20 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
     return KeywordGraph.from_edges(torch.from_numpy(np.stack(vectors["vector"].to_numpy())), *columns)
 
 
-def _start(paths: Start | None, encoder: ResolvedEncoder) -> tuple[HclModel | None, dict[str, Any]]:
-    """Return a trained model and its description; nothing for None.
-
-    Raises:
-        InputError: it is not trained yet, or is not to be had.
-    """
-    if paths is None:
-        return None, {}
-    if isinstance(paths, GivenStart):
-        return read_start(paths, encoder)
-    load_lookup(paths.weights)
-    return HclModel.from_pretrained(paths.weights), described_start(paths)
-
-
-@dataclass(frozen=True)
-class ValidationNoise:
-    """What validation needs beside the batches: noise (n, dz) fixed per example, vectors (n, d) of unseen keywords."""
-
-    eps: Tensor
-    unseen_vectors: Tensor
-
-
 class HclTask(Task):
-    """Trains an :class:`models.hcl.model.HclModel` on triples; see ``models.common.task.Task``."""
+    """Trains an :class:`models.hcl.model.HclModel` on triples.
+
+    ``fixed`` is what validation needs beside its batches: noise ``eps`` (n, dz), ``unseen_vectors`` (n, d) of keywords.
+    """
 
     train: TripleBatches
     validation: TripleBatches
 
-    def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, noise: ValidationNoise,
+    def __init__(self, model: HclModel, train: TripleBatches, validation: TripleBatches, fixed: Mapping[str, Tensor],
                  settings: Mapping[str, Any], annealing_steps: int,
                  taken: Collection[str] = (), item_views: ItemViews | None = None) -> None:
         self.module: nn.Module = model
-        self.model, self.train, self.validation, self.noise = model, train, validation, noise
+        self.model, self.train, self.validation, self.fixed = model, train, validation, fixed
         self.settings, self.annealing_steps = settings, annealing_steps
         self.taken = frozenset(taken)
         self.item_views = item_views if model.config.uses_keyword else None
@@ -264,22 +213,26 @@ class HclTask(Task):
         return [sum(len(row) + 2 for row in rows) for rows in zip(*texts, strict=True)]
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, and their plan."""
-        seen = self.item_views.of(items) if self.item_views is not None else {}
-        planned = self._planned({**self.train.batch(items), **seen})
-        return {name: part for name, part in planned.items() if name not in _OF_PLAN}
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, and what they read of the graph."""
+        batch = self.train.batch(items)
+        if self.item_views is not None:
+            batch |= self.item_views.of(items)
+        return {name: part for name, part in {**batch, **self.planner.plan(batch, True)}.items()
+                if name not in _OF_PLAN}
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor | float]]:
         """Return the share of a micro-batch in the objective of the step's batch, and its parts."""
         if self.item_views is not None and "draw" in batch:
             batch = {**batch, "dropped": self.item_views.dropped(batch["draw"], step.epoch)}
         output = self.model(batch)
-        totals = self._totals(step.batch)
-        beta = kl_weight(step.number, self.annealing_steps)
-        loss, parts = objective(output, self.model.config, beta, totals)
+        chosen = list(step.batch)
+        totals = hcl.BatchTotals(len(chosen), int(self.train.has_negative[chosen].sum()),
+                                 int(self.has_impostor[chosen].sum()))
+        beta = hcl.kl_weight(step.number, self.annealing_steps)
+        loss, parts = hcl.objective(output, self.model.config, beta, totals)
         parts.pop("loss")
         share = len(batch["x_ids"]) / totals.items
-        return loss, {**parts, "beta": beta * share, **training_monitors(output, totals)}
+        return loss, {**parts, "beta": beta * share, **hcl.training_monitors(output, totals)}
 
     def validate(self) -> dict[str, float]:
         """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.monitors``."""
@@ -287,7 +240,8 @@ class HclTask(Task):
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
-        for batch in self._validation_batches():
+        for batch in batches_in_order(self.load_validation, len(self.validation), self.settings["micro_batch"],
+                                      self.model.device):
             validation.add(batch)
         if self.model.config.latent.enabled:
             for batch in self._training_sample(_SEEN, self.load):
@@ -301,37 +255,22 @@ class HclTask(Task):
         return batches_in_order(lambda numbers: load([places[number] for number in numbers]), len(places),
                                 self.settings["micro_batch"], self.model.device)
 
-    def _validation_batches(self) -> Iterator[dict[str, Tensor]]:
-        def load(items: Sequence[int]) -> dict[str, Tensor]:
-            places = list(items)
-            batch = self.validation.batch(items) | {"eps": self.noise.eps[places],
-                                                    "unseen_vectors": self.noise.unseen_vectors[places]}
-            return self._planned(batch, training=False)
-
-        return batches_in_order(load, len(self.validation), self.settings["micro_batch"], self.model.device)
-
-    def _planned(self, batch: dict[str, Tensor], training: bool = True) -> dict[str, Tensor]:
-        """Add the plan: what the batch reads of the graph."""
-        return {**batch, **self.planner.plan(batch, training)}
-
-    def _totals(self, items: Sequence[int]) -> BatchTotals:
-        chosen = torch.tensor(list(items), dtype=torch.int64)
-        return BatchTotals(len(items), int(self.train.has_negative[chosen].sum()),
-                           int(self.has_impostor[chosen].sum()))
+    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the same of validation items, with what is fixed of each."""
+        batch = self.validation.batch(items) | {name: part[list(items)] for name, part in self.fixed.items()}
+        return {**batch, **self.planner.plan(batch, False)}
 
 
 def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
-    """Return what ``metrics.json`` says of a model: alarms, and how many keywords the graph knows.
+    """Return what ``metrics.json`` says of a model.
 
-    ``keywords`` holds, for the validation and test splits, the share of inputs whose keyword is a node of the
-    training graph; the prior reads the frozen embedding of the others. ``graph`` holds, by split, what the graph tells
-    of the target (:func:`stages.tracks.hcl.item_views.leaks`), and the share of training items that lost their keyword.
+    These are ``alarms``; ``keywords``, the share of inputs whose keyword is a node; and ``graph``, what the graph tells
+    of the target (:func:`stages.tracks.hcl.item_views.leaks`), and the share of items that lost their keyword.
     """
-    history = trained.history
     known = trained.items["input_node"] >= 0
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")
               if (trained.items["split"] == split).any()}
-    alarms, config = find_alarms(history.rows, trained.model.config), trained.model.config
+    alarms, config = find_alarms(trained.history.rows, trained.model.config), trained.model.config
     dropout = trained.item_views.dropout if trained.item_views is not None else 0.0
     told = leaks(trained.items, trained.model.graph.structure(), trained.item_views)
     leak = leak_of_graph(told["train"]["target_is_neighbour"], told["validation"]["target_is_neighbour"], config)
@@ -341,9 +280,10 @@ def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
             "graph": {**told, "kw_dropout": round(dropout, 6)}}
 
 
-def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping[str, Any], start: str | None) -> str:
+def training_card(name: str, trained: TrainedHcl, metrics: Mapping[str, Any], on: TrainedOn, epochs: int,
+                  start: str | None) -> str:
     """Return the README of the saved model; ``start`` names the model that it was initialised from."""
-    counts, metrics, graph = trained.items["split"].value_counts(), training_metrics(trained), trained.model.graph
+    counts, graph = trained.items["split"].value_counts(), trained.model.graph
     begun = [] if start is None or trained.start is None else [
         f"Initialised from model {start}: {len(trained.start.copied)} parameters taken over, "
         f"{len(trained.start.left)} left as drawn"]
@@ -352,14 +292,14 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
     by = ", ".join(f"{kind.replace('_', ' ')} {about['name']} (sha256 {about['sha256']})"
                    for kind, about in on.keywords.items() if "sha256" in about)
     known = ", ".join(f"{share:.1%} of {split}" for split, share in metrics["keywords"].items())
-    return model_card(
+    return common.model_card(
         f"HCL model {name}", "text-generation",
         f"Rewrites a sentence under the guidance of its keyword (Keywords and Instances, ACL 2022). Trained by "
         f"Keycontrast on the\ndata set `{on.dataset}`: {counts.get('train', 0)} triples, {counts.get('validation', 0)} "
         f"for selection.",
         [f"Encoder at the start: {on.encoder['name']} (version {on.encoder['version']}, sha256 {on.encoder['sha256']})",
          *begun,
-         f"Best epoch {trained.history.best_epoch} of {values['training']['epochs']}: {best_values(trained.history)}",
+         f"Best epoch {trained.history.best_epoch} of {epochs}: {common.best_values(trained.history)}",
          f"Graph: {graph.num_nodes} keywords, {graph.num_edges} edges, self loops included; inputs whose keyword it "
          f"knows: {known}",
          *([f"Keywords were found by {by}; prediction finds those of new texts by the same"] if by else []),
@@ -371,7 +311,7 @@ def training_card(name: str, trained: TrainedHcl, on: TrainedOn, values: Mapping
 
 
 def _work(process: StageProcess) -> None:
-    train(process, train_model)
+    common.train(process, train_model)
 
 
 main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)

@@ -173,8 +173,8 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
     vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, VOCABULARY))
     return run(evaluated.predictions, evaluated.items,
                source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
-               vocabulary.word_numbers, params.evaluate_pgkpr.reference_words, evaluated.similarity.vectors,
-               params.evaluation.floors, evaluated.similarity.scorer, evaluated.resampling)
+               vocabulary.word_numbers, params.evaluate_pgkpr.reference_words, evaluated.vectors,
+               params.evaluation.floors, evaluated.scorer, evaluated.resampling)
 
 
 def _work(process: StageProcess) -> None:
