@@ -31,10 +31,9 @@ from models.common import BOS, EOS, IGNORE, PAD
 from models.common.decoding import Rules
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
-from stages.tracks.pgkpr.batches import PairBatches, training_mask
 from stages.tracks.pgkpr.items import Vocabulary, released_form
 from stages.tracks.pgkpr.params import TrainPgkpr
-from stages.tracks.pgkpr.train import part_counts, part_weights
+from stages.tracks.pgkpr.train import PairBatches, part_counts, part_weights, training_mask
 
 SEED = 13
 MAX_LENGTH, STEPS = 17, 16  # words that a model reads, and that the public code decodes

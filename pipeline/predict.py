@@ -169,7 +169,7 @@ class StageFinding:
 
     def _phrase_words(self, paths: DatasetPaths, device: str) -> Marker:
         from stages.common.methods import METHODS
-        from stages.tracks.pgkpr.words import phrase_words, read_words
+        from stages.tracks.pgkpr.items import phrase_words, read_words
 
         params = self.params
         rank = METHODS["textrank"].ranker(params.textrank, params.datasets[paths.name].language, training_idf(paths))

@@ -5,7 +5,7 @@ from stages.common import methods, text_tables
 from stages.common import schemas as common
 from stages.common.schemas import TableSchema
 from stages.results import comparison
-from stages.tracks.clld import schemas as clld
+from stages.tracks.clld import tables as clld
 from stages.tracks.common import schemas as tracks
 from stages.tracks.hcl import track as hcl
 from stages.tracks.pgkpr import items as pgkpr

@@ -10,12 +10,14 @@ import pytest
 import yaml
 from nltk.translate.bleu_score import corpus_bleu
 from scipy.stats import ttest_rel
+from test_metrics import bleu
+from test_resampling import paired_bootstrap
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON, RunPaths, row_name
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_json, write_table
-from stages.metrics import bleu, mean_statistic, paired_bootstrap
+from stages.metrics import mean_statistic
 from stages.metrics.bleu import sacrebleu
 from stages.metrics.registered import METRICS, standing_alone
 from stages.results.compare import main, run

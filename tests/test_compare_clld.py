@@ -18,12 +18,13 @@ from classifier_artifacts import (
 )
 from scipy.stats import binomtest
 from test_compare import run_paths
+from test_resampling import paired_bootstrap
 
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import COMPARISON
 from stages.common.seeds import derived_seed
 from stages.common.tables import as_table, read_frame
-from stages.metrics import mean_statistic, paired_bootstrap
+from stages.metrics import mean_statistic
 from stages.results.compare import main, run
 from stages.results.comparison import EvaluatedRun, mcnemar
 from stages.results.params import Compare

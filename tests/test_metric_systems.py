@@ -8,8 +8,8 @@ from test_metrics import random_items
 
 from keycontrast.errors import InputError
 from stages.metrics import derangement, embedding_similarity, self_bleu, shows_keyword
+from stages.metrics.embeddings import WordTable, vectors_from_file, vectors_from_training
 from stages.metrics.systems import WITHOUT_INTERVAL, ScoredItems, score_system
-from stages.metrics.word_tables import WordTable, vectors_from_file, vectors_from_training
 
 
 def table_of(words):

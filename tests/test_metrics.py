@@ -8,16 +8,8 @@ import pytest
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
-from stages.metrics import (
-    EncoderVectors,
-    basic_tokens,
-    bleu,
-    count_matches,
-    distinct,
-    embedding_similarity,
-    intra_distinct,
-)
-from stages.metrics.bleu import ibleu_statistic, sacrebleu
+from stages.metrics import EncoderVectors, basic_tokens, count_matches, distinct, embedding_similarity, intra_distinct
+from stages.metrics.bleu import corpus_bleu_statistic, ibleu_statistic, sacrebleu
 from stages.metrics.bleu import sentence_bleu as of_sentences
 
 ONE_HOT = [tuple(float(order == place) for place in range(4)) for order in range(4)]
@@ -33,6 +25,14 @@ def random_items(seed, items=60, words="abcdef?"):
 
     return ([text(0) for _ in range(items)],
             [[text(1) for _ in range(draw.randint(1, 3))] for _ in range(items)])
+
+
+def bleu(hypotheses, references, style):
+    """BLEU-1..4 over the corpus, or the mean over items of that of sentences, cumulative_m7 or individual_m7."""
+    counts = count_matches(hypotheses, references)
+    if style == "corpus":
+        return np.array([corpus_bleu_statistic(counts, order).value() for order in (1, 2, 3, 4)])
+    return of_sentences(counts, style == "cumulative_m7").mean(axis=0)
 
 
 def test_basic_tokens_are_those_of_bert():
@@ -59,7 +59,6 @@ def test_smoothed_styles_equal_nltk_on_every_sentence(style, weights, seed):
                          for text, others in zip(hypotheses, references, strict=True)])
     sentences = of_sentences(count_matches(hypotheses, references), style == "cumulative_m7")
     np.testing.assert_allclose(sentences, expected, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(bleu(hypotheses, references, style), sentences.mean(axis=0))
 
 
 @pytest.mark.parametrize("seed, items", [(3, 1), (4, 3), (5, 60)])
@@ -96,8 +95,6 @@ def test_sacrebleu_is_sacrebleu_on_its_own_scale():
 
 
 def test_bleu_errors_say_what_is_wrong():
-    with pytest.raises(ValueError, match="did you mean 'individual_m7'"):
-        bleu(["a"], [["a"]], "individual_7")
     with pytest.raises(ValueError, match="1 hypotheses but 2 items"):
         bleu(["a"], [["a"], ["b"]], "corpus")
     with pytest.raises(ValueError, match="no items"):

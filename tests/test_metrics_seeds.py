@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stages.metrics.resampling import mean_statistic, resampled
-from stages.metrics.seeds import Members, over_seeds
+from stages.metrics.resampling import Members, mean_statistic, over_seeds, resampled
 
 RESAMPLES = 4000
 

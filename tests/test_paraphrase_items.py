@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections import namedtuple
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +22,8 @@ from stages.annotate.params import Annotate
 from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.pgkpr import paraphrase_items
-from stages.tracks.pgkpr.batches import PairBatches
-from stages.tracks.pgkpr.items import PENN_WORD_TAGS, SPECIALS, Vocabulary
-from stages.tracks.pgkpr.params import ParaphraseItems
-from stages.tracks.pgkpr.words import read_words
+from stages.tracks.pgkpr.items import PENN_WORD_TAGS, SPECIALS, Vocabulary, read_words
+from stages.tracks.pgkpr.train import PairBatches
 
 # Text ids are not positions. Text 20 has white space before its first word and after its last.
 TEXTS = {
@@ -89,8 +89,18 @@ def make_tables(examples=EXAMPLES, texts=TEXTS):
     return {kind: as_table(SCHEMAS[kind], content) for kind, content in rows.items()}
 
 
-def made(tables=None, **values):
-    return paraphrase_items.run(tables or make_tables(), ParaphraseItems(**values))
+Joined = namedtuple("Joined", ("items", "vocabulary", "metrics", "fallbacks"))
+
+
+def made(tables=None, vocabulary=8000, max_length=17, rows=1000):
+    """Items, vocabulary, metrics and what is left out, of tables that are read some ``rows`` at a time."""
+    ordered = {kind: table.sort_by([(key, "ascending") for key in SCHEMAS[kind].key])
+               for kind, table in (tables or make_tables()).items()}
+    pieces, written = {}, []
+    for kind, table in ordered.items():
+        pieces[kind] = partial(map, partial(table.slice, length=rows), range(0, table.num_rows, rows))
+    told = paraphrase_items.run(pieces, vocabulary, max_length, written.append)
+    return Joined(pa.concat_tables(written), *told)
 
 
 def items(tables=None, **values):
@@ -109,9 +119,7 @@ def only(table, keep):
 
 
 def cut_into(monkeypatch, rows):
-    """Have the stage read so many rows at a time, and join few pairs at a time if these are few."""
-    monkeypatch.setattr(paraphrase_items, "_whole", lambda table: [
-        table.slice(row, rows) for row in range(0, table.num_rows, rows)])
+    """Have the stage join few pairs at a time."""
     monkeypatch.setattr(paraphrase_items, "pieces", lambda batches: blocks.pieces(batches, rows))
     monkeypatch.setattr(paraphrase_items, "PIECE", 32 * rows)
 
@@ -195,7 +203,7 @@ def test_pieces_make_the_table_and_the_counts_of_the_whole(rows, monkeypatch):
                           ("train", 30, [40])])
     whole = made(tables, vocabulary=5, max_length=3)
     cut_into(monkeypatch, rows)
-    cut = made(tables, vocabulary=5, max_length=3)
+    cut = made(tables, vocabulary=5, max_length=3, rows=rows)
     assert cut.items.num_rows == 10 and cut.items.column("score_xy").num_chunks > 2
     assert cut.items.combine_chunks().equals(whole.items.combine_chunks())
     assert (cut.vocabulary, cut.metrics, cut.fallbacks) == (whole.vocabulary, whole.metrics, whole.fallbacks)
@@ -296,7 +304,7 @@ def test_tables_that_do_not_fit_are_refused(table, column, change, message, rows
     tables = make_tables()
     tables[table] = changed(tables[table], column, change)
     with pytest.raises(InputError, match=message):
-        made(tables)
+        made(tables, rows=rows)
 
 
 # The stage

@@ -10,16 +10,9 @@ import torch
 
 from models.pgkpr.settings import Architecture
 from stages.params.tracks import READING
-from stages.tracks.pgkpr.batches import training_mask, training_passes
-from stages.tracks.pgkpr.items import (
-    COLUMNS,
-    FLIPPED_RULES,
-    USED,
-    first_places,
-    fixed_masks,
-)
+from stages.tracks.pgkpr.items import COLUMNS, FLIPPED_RULES, USED, first_places, fixed_masks
 from stages.tracks.pgkpr.params import KeywordInput
-from stages.tracks.pgkpr.train import keyword_rule
+from stages.tracks.pgkpr.train import keyword_rule, training_mask, training_passes
 
 KEYWORDS = {"by": "attribution", "train_scores": "both", "flip": "epoch", "mark_all": False}
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from test_metrics import random_items
+from test_metrics import bleu, random_items
 
-from stages.metrics import Statistic, bleu, interval, mean_statistic, paired_bootstrap, resampled
+from stages.metrics import Statistic, interval, mean_statistic, resampled
 from stages.metrics import resampling as module
 from stages.metrics.bleu import (
     corpus_bleu_statistic,
@@ -13,13 +13,19 @@ from stages.metrics.bleu import (
     sacrebleu,
     sacrebleu_statistic,
 )
-from stages.metrics.resampling import item_weights, p_value
+from stages.metrics.resampling import difference, item_weights, p_value
 
 
 def drawn_items(items, resamples, seed):
     """The items of every resample, as lists of positions."""
     return [np.repeat(np.arange(items), row.astype(int)) for weights in item_weights(items, resamples, seed)
             for row in weights]
+
+
+def paired_bootstrap(first, second, resamples=1000, seed=0):
+    """The difference of two systems on the same items."""
+    samples = resampled({"first": first, "second": second}, resamples, seed)
+    return difference(first.value(), second.value(), samples["first"], samples["second"], 0.95)
 
 
 def test_interval_of_a_mean_is_the_percentile_interval_of_scipy():

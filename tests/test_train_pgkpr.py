@@ -22,12 +22,13 @@ from stages.common.device import computed_in
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import read_frame, read_metadata
 from stages.run.checkpoints import FolderCheckpoints
-from stages.tracks.pgkpr.batches import PairBatches, bags
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup
 from stages.tracks.pgkpr.items import Vocabulary
 from stages.tracks.pgkpr.train import (
     RATES,
+    PairBatches,
     RewriteTask,
+    bags,
     fit_rewriter,
     main,
     part_weights,

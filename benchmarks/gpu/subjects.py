@@ -29,9 +29,8 @@ from models.pgkpr.rewriters import rewriter_of
 from stages.common.seeds import derived_seed
 from stages.tracks.hcl.data import TripleBatches
 from stages.tracks.hcl.train import HclTask
-from stages.tracks.pgkpr.batches import PairBatches
 from stages.tracks.pgkpr.items import Vocabulary
-from stages.tracks.pgkpr.train import RewriteTask
+from stages.tracks.pgkpr.train import PairBatches, RewriteTask
 
 SEED = 13
 _SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]",

@@ -43,12 +43,8 @@ class BertScores:
     f1: np.ndarray
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """The word pieces of a text."""
-
-    directions: np.ndarray      # (L, d) float32, of length 1
-    weights: np.ndarray         # (L,)
+# The word pieces of a text: their directions (L, d), float32 of length 1, and weights (L,).
+Pieces = tuple[np.ndarray, np.ndarray]
 
 
 class BertScorer:
@@ -128,7 +124,7 @@ class BertScorer:
                 shares = shares / max(shares.sum(), np.finfo(np.float64).tiny)
                 vectors = states[row, :len(ids)]
                 norms = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-                pieces[texts[item]] = Pieces(vectors / norms, shares)
+                pieces[texts[item]] = vectors / norms, shares
         return pieces
 
     def _states(self, rows: Sequence[np.ndarray], chunk: Chunk) -> np.ndarray:
@@ -163,9 +159,9 @@ def rescaled(f1: float, baseline: float) -> float:
 
 def _match(output: Pieces, reference: Pieces) -> tuple[float, float, float]:
     """Return precision, recall and F1; all 0 where either side has no word pieces."""
-    if not output.weights.any() or not reference.weights.any():
+    (directions, weights), (others, of_others) = output, reference
+    if not weights.any() or not of_others.any():
         return 0.0, 0.0, 0.0
-    cosines = output.directions @ reference.directions.T     # (L_output, L_reference)
-    precision = float(cosines.max(axis=1) @ output.weights)
-    recall = float(cosines.max(axis=0) @ reference.weights)
+    cosines = directions @ others.T     # (L_output, L_reference)
+    precision, recall = float(cosines.max(axis=1) @ weights), float(cosines.max(axis=0) @ of_others)
     return precision, recall, 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0

@@ -2,7 +2,7 @@
 
 HCL's published BLEU-1..4 fit sentence BLEU of each order *alone* with NLTK's smoothing method 7, averaged over
 items. Method 7 raises low scores, and identical texts score above 1, so these numbers are never comparable
-with ordinary BLEU; :func:`bleu` therefore makes the style an argument without a default.
+with ordinary BLEU.
 """
 
 from collections import Counter
@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from keycontrast.errors import nearest
 from stages.metrics.resampling import Statistic
 from stages.metrics.tokens import Text, joined, reference_lists, token_lists
 
 ORDERS = 4
-STYLES = ("individual_m7", "cumulative_m7", "corpus")
 IBLEU_ALPHA = 0.8
 _COUNTED = ORDERS + 1   # method 5 averages order 4 with order 5
 # Items over which LBOW's code takes a BLEU, before it averages these.
@@ -37,25 +35,12 @@ class MatchCounts:
     reference_lengths: np.ndarray   # tokens of the reference closest in length, the shorter of two equally close
 
 
-def bleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], style: str) -> np.ndarray:
-    """Return BLEU-1..4, (4,): ``bleu(["a b"], [["a b", "a c"]], "corpus")``.
+def count_matches(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> MatchCounts:
+    """Return the modified n-gram matches of every sentence.
 
     Texts become lower-cased BERT basic tokens, lists of tokens stay as they are; an item has one reference or a
-    sequence of them. A bad style, number of items or an item without reference is a ValueError. Styles are
-    ``individual_m7`` and ``cumulative_m7``, means over items of :func:`sentence_bleu`, and ``corpus``: unsmoothed
-    cumulative corpus BLEU (Papineni et al. 2002), where as in NLTK a hypothesis too short for an order counts as one
-    n-gram without a match.
+    sequence of them.
     """
-    if style not in STYLES:
-        raise ValueError(f"no BLEU style is called {style!r}; {nearest(style, STYLES)}")
-    counts = count_matches(hypotheses, references)
-    if style == "corpus":
-        return corpus_bleu_of_sums(corpus_columns(counts).sum(axis=0))
-    return np.asarray(sentence_bleu(counts, style == "cumulative_m7").mean(axis=0))
-
-
-def count_matches(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> MatchCounts:
-    """Return the modified n-gram matches of every sentence; arguments and errors as of :func:`bleu`."""
     check_items(hypotheses, references)
     counts = np.zeros((2, len(hypotheses), _COUNTED), dtype=np.int64)
     lengths = np.zeros((2, len(hypotheses)), dtype=np.int64)
@@ -142,7 +127,8 @@ def corpus_columns(counts: MatchCounts) -> np.ndarray:
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
     """Return unsmoothed cumulative corpus BLEU-1..4, (..., 4), of sums (..., 10) of :func:`corpus_columns`.
 
-    ``weights`` are those of orders 1 to n, for each n; None for equal ones.
+    ``weights`` are those of orders 1 to n, for each n; None for equal ones (Papineni et al. 2002). As in NLTK a
+    hypothesis too short for an order counts as one n-gram without a match.
     """
     means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]

@@ -80,31 +80,30 @@ def _short(metrics: Iterable[Metric], letter: str) -> list[Metric]:
     return [replace(one, short=f"{letter}-{one.label.rpartition('-')[2]}") for one in metrics]
 
 
-_POOLED = "F1 by the rules of py-rouge{}: counts are pooled over all references; 0 to 1."
+_POOLED = "F1 by the rules of py-rouge{}, counts pooled over all references; 0 to 1."
+_VECTORS = "-1 to 1, under the named word vectors only."
 _ALL = [
     *_short(_orders("bleu", "order alone", "Mean over items of sentence BLEU with all weight on n-grams of length {n}, "
                     "smoothing method 7; from 0 to a little above 1."), "B"),
-    Metric("extrema", "Extrema", "similarity", "Cosine of the two texts' vectors of extreme values per dimension; from "
-           "-1 to 1, under the named word vectors only.", short="Extr"),
-    Metric("average", "Average", "similarity", "Cosine of the two texts' mean word vectors; from -1 to 1, under the "
-           "named word vectors only.", short="Avg"),
-    Metric("greedy", "Greedy", "similarity", "Each word's best cosine in the other text, averaged, both ways; from -1 "
-           "to 1, under the named word vectors only.", short="Greed"),
-    *_short(_orders("released_bleu", "released", "BLEU over the whole corpus, cumulative over n-grams of length 1 to "
-                    "{n} in the weights of the published code, unsmoothed; references are cut and have [unk] for rare "
-                    "words; from 0 to 1."), "B"),
+    Metric("extrema", "Extrema", "similarity", f"Cosine of the texts' extreme values per dimension; {_VECTORS}",
+           short="Extr"),
+    Metric("average", "Average", "similarity", f"Cosine of the texts' mean word vectors; {_VECTORS}", short="Avg"),
+    Metric("greedy", "Greedy", "similarity", f"Mean best cosine of each word in the other text; {_VECTORS}",
+           short="Greed"),
+    *_short(_orders("released_bleu", "released", "Corpus BLEU, cumulative over n-grams of length 1 to {n} in the "
+                    "weights of the published code, unsmoothed; references are cut, with [unk] for rare words; 0 to "
+                    "1."), "B"),
     *_short(_rouge("released_py_rouge", "py-rouge, released", _POOLED.format(
         " against cut references with [unk] for rare words")), "R"),
-    *_orders("corpus_bleu", "corpus", "BLEU over the whole corpus with even weights on n-grams of length 1 to {n}, "
-             "unsmoothed; from 0 to 1."),
-    Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 of the outputs against their own sources; 1 for "
-           "copies.", -1, short="src-B"),
+    *_orders("corpus_bleu", "corpus", "Corpus BLEU with even weights on n-grams of length 1 to {n}, unsmoothed; 0 to "
+             "1."),
+    Metric("source_bleu", "source BLEU-4", "rewriting", "Corpus BLEU-4 against the own sources; 1 for copies.", -1,
+           short="src-B"),
     Metric("source_bleu_4", "smoothed", "rewriting", "Mean over items of cumulative sentence BLEU-4 against the "
            "source, smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),
-    Metric("ibleu", "iBLEU", "rewriting", "0.8 times corpus BLEU-4 against the references, less 0.2 times source "
-           "BLEU-4."),
-    Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with the tokens and smoothing of its printed "
-           "signature; from 0 to 100.", digits=2, full="sacreBLEU", share=False, statistic=sacrebleu_statistic),
+    Metric("ibleu", "iBLEU", "rewriting", "0.8 corpus BLEU-4 against the references - 0.2 source BLEU-4."),
+    Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with tokens and smoothing of its signature; 0 to 100.",
+           digits=2, full="sacreBLEU", share=False, statistic=sacrebleu_statistic),
     Metric("chrf", "chrF", "sacrebleu", "F2 of the runs of 1 to 6 letters that an output shares with its best "
            "reference, over the corpus, in lower case and without spaces; from 0 to 100.", digits=2, short="chrF",
            share=False, statistic=chrf_statistic),
@@ -122,8 +121,7 @@ _ALL = [
     Metric("bertscore_over_shuffled", "over shuffled", "bertscore", "F1 rescaled so that the floor of shuffled "
            "references is 0 and identity is 1.", full="BERTScore, over shuffled", detail=True),
     *_orders("released_batch_bleu", "batches, released", "Released corpus BLEU of each 100 items, n-grams of length 1 "
-             "to {n}, averaged as LBOW's code does; not comparable with BLEU over the whole corpus; from 0 to 1.",
-             detail=True),
+             "to {n}, averaged as LBOW's code does; not comparable with corpus BLEU; 0 to 1.", detail=True),
     Metric("distinct_1", "Distinct-1", "distinct", "Different words over all words of the outputs; 0 to 1."),
     Metric("distinct_2", "Distinct-2", "distinct", "Different pairs of words over all pairs; 0 to 1."),
     *(Metric(f"intra_distinct_{order}", f"Distinct-{order}", "within", f"Different {what} over all {what} of one "
@@ -131,32 +129,31 @@ _ALL = [
       for order, what in ((1, "words"), (2, "pairs of words"))),
     Metric("self_bleu", "self-BLEU", "sameness", "BLEU of each output against the other outputs: high where a system "
            "says the same to everything.", -1),
-    Metric("keyword_kept", "input's", "kept", "Share of outputs in which the input's keyword occurs, by word stems, of "
-           "the items that have one; 0 to 1.", full="input's keyword kept"),
-    Metric("target_keyword_kept", "target's", "kept", "Share of outputs in which the target's keyword occurs, "
-           "likewise; 0 to 1.", full="target's keyword in the output"),
-    Metric("prior_keyword_kept", "given one", "kept", "Share of outputs in which the keyword that was put in the place "
-           "of the input's own occurs; 0 to 1.", full="given keyword in the output"),
+    Metric("keyword_kept", "input's", "kept", "Share of outputs with the input's keyword, by word stems, of the items "
+           "that have one; 0 to 1.", full="input's keyword kept"),
+    Metric("target_keyword_kept", "target's", "kept", "Share of outputs with the target's keyword, likewise.",
+           full="target's keyword in the output"),
+    Metric("prior_keyword_kept", "given one", "kept", "Share of outputs with the keyword that was put in the place of "
+           "the input's own; 0 to 1.", full="given keyword in the output"),
     Metric("keywords_kept", "source's", "keywords", "Share of the source's keywords, by attribution from the source "
-           "alone for every run, that occur in the output, by word stems; mean over the items that have any; 0 to 1.",
+           "alone, that occur in the output, by word stems; mean over the items that have any; 0 to 1.",
            full="source's keywords kept"),
     Metric("given_keywords_kept", "given", "keywords", "The same of the keywords that the model was given.",
            full="given keywords kept"),
-    Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1,
-           share=False),
+    Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1, share=False),
     Metric("accuracy", "accuracy", "classes", "Share of texts whose most probable class is right; 0 to 1.", digits=4,
            short="Acc"),
-    Metric("macro_f1", "macro F1", "classes", "Mean over classes of F1, of precision and recall the harmonic mean; a "
-           "class that is neither there nor predicted is left out; 0 to 1.", digits=4, short="mF1"),
+    Metric("macro_f1", "macro F1", "classes", "Mean of F1 over the classes that are there or predicted; 0 to 1.",
+           digits=4, short="mF1"),
     Metric("weighted_f1", "weighted F1", "classes", "The same mean, each class with the weight of its texts; 0 to 1.",
            digits=4, short="wF1"),
-    Metric("nll", "NLL", "probabilities", "Negative log-likelihood of the right class, mean over texts, in nats; 0 "
-           "where it is certain and right.", -1, 4, short="NLL", share=False),
+    Metric("nll", "NLL", "probabilities", "Mean negative log-likelihood of the right class in nats; 0 where it is "
+           "certain and right.", -1, 4, short="NLL", share=False),
     Metric("brier", "Brier", "probabilities", "Squared distance of the probabilities from the right answer, summed "
            "over classes, mean over texts; 0 to 2.", -1, 4, short="Brier", share=False),
-    Metric("ece", "ECE", "probabilities", "Expected calibration error: how far the probability of the named class is "
-           "from the share of texts in which it is right, mean over bins of probability, each with the weight of its "
-           "texts; 0 to 1.", -1, 4, short="ECE", share=False),
+    Metric("ece", "ECE", "probabilities", "Expected calibration error: distance of the probability of the named class "
+           "from the share of texts in which it is right, mean over bins of probability by texts; 0 to 1.", -1, 4,
+           short="ECE", share=False),
 ]
 METRICS: Mapping[str, Metric] = {metric.key: metric for metric in _ALL}
 # Headings of families.

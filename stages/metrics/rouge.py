@@ -16,7 +16,6 @@ a word of its own, as in every other metric of this package.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,17 +34,8 @@ _TREEBANK = {"gimme": ("gim", "me"), "gonna": ("gon", "na"), "gotta": ("got", "t
              "wanna": ("wan", "na")}
 
 
-@dataclass(frozen=True)
-class RougeScores:
-    """Precision, recall and F1 of every item, each (n_items, 3), columns as in ``MEASURES``."""
-
-    precision: np.ndarray
-    recall: np.ndarray
-    f1: np.ndarray
-
-
-def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], convention: str) -> RougeScores:
-    """Return ROUGE of every item: ``rouge(["a b"], [["a b", "a c"]], "rouge_score").f1``.
+def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], convention: str) -> np.ndarray:
+    """Return F1 of every item (n_items, 3), columns as in ``MEASURES``: ``rouge(["a b"], [["a b"]], "rouge_score")``.
 
     Lists of tokens are joined by spaces; an item has one reference or a sequence of them. A bad convention, number of
     items or an item without reference is a ValueError.
@@ -54,13 +44,12 @@ def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]
         raise ValueError(f"no ROUGE convention is called {convention!r}; {nearest(convention, CONVENTIONS)}")
     check_items(hypotheses, references)
     of_item = _best_of_references() if convention == "rouge_score" else _pooled
-    scores = np.array([of_item(joined(text), [others] if isinstance(others, str) else list(map(joined, others)))
-                       for text, others in zip(hypotheses, references, strict=True)])
-    return RougeScores(*scores.transpose(1, 0, 2))
+    return np.array([of_item(joined(text), [others] if isinstance(others, str) else list(map(joined, others)))
+                     for text, others in zip(hypotheses, references, strict=True)])
 
 
 def _best_of_references() -> Callable[[str, list[str]], np.ndarray]:
-    """Return the scorer of package rouge_score, as (precision, recall, F1) x measure."""
+    """Return the scorer of package rouge_score."""
     from rouge_score.rouge_scorer import RougeScorer
 
     names = ("rouge1", "rouge2", "rougeL")
@@ -68,7 +57,7 @@ def _best_of_references() -> Callable[[str, list[str]], np.ndarray]:
 
     def score(text: str, references: list[str]) -> np.ndarray:
         scores = scorer.score_multi(references, text)
-        return np.array([scores[name] for name in names]).T
+        return np.array([scores[name].fmeasure for name in names])
 
     return score
 
@@ -81,13 +70,13 @@ class _StemmedWords:
 
 
 def _pooled(text: str, references: list[str]) -> np.ndarray:
-    """Return (precision, recall, F1) x measure of one item by counts pooled over its references."""
+    """Return the scores of one item by counts pooled over its references."""
     own, others = _original_stems(text), list(map(_original_stems, references))
     overlaps = np.sum([[(ngrams(own, 1) & ngrams(other, 1)).total(), (ngrams(own, 2) & ngrams(other, 2)).total(),
                         _longest_common(own, other)] for other in others], axis=0)
     precision = _ratio(overlaps, len(others) * _sizes(own))
     recall = _ratio(overlaps, np.sum(list(map(_sizes, others)), axis=0))
-    return np.array([precision, recall, _ratio(2 * precision * recall, precision + recall)])
+    return _ratio(2 * precision * recall, precision + recall)
 
 
 def _original_stems(text: str) -> list[str]:

@@ -6,19 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stages.metrics.bleu import (
-    ORDERS,
-    MatchCounts,
-    corpus_bleu_statistic,
-    count_matches,
-    ibleu_statistic,
-    sacrebleu,
-    sentence_bleu,
-)
+from stages.metrics import bleu
+from stages.metrics.bleu import ORDERS, MatchCounts, count_matches, sentence_bleu
 from stages.metrics.diversity import distinct, self_bleu
 from stages.metrics.embeddings import WordVectors, embedding_similarity
 from stages.metrics.registered import standing_alone
-from stages.metrics.resampling import Statistic, interval, mean_statistic, resampled
+from stages.metrics.resampling import Statistic, intervals, mean_statistic
 from stages.metrics.retention import keyword_retention
 from stages.metrics.rouge import MEASURES, rouge
 from stages.metrics.tokens import Text, joined
@@ -57,8 +50,7 @@ class SystemScores:
 
     def intervals(self, resamples: int, level: float, seed: int) -> dict[str, list[float]]:
         """Return the bootstrap percentile interval of every statistic, ``{metric: [low, high]}``."""
-        samples = resampled(self.statistics, resamples, seed) if resamples else {}
-        return {name: list(interval(values, level)) for name, values in samples.items()}
+        return intervals(self.statistics, resamples, level, seed)
 
 
 def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVectors,
@@ -68,7 +60,7 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
     ``bertscores`` are those of the outputs, None without BERTScore; ``seed`` is of the sample behind self-BLEU.
     """
     counts, copied = _counts(outputs, items.references, items.sources)
-    sacrebleu_value, signature = sacrebleu(outputs, items.references)
+    sacrebleu_value, signature = bleu.sacrebleu(outputs, items.references)
     similar = embedding_similarity(outputs, items.references, vectors)
     texts = list(map(joined, outputs))
     kept = {"keyword_kept": keyword_retention(texts, items.keywords),
@@ -77,7 +69,7 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
                 **{f"cumulative_m7_{order}": values for order, values in enumerate(sentence_bleu(counts, True).T, 1)},
                 "source_bleu_4": sentence_bleu(copied, True)[:, ORDERS - 1], **vars(similar)}
     for prefix, convention in (("", "rouge_score"), ("py_", "py_rouge")):
-        scores = rouge(outputs, items.references, convention).f1.T
+        scores = rouge(outputs, items.references, convention).T
         per_item |= {f"{prefix}{measure}": values for measure, values in zip(MEASURES, scores, strict=True)}
     per_item |= {name: np.array(values, dtype=np.float64) for name, values in kept.items()}
     if bertscores is not None:
@@ -111,5 +103,5 @@ def _counts(outputs: Sequence[Text], references: Sequence[Sequence[Text]],
 
 
 def _corpus(counts: MatchCounts, copied: MatchCounts, orders: Sequence[int]) -> dict[str, Statistic]:
-    return {**{f"corpus_bleu_{order}": corpus_bleu_statistic(counts, order) for order in orders},
-            "source_bleu": corpus_bleu_statistic(copied), "ibleu": ibleu_statistic(counts, copied)}
+    return {**{f"corpus_bleu_{order}": bleu.corpus_bleu_statistic(counts, order) for order in orders},
+            "source_bleu": bleu.corpus_bleu_statistic(copied), "ibleu": bleu.ibleu_statistic(counts, copied)}

@@ -16,8 +16,7 @@ from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.common.schemas import TableSchema
 from stages.common.tables import rounded
-from stages.metrics.resampling import Statistic, difference, interval, resampled
-from stages.metrics.seeds import Members, over_seeds
+from stages.metrics.resampling import Members, Statistic, difference, interval, over_seeds, resampled
 from stages.results.track import TrackResults
 from stages.tracks.common.schemas import STRATA
 
@@ -149,7 +148,7 @@ class Measured:
 
     @property
     def by_seed(self) -> Members:
-        """The same for :func:`stages.metrics.seeds.over_seeds`."""
+        """The same for :func:`stages.metrics.resampling.over_seeds`."""
         return Members(np.array(self.values), self.members, self.seeds)
 
 

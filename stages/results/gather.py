@@ -24,7 +24,7 @@ from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 from stages.results.tracks.texts import SAME_OUTPUT
-from stages.tracks.clld.schemas import CLASSES, CONFUSION, LABEL_DISTANCE
+from stages.tracks.clld.tables import CLASSES, CONFUSION, LABEL_DISTANCE
 from stages.tracks.common.track import Track
 
 if TYPE_CHECKING:

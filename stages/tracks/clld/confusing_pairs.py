@@ -14,8 +14,7 @@ import pandas as pd
 from stages.common.paths import ModelPaths
 from stages.common.tables import Provenance, read_frame, write_table
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.schemas import CONFUSING_PAIRS, VALIDATION_CONFUSION
-from stages.tracks.clld.tables import counts_of
+from stages.tracks.clld.tables import CONFUSING_PAIRS, VALIDATION_CONFUSION
 
 STAGE = "confusing_pairs"
 
@@ -25,14 +24,15 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
 
     Both directions are added up; equal counts stand in the order of the classes. One pair at least is chosen.
     """
-    counts, classes = counts_of(confusion)
+    square = confusion.pivot(index="label", columns="predicted", values="texts")
+    counts, classes = square.to_numpy(), list(square)
     both = counts + counts.T
     ranked = sorted((-int(both[a, b]), a, b) for a, b in combinations(range(len(classes)), 2) if both[a, b])
     chosen = max(1, ceil(round(share * len(ranked), 9)))  # 0.1 * 30 is a little more than 3
     rows = [{"rank": rank, "class": classes[a], "other": classes[b], "as_other": int(counts[a, b]),
              "as_class": int(counts[b, a]), "confused": -confused, "chosen": rank <= chosen}
             for rank, (confused, a, b) in enumerate(ranked, 1)]
-    return pd.DataFrame(rows, columns=["rank", "class", "other", "as_other", "as_class", "confused", "chosen"])
+    return pd.DataFrame(rows, columns=CONFUSING_PAIRS.arrow().names)
 
 
 def _work(process: StageProcess) -> None:

@@ -8,7 +8,6 @@ classifier alone is used, with what it reads: the contrast and the label distanc
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,19 +22,10 @@ from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.tables import Provenance, read_frame, write_json, write_table
 from stages.metrics.classification import Sureness, bin_of, class_statistics
-from stages.metrics.resampling import Statistic, interval, resampled
+from stages.metrics.resampling import Statistic, intervals
 from stages.run.process import StageProcess, run_stage
+from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import ROWS, TrainedOn, class_probabilities, load_classifier
-from stages.tracks.clld.schemas import (
-    CALIBRATION,
-    CLASS_PREDICTIONS,
-    CLASS_SCORES,
-    CLASSES,
-    CONFUSION,
-    LABELLED_ITEMS,
-    LINEAR_FLOOR,
-)
-from stages.tracks.clld.tables import class_numbers, class_table, confusion_table, counted
 from stages.tracks.clld.track import row_name, row_of
 from stages.tracks.common.evaluation import Resampling, rounded, write_run_manifest
 from stages.tracks.common.frame import for_each_seed
@@ -44,74 +34,48 @@ STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]
 BINS = 15  # of equal width, for calibration
 _SMALLEST = float(np.finfo(np.float64).tiny)
-
-
-@dataclass(frozen=True)
-class System:
-    """What a system says of the evaluated texts."""
-
-    predicted: np.ndarray  # index of the class of each text (n,)
-    probabilities: np.ndarray | None = None  # of the classes (n, N); None for a system that has none
-
-    @classmethod
-    def of(cls, probabilities: np.ndarray) -> "System":
-        """Return the system that says the class of largest probability, of equals the first."""
-        return cls(probabilities.argmax(1), probabilities)
+# Of a system the index of the class of each text (n,), and the probabilities of the classes (n, N) if it has any.
+System = tuple[np.ndarray, np.ndarray | None]
 
 
 def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, System], classes: Sequence[str],
         resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Return tables by kind, and metrics, of a classifier and of the floors on the same texts.
 
-    ``items`` are the evaluated rows of table ``labelled_items``, and ``probabilities`` (n, N) those of their classes.
+    ``items`` are the evaluated rows of table ``labelled_items``, and ``probabilities`` (n, N) those of their classes;
+    the class of largest probability is predicted, of equals the first.
     """
-    labels = np.array(class_numbers(items["label"], list(classes)))
-    own = System.of(probabilities)
-    systems = {"run": own, **floors}
-    statistics = {name: _statistics(labels, system, len(classes)) for name, system in systems.items()}
+    labels, n_classes = np.array(clld.class_numbers(items["label"], classes)), len(classes)
+    systems: dict[str, System] = {"run": (probabilities.argmax(1), probabilities), **floors}
+    scores: dict[str, pd.DataFrame] = {}
+    statistics: dict[str, dict[str, Statistic]] = {}
+    for name, (predicted, given) in systems.items():
+        rows = scores[name] = pd.DataFrame({
+            "system": name, "example_id": items["example_id"], "label": items["label"],
+            "predicted": [classes[number] for number in predicted], "correct": predicted == labels,
+            "probability": None if given is None else given.max(1),
+            "nll": None if given is None else nll(labels, given),
+            "brier": None if given is None else brier(labels, given)})
+        sureness = None if given is None else Sureness(
+            *(rows[column].to_numpy() for column in ("probability", "nll", "brier")), BINS)
+        statistics[name] = class_statistics(labels, predicted, n_classes, sureness)
     values = {name: {metric: one.value() for metric, one in found.items()} for name, found in statistics.items()}
-    intervals = {name: _intervals(found, resampling) for name, found in statistics.items()}
-    counts = counted(labels, own.predicted, len(classes))
-    said = [classes[number] for number in own.predicted]
+    seed = derived_seed(resampling.seed, STAGE, "resamples")
+    ends = {name: intervals(found, resampling.resamples, resampling.level, seed) for name, found in statistics.items()}
+    counts = clld.counted(labels, systems["run"][0], n_classes)
     tables = {"class_predictions": items[["example_id", "text_id", "text", "label"]].assign(
-                  predicted=said, probability=probabilities.max(1), probabilities=list(probabilities)),
-              "class_scores": pd.concat([_scores(name, items, labels, system, classes)
-                                         for name, system in systems.items()], ignore_index=True),
-              "classes": class_table(counts, classes), "confusion": confusion_table(counts, classes),
-              "calibration": calibration_table(probabilities.max(1), own.predicted == labels, BINS)}
+                  **scores["run"][["predicted", "probability"]], probabilities=list(probabilities)),
+              "class_scores": pd.concat(list(scores.values()), ignore_index=True),
+              "classes": clld.class_table(counts, classes), "confusion": clld.confusion_table(counts, classes),
+              "calibration": calibration_table(probabilities.max(1), scores["run"]["correct"].to_numpy(), BINS)}
     return tables, {
         "run": values["run"], "floors": {name: values[name] for name in floors},
-        "intervals": {"run": intervals["run"], "floors": {name: intervals[name] for name in floors}},
-        "counts": {"examples": len(items), "classes": len(classes),
+        "intervals": {"run": ends["run"], "floors": {name: ends[name] for name in floors}},
+        "counts": {"examples": len(items), "classes": n_classes,
                    "classes_evaluated": int((counts.sum(1) > 0).sum()),
                    "classes_predicted": int((counts.sum(0) > 0).sum())},
         "settings": {"leading": LEADING, "bins": BINS, "seed": resampling.seed, "resamples": resampling.resamples,
                      "level": resampling.level}}
-
-
-def _statistics(labels: np.ndarray, system: System, n_classes: int) -> dict[str, Statistic]:
-    found = system.probabilities
-    return class_statistics(labels, system.predicted, n_classes, None if found is None else Sureness(
-        found.max(1), nll(labels, found), brier(labels, found), BINS))
-
-
-def _intervals(statistics: Mapping[str, Statistic], resampling: Resampling) -> dict[str, list[float]]:
-    if not resampling.resamples:
-        return {}
-    samples = resampled(statistics, resampling.resamples, derived_seed(resampling.seed, STAGE, "resamples"))
-    return {name: list(interval(values, resampling.level)) for name, values in samples.items()}
-
-
-def _scores(name: str, items: pd.DataFrame, labels: np.ndarray, system: System,
-            classes: Sequence[str]) -> pd.DataFrame:
-    found = system.probabilities
-    nothing = [None] * len(items)
-    return pd.DataFrame({
-        "system": name, "example_id": items["example_id"], "label": items["label"],
-        "predicted": [classes[number] for number in system.predicted], "correct": system.predicted == labels,
-        "probability": nothing if found is None else found.max(1),
-        "nll": nothing if found is None else nll(labels, found),
-        "brier": nothing if found is None else brier(labels, found)})
 
 
 def nll(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
@@ -142,53 +106,51 @@ def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -
 def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> dict[str, System]:
     """Return the floors on the evaluated ``items``: the class of most training texts, and table ``linear_floor``.
 
-    Raises:
-        InputError: the table lacks an item, or has other classes or labels.
+    A table that lacks an item, or has other classes or labels, is an InputError.
     """
-    rows = linear.set_index("example_id")
-    missing = [number for number in items["example_id"] if number not in rows.index]
+    rows = items[["example_id"]].merge(linear, on="example_id", how="left")
+    missing = rows.loc[rows["label"].isna(), "example_id"].tolist()
     if missing:
         raise InputError(f"table linear_floor: example {missing[0]} was evaluated and is missing there, and "
                          f"{len(missing) - 1} more. Run linear_floor again.")
-    rows = rows.loc[items["example_id"]]
-    found = np.stack(rows["probabilities"].to_list())
-    if found.shape[1] != len(on.classes) or rows["label"].tolist() != items["label"].tolist():
+    probabilities = np.stack(rows["probabilities"].to_list())
+    if probabilities.shape[1] != len(on.classes) or rows["label"].tolist() != items["label"].tolist():
         raise InputError(f"table linear_floor: its classes or labels are not those of the model, which knows "
                          f"{len(on.classes)} classes. Run linear_floor again, and train the model again.")
     most = int(np.argmax(list(on.texts.values())))  # of equals the first
-    return {"majority": System(np.full(len(items), most)), "linear": System.of(found)}
+    return {"majority": (np.full(len(items), most), None), "linear": (probabilities.argmax(1), probabilities)}
 
 
 def _work(process: StageProcess) -> None:
     table = DatasetPaths(process.params.models.clld[process.instance].dataset).table("linear_floor")
-    for_each_seed(process, _evaluate, lambda run: [run.predictions.parent, run.folder],
-                  lambda run: [table])
+    for_each_seed(process, _evaluate, lambda run: [run.predictions.parent, run.folder], lambda run: [table])
     write_run_manifest(process)
 
 
 def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     params, name, runtime = process.params, process.instance, process.params.runtime
     split, run_paths = params.evaluate_clld.split, RunPaths(name, paths.seed)
-    classifier, items = load_classifier(paths.weights), read_frame(paths.items, LABELLED_ITEMS)
-    model, on = classifier.model, classifier.on
+    classifier, items = load_classifier(paths.weights), read_frame(paths.items, clld.LABELLED_ITEMS)
+    on = classifier.on
     items = items[items["split"] == split].sort_values("example_id", ignore_index=True)
     if items.empty:
         raise InputError(f"evaluate_clld.split: {name}: the {split} split has no texts. Raise ingest.{split}, or "
                          f"choose another split.")
-    floors = floor_systems(items, on, read_frame(DatasetPaths(on.dataset).table("linear_floor"), LINEAR_FLOOR))
+    floors = floor_systems(items, on, read_frame(DatasetPaths(on.dataset).table("linear_floor"), clld.LINEAR_FLOOR))
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:
-        nn.Module.to(model, device)
-        probabilities = class_probabilities(model, classifier.tokenizer, items["text"].tolist(), on.max_length, ROWS,
+        nn.Module.to(classifier.model, device)
+        probabilities = class_probabilities(classifier.model, classifier.tokenizer, items["text"].tolist(),
+                                            on.max_length, ROWS,
                                             lambda chunks: progress(chunks, process.name, unit="batch"))
     tables, metrics = run(items, probabilities, floors, on.classes, Resampling.of(params))
     metrics["settings"] |= {"split": split, "model": name, "dataset": on.dataset, "contrast": on.contrast,
                             "encoder": on.encoder, "max_length": on.max_length,
-                            "row": row_name(row_of(on.contrast, model.config.ce_views))}
+                            "row": row_name(row_of(on.contrast, classifier.model.config.ce_views))}
     provenance = Provenance(process.name, process.params_hash, counts=metrics["counts"],
                             precision=computed_in(runtime.precision, runtime.tf32))
-    places = {CLASS_PREDICTIONS: run_paths.predictions, CLASS_SCORES: run_paths.scores,
-              **{schema: run_paths.table(schema.name) for schema in (CLASSES, CONFUSION, CALIBRATION)}}
+    places = {clld.CLASS_PREDICTIONS: run_paths.predictions, clld.CLASS_SCORES: run_paths.scores, **{
+        schema: run_paths.table(schema.name) for schema in (clld.CLASSES, clld.CONFUSION, clld.CALIBRATION)}}
     for schema, path in places.items():
         write_table(path, schema, tables[schema.name], provenance)
     write_json(run_paths.metrics, rounded(metrics))

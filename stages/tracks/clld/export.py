@@ -13,7 +13,7 @@ from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.tracks.clld.new_texts import classifier_card, load_classifier
-from stages.tracks.clld.schemas import LABELLED_ITEMS
+from stages.tracks.clld.tables import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD
 
 # Texts of the model that both are given once it is written.
@@ -25,9 +25,7 @@ _CLOSE = 1e-3
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
     """Write a classifier with its card into ``folder``, which will be ``called`` so; return what it is and its use.
 
-    Raises:
-        InputError: one that is not trained or that no class of the library can express, or logits that are not those
-            of the model.
+    One that no class of the library can express is an InputError, and so are logits that are not those of the model.
     """
     trained = load_classifier(paths.weights)
     try:
@@ -66,12 +64,12 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 def _remedy(params: Params, paths: ModelPaths) -> str:
     """Return how it can be used as it is, and which row can be exported, or how to make this one such a row."""
-    name = paths.name
-    run = next((run for run, entry in CLLD.runs(params).items() if entry.model == name), "RUN")
+    run = next((run for run, entry in CLLD.runs(params).items() if entry.model == paths.name), "RUN")
     use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
            f'("{paths.weights}")')
     others = [other for other in sorted(CLLD.models(params)) if CLLD.encoder(params, other) is not None]
     if others:
         return f"{use}. Of this recipe {', '.join(others)} can be exported."
     return (f"{use}; or give the row an encoder, `keycontrast use RECIPE --set "
-            f"models.clld.{name}.encoder=bundled`, train it, `keycontrast run train_clld@{name}`, and export that.")
+            f"models.clld.{paths.name}.encoder=bundled`, train it, `keycontrast run train_clld@{paths.name}`, and "
+            f"export that.")

@@ -22,8 +22,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.metrics.classification import class_statistics
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.clld.schemas import LINEAR_FLOOR
-from stages.tracks.clld.tables import class_numbers, classes_of, read_labelled_texts
+from stages.tracks.clld.tables import LINEAR_FLOOR, class_numbers, classes_of, read_labelled_texts
 
 STAGE = "linear_floor"
 # Words with their inner apostrophes and hyphens, or single signs: those of TextCNN (models.clld.clld).
@@ -36,17 +35,12 @@ _DECIMALS = 6
 def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return table ``linear_floor`` of the validation and test texts, and metrics.
 
-    Args:
-        items: from :func:`stages.tracks.clld.tables.labelled_texts`, all splits.
-        min_count: training texts that hold a feature.
-
-    Raises:
-        InputError: no word of the training texts is frequent enough to be a feature.
+    ``items`` are labelled texts of all splits; a word is a feature if ``min_count`` training texts hold it.
     """
     classes = classes_of(items)
     parts = {split: items[items["split"] == split] for split in ("train", "validation", "test")}
     numbers = {split: np.array(class_numbers(part["label"], classes)) for split, part in parts.items()}
-    words = TfidfVectorizer(lowercase=True, token_pattern=WORD, min_df=min_count, sublinear_tf=True)
+    words = TfidfVectorizer(token_pattern=WORD, min_df=min_count, sublinear_tf=True)
     try:
         features = words.fit_transform(parts["train"]["text"])
     except ValueError as error:
@@ -55,8 +49,8 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
     held = {split: words.transform(parts[split]["text"]) for split in ("validation", "test") if len(parts[split])}
     with threadpool_limits(1), warnings.catch_warnings():  # sums of several threads differ in their last digits
         warnings.simplefilter("ignore", ConvergenceWarning)  # `unfinished` says so
-        fitted = {strength: LogisticRegression(C=strength, max_iter=_ITERATIONS, solver="lbfgs").fit(
-            features, numbers["train"]) for strength in STRENGTHS}
+        fitted = {strength: LogisticRegression(C=strength, max_iter=_ITERATIONS).fit(features, numbers["train"])
+                  for strength in STRENGTHS}
         accuracies = {strength: float(np.mean(model.predict(held["validation"]) == numbers["validation"]))
                       for strength, model in fitted.items()}
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
@@ -69,8 +63,7 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
         **{split: _measured(numbers[split], rows) for split, rows in found.items()}, "strength": best,
         "features": features.shape[1], "classes": len(classes),
         "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},
-        "unfinished": [strength for strength, model in fitted.items()
-                       if model.n_iter_.max() >= _ITERATIONS]}
+        "unfinished": [strength for strength, model in fitted.items() if model.n_iter_.max() >= _ITERATIONS]}
 
 
 def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: int) -> np.ndarray:

@@ -50,11 +50,7 @@ class LoadedClassifier:
 
 
 def load_classifier(folder: Path, device: str = "cpu") -> LoadedClassifier:
-    """Return the classifier that a training has written into ``folder``, its model on ``device``.
-
-    Raises:
-        InputError: there is no model in ``folder``, or one of another version.
-    """
+    """Return the classifier in ``folder`` on ``device``; none, or one of another version, is an InputError."""
     _, on = load_origin(folder, TrainedOn, (), "CLLD", ClldConfig)
     model = ClldModel.from_pretrained(folder).eval()
     nn.Module.to(model, device)
@@ -63,15 +59,10 @@ def load_classifier(folder: Path, device: str = "cpu") -> LoadedClassifier:
 
 def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int,
                         batch_size: int, track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:
-    """Return the probabilities of the classes (n, N) float64 of each text.
+    """Return the probabilities of the classes (n, N) float64 of each text; an empty one has the class of no words.
 
-    Args:
-        model: in evaluation mode, on its device.
-        tokenizer: of the model.
-        texts: an empty one has the class of no words.
-        max_length: tokens of a text, special ones included; the rest is cut.
-        batch_size: rows of a chunk; part of what decides the last digits, as is the order of the texts.
-        track: wraps the list of chunks, to show progress.
+    ``max_length`` counts special tokens; the rest of a text is cut. ``batch_size``, the rows of a chunk, is part of
+    what decides the last digits, as is the order of the texts. ``track`` wraps the list of chunks, to show progress.
     """
     found = np.zeros((len(texts), len(model.config.classes)))
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if len(texts) else []
@@ -87,14 +78,8 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
                     code: str = "") -> str:
     """Return the README of a saved classifier.
 
-    Args:
-        name: of the model.
-        on: where it came from.
-        config: of the model.
-        metrics: of its training, as ``metrics.json`` has them.
-        files: what its files hold.
-        use: what it is used with.
-        code: Python that does so in the folder.
+    ``metrics`` are those of its training; ``files`` says what its files hold, ``use`` what it is used with, and
+    ``code`` is Python that does so in the folder.
     """
     kind, settings = config.contrast.kind, metrics["settings"]
     contrast = kind + (", weight 0.5" if config.contrasts else "") + (
@@ -119,16 +104,7 @@ def _plain(text: str) -> str:
 
 
 class NewTexts:
-    """Classifies texts; of equal probabilities the class that is first in the order of names is the label.
-
-    Args:
-        asked: what for.
-        finding: is not needed.
-        device: to compute on.
-
-    Raises:
-        InputError: the model is not trained yet, or is of another version.
-    """
+    """Classifies texts; of equal probabilities the class that is first in the order of names is the label."""
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         self.batch_size = ROWS

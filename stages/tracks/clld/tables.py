@@ -1,19 +1,122 @@
-"""Labelled texts, confusions and label distances of a classifier, as tables."""
+"""Tables of the CLLD track: labelled texts, and what trained and evaluated classifiers leave behind."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from keycontrast.errors import InputError
 from stages.common.examples import read_examples
 from stages.common.paths import DatasetPaths
-from stages.common.schemas import TEXTS
+from stages.common.schemas import TEXTS, TableSchema
 from stages.common.tables import read_frame
 
-COLUMNS = ["example_id", "text_id", "split", "text", "label"]
-_DISTANCES = ["evaluation", "epoch", "step", "strength", "class", "other", "distance"]
+LABELLED_ITEMS = TableSchema(
+    "labelled_items", "Texts with their classes that a classifier was chosen by and is evaluated on, in the place "
+                      "of items.parquet.", ("example_id",), (
+        ("example_id", pa.int64(), "example of table examples"),
+        ("text_id", pa.int64(), "text id"),
+        ("split", pa.string(), "validation or test"),
+        ("text", pa.string(), "the text"),
+        ("label", pa.string(), "class"),
+    ))
+
+_CONFUSIONS = (("label", pa.string(), "class of the texts"), ("predicted", pa.string(), "class that they were given"),
+               ("texts", pa.int64(), "how many there are"))
+VALIDATION_CONFUSION = TableSchema(
+    "validation_confusion", "Confusions of a classifier on the validation split, at its best epoch; every pair of "
+                            "classes.", ("label", "predicted"), _CONFUSIONS)
+CONFUSION = TableSchema("confusion", "Confusions of a run on the evaluated texts; every pair of classes.",
+                        ("label", "predicted"), _CONFUSIONS)
+
+LABEL_DISTANCE = TableSchema(
+    "label_distance", "The label distance matrix of a classifier over its training; every ordered pair of classes.",
+    ("evaluation", "class", "other"), (
+        ("evaluation", pa.int64(), "evaluation that moved the matrix, 1-based; 0 for the matrix of the beginning"),
+        ("epoch", pa.int64(), "epoch of that, 1-based; 0 for the beginning"),
+        ("step", pa.int64(), "optimiser steps before"),
+        ("strength", pa.float64(), "e, how far the matrix went towards what the confusions ask for; null for the "
+                                   "beginning"),
+        ("class", pa.string(), "class of the row"),
+        ("other", pa.string(), "class of the column"),
+        ("distance", pa.float64(), "d"),
+    ))
+
+CONFUSING_PAIRS = TableSchema(
+    "confusing_pairs", "Pairs of classes that a finished classifier confuses on the validation split, the most "
+                       "confused first.", ("rank",), (
+        ("rank", pa.int64(), "1 for the most confused; equal counts stand in the order of classes"),
+        ("class", pa.string(), "class"),
+        ("other", pa.string(), "another class, behind it in the order of names"),
+        ("as_other", pa.int64(), "texts of the first that were taken for the other"),
+        ("as_class", pa.int64(), "texts of the other that were taken for the first"),
+        ("confused", pa.int64(), "both together"),
+        ("chosen", pa.bool_(), "the pair is one of those that a static matrix takes"),
+    ))
+
+LINEAR_FLOOR = TableSchema(
+    "linear_floor", "What a linear classifier on TF-IDF makes of the texts that it was not trained on.",
+    ("example_id",), (
+        ("example_id", pa.int64(), "labelled example"),
+        ("text_id", pa.int64(), "text id"),
+        ("split", pa.string(), "validation or test"),
+        ("label", pa.string(), "class"),
+        ("predicted", pa.string(), "class of largest probability"),
+        ("probabilities", pa.list_(pa.float64()), "of the classes, in the order of their names"),
+    ))
+
+CLASS_PREDICTIONS = TableSchema(
+    "class_predictions", "What a classifier makes of the evaluated texts, in the place of predictions.parquet.",
+    ("example_id",), (
+        ("example_id", pa.int64(), "evaluated example"),
+        ("text_id", pa.int64(), "text id"),
+        ("text", pa.string(), "the text"),
+        ("label", pa.string(), "class"),
+        ("predicted", pa.string(), "class of largest probability"),
+        ("probability", pa.float64(), "of the predicted class"),
+        ("probabilities", pa.list_(pa.float64()), "of the classes, in the order of classes.parquet"),
+    ))
+
+CLASS_SCORES = TableSchema(
+    "class_scores", "Scores of every evaluated text, of a classifier and of the floors, in the place of "
+                    "scores.parquet.", ("system", "example_id"), (
+        ("system", pa.string(), "run, or a floor: majority, linear"),
+        ("example_id", pa.int64(), "evaluated example"),
+        ("label", pa.string(), "class"),
+        ("predicted", pa.string(), "class that the system says"),
+        ("correct", pa.bool_(), "these are equal"),
+        ("probability", pa.float64(), "of the predicted class; null for majority, which has none"),
+        ("nll", pa.float64(), "-log of the probability of the right class (nats); null likewise"),
+        ("brier", pa.float64(), "squared distance of the probabilities from the right class; null likewise"),
+    ))
+
+CLASSES = TableSchema(
+    "classes", "Scores of each class, of a run.", ("number",), (
+        ("number", pa.int32(), "place of the class in lists of probabilities, 0-based"),
+        ("class", pa.string(), "class"),
+        ("texts", pa.int64(), "evaluated texts of the class"),
+        ("predicted", pa.int64(), "evaluated texts that were given the class"),
+        ("precision", pa.float64(), "share of these that are of the class; 0 for none"),
+        ("recall", pa.float64(), "share of its texts that were given the class; 0 for none"),
+        ("f1", pa.float64(), "their harmonic mean; 0 where both are 0, null for a class neither there nor "
+                             "predicted"),
+    ))
+
+CALIBRATION = TableSchema(
+    "calibration", "How often a run is right when it is so sure (reliability diagram).", ("bin",), (
+        ("bin", pa.int32(), "bin of the probability of the predicted class, 1-based"),
+        ("from", pa.float64(), "lower end, not in the bin (but 0 is)"),
+        ("to", pa.float64(), "upper end, in the bin"),
+        ("texts", pa.int64(), "evaluated texts in the bin"),
+        ("confidence", pa.float64(), "their mean probability; null without any"),
+        ("accuracy", pa.float64(), "share that is classified rightly; null likewise"),
+    ))
+
+
+COLUMNS = LABELLED_ITEMS.arrow().names
+_DISTANCES = LABEL_DISTANCE.arrow().names
 
 
 def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
@@ -28,8 +131,7 @@ def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
 def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
     """Return table ``labelled_examples`` with the texts of table ``texts``, sorted by id, in the order of ``COLUMNS``.
 
-    Raises:
-        InputError: a text is missing, the training or validation split is empty, or there is one class only.
+    If a text is missing, the training or validation split is empty, or there is one class only, it is an InputError.
     """
     joined = examples.merge(texts[["text_id", "text"]], on="text_id", how="left", validate="many_to_one")
     lost = joined[joined["text"].isna()]
@@ -55,7 +157,7 @@ def classes_of(labelled: pd.DataFrame) -> list[str]:
     return sorted(labelled["label"].unique())
 
 
-def class_numbers(labels: pd.Series, classes: list[str]) -> list[int]:
+def class_numbers(labels: Iterable[str], classes: Sequence[str]) -> list[int]:
     """Return the index in ``classes`` of each label."""
     places = {name: number for number, name in enumerate(classes)}
     return [places[label] for label in labels]
@@ -73,19 +175,7 @@ def confusion_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
 
 def _cells(classes: Sequence[str], columns: tuple[str, str]) -> pd.DataFrame:
     """Return the ordered pairs of classes, in the order of a matrix read row by row."""
-    names = np.array(classes, dtype=object)
-    return pd.DataFrame({columns[0]: np.repeat(names, len(names)), columns[1]: np.tile(names, len(names))})
-
-
-def _matrix(table: pd.DataFrame, rows: str, columns: str, values: str) -> tuple[np.ndarray, list[str]]:
-    """Return the matrix (N, N) of a table of cells, whose rows may be in any order, and the classes in its order."""
-    classes = sorted(table[rows].unique())
-    return table.pivot(index=rows, columns=columns, values=values).loc[classes, classes].to_numpy(copy=True), classes
-
-
-def counts_of(table: pd.DataFrame) -> tuple[np.ndarray, list[str]]:
-    """Return the matrix (N, N) of a table of :func:`confusion_table`, and the classes in its order."""
-    return _matrix(table, "label", "predicted", "texts")
+    return pd.MultiIndex.from_product([list(classes)] * 2, names=columns).to_frame(index=False)
 
 
 def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
@@ -113,4 +203,5 @@ def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Se
 def matrix_at(table: pd.DataFrame, evaluation: int | None = None) -> tuple[np.ndarray, list[str]]:
     """Return the matrix (N, N) of one evaluation of table ``label_distance``, the last by default, and its classes."""
     wanted = table["evaluation"].max() if evaluation is None else evaluation
-    return _matrix(table[table["evaluation"] == wanted], "class", "other", "distance")
+    square = table[table["evaluation"] == wanted].pivot(index="class", columns="other", values="distance")
+    return square.to_numpy(copy=True), list(square)

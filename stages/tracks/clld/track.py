@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from stages.common.schemas import LABELLED_EXAMPLES
 from stages.common.settings import Params
-from stages.tracks.clld.schemas import CLASS_PREDICTIONS, CLASS_SCORES, LABELLED_ITEMS
+from stages.tracks.clld.tables import CLASS_PREDICTIONS, CLASS_SCORES, LABELLED_ITEMS
 from stages.tracks.common.track import Track
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,15 +22,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError, nearest
-from models.clld.clld import (
-    AdaptiveSchedule,
-    ClldConfig,
-    ClldModel,
-    ClldTask,
-    LabelledTexts,
-    load_text_encoder,
-    word_tokenizer,
-)
+from models.clld import clld as networks
+from models.clld.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts
 from models.common.losses import products
 from models.common.task import CheckpointStore, Criterion, History, Settings
 from models.common.training import fit
@@ -42,21 +35,11 @@ from stages.common.tables import read_frame
 from stages.common.training import TRAINED_ON_FILE, loop_settings, processes, selection
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
+from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import TrainedOn, classifier_card
-from stages.tracks.clld.schemas import CONFUSING_PAIRS, LABEL_DISTANCE, LABELLED_ITEMS, VALIDATION_CONFUSION
-from stages.tracks.clld.tables import (
-    COLUMNS,
-    class_numbers,
-    classes_of,
-    confusion_table,
-    distance_table,
-    read_labelled_texts,
-)
+from stages.tracks.clld.tables import class_numbers, classes_of
 from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
 from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, Table, train
-
-if TYPE_CHECKING:
-    from stages.tracks.clld.params import ClldModel as ModelBlock
 
 # Names the seeds of what is drawn.
 STAGE = "train_clld"
@@ -84,8 +67,7 @@ def with_own_rates(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: str) -> Pairs:
     """Return the pairs within each group of names, or patterns such as ``comp.*``, as indices (a, b), a < b, sorted.
 
-    Raises:
-        InputError: a name or pattern fits no class, or a group is of one class; says the ``place`` of the groups.
+    Errors name the ``place`` of the groups.
     """
     pairs: set[tuple[int, int]] = set()
     for group in groups:
@@ -103,28 +85,24 @@ def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: 
 
 
 def chosen_pairs(table: pd.DataFrame, classes: Sequence[str], model: str) -> Pairs:
-    """Return the chosen pairs of table ``confusing_pairs`` of the finished ``model`` as indices, sorted.
-
-    Raises:
-        InputError: it confuses nothing.
-    """
+    """Return the chosen pairs of table ``confusing_pairs`` of the finished ``model`` as indices, sorted."""
     chosen = table[table["chosen"]]
     if chosen.empty:
         raise InputError(f"models.clld: model {model!r} confuses no two classes on the validation split, so that there "
                          f"are no pairs to take from it (pairs_of). Name the classes yourself (pairs), or give more of "
                          f"the data to validation (ingest.validation).")
-    first, second = (class_numbers(chosen[end], list(classes)) for end in ("class", "other"))
+    first, second = (class_numbers(chosen[end], classes) for end in ("class", "other"))
     return sorted(zip(first, second, strict=True))
 
 
 def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pairs:
     """Return the pairs of classes that model ``name`` sets apart, as indices; none for a row that has none."""
-    block: ModelBlock = params.models.clld[name]
+    block = params.models.clld[name]
     if block.pairs is not None:
         return named_pairs(block.pairs, classes, f"models.clld.{name}.pairs")
     if (other := earlier_model(block)) is not None:
         path = ModelPaths(other, params.earlier_seed(name, seed)).confusing_pairs
-        return chosen_pairs(read_frame(path, CONFUSING_PAIRS), classes, other)
+        return chosen_pairs(read_frame(path, clld.CONFUSING_PAIRS), classes, other)
     return []
 
 
@@ -138,9 +116,6 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
 
     Rows of a table that differ in the contrast alone begin with the same weights. Without an ``encoder`` it is a
     TextCNN (Kim 2014) with the words of ``training_texts``. Other arguments as of :func:`run`.
-
-    Raises:
-        InputError: the encoder cannot be had as the params ask for it.
     """
     shared = {"pool": values["pool"], "ce_views": values["ce_views"],
               "contrast": {"kind": _KINDS.get(contrast, "label_distance"), **values["contrast"]},
@@ -148,10 +123,11 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
     torch.manual_seed(seed)
     if encoder is None:
         sizes = dict(values["textcnn"])
-        words = word_tokenizer(training_texts, sizes.pop("min_count"))
-        return ClldModel(ClldConfig(TEXTCNN, classes, textcnn={**sizes, "vocabulary": len(words)}, **shared)), words
+        words = networks.word_tokenizer(training_texts, sizes.pop("min_count"))
+        sizes["vocabulary"] = len(words)
+        return ClldModel(networks.ClldConfig(TEXTCNN, classes, textcnn=sizes, **shared)), words
     try:
-        loaded, tokenizer = load_text_encoder(encoder.location, encoder.pretrained)
+        loaded, tokenizer = networks.load_text_encoder(encoder.location, encoder.pretrained)
         model = ClldModel.over(loaded, classes, **shared)
     except ValueError as error:
         raise InputError(f"models.clld: the encoder cannot be taken as train_clld asks for it: {error}.") from error
@@ -185,16 +161,12 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
 
     Args:
         items: from :func:`stages.tracks.clld.tables.labelled_texts`, all splits; that of test gives names of classes.
-        values: plain values of the block ``train_clld`` with the model's overrides, rates and optimiser filled in
-            (:func:`with_own_rates`).
+        values: plain values of the block ``train_clld`` with the model's overrides and :func:`with_own_rates`.
         contrast: of ``models.clld.NAME``.
         pairs: indices of confusable classes, for ``static_tau_pairs``.
         encoder: to start from; None for a TextCNN.
         seed: fans out by name into weights, order and dropout.
         store: keeps the training's state.
-
-    Raises:
-        InputError: the encoder cannot be had as asked for, or an adaptive matrix would never move.
     """
     training, classes, length = values["training"], classes_of(items), values["max_length"]
     parts = {split: items[items["split"] == split] for split in ("train", "validation")}
@@ -213,12 +185,12 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
     with torch.no_grad(), products(device, training["precision"]):
         confusion = task.judge()[1].numpy()
     return TrainedClassifier(model, _saved(tokenizer, encoder, length), history, confusion,
-                             distance_table(first, task.updates, classes), task.updates)
+                             clld.distance_table(first, task.updates, classes), task.updates)
 
 
 def _saved(tokenizer: PreTrainedTokenizerBase, encoder: ResolvedEncoder | None,
            max_length: int) -> PreTrainedTokenizerBase:
-    """Return the tokenizer as it is saved: without the padding and cut that it remembers from its work."""
+    """Return the tokenizer without the padding and cut that it remembers from its work."""
     if encoder is not None:
         tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     else:
@@ -244,14 +216,10 @@ def _schedule(settings: Settings, n_train: int) -> AdaptiveSchedule:
 
 
 def train_model(job: SeedTraining) -> None:
-    """Train a row of CLLD's table under one seed, and save it.
-
-    Raises:
-        InputError: texts, encoder or confusing pairs are not to be had.
-    """
+    """Train a row of CLLD's table under one seed, and save it."""
     params, name, block = job.params, job.name, job.params.models.clld[job.name]
     paths, source = DatasetPaths(block.dataset), source_of(params, name)
-    items = read_labelled_texts(paths)
+    items = clld.read_labelled_texts(paths)
     values, classes = with_own_rates(params.model(name).plain(), source), classes_of(items)
     encoder = None if source == TEXTCNN else resolve_encoder(
         source, "encoder.source" if block.encoder is None else f"models.clld.{name}.encoder")
@@ -274,9 +242,10 @@ def train_model(job: SeedTraining) -> None:
         name, on, config, {**selection(trained.history), **metrics},
         "`config.json` holds the settings and the names of the classes, `trained_on.json` where the model came from",
         '`keycontrast predict RUN "a text"`, or `models.clld.clld.ClldModel.from_pretrained(FOLDER)`')
-    tables = [Table("items", items.loc[items["split"] != "train", COLUMNS], LABELLED_ITEMS),
-              Table("validation_confusion", confusion_table(trained.confusion, classes), VALIDATION_CONFUSION),
-              Table("label_distance", trained.distances, LABEL_DISTANCE)]
+    confusion = clld.confusion_table(trained.confusion, classes)
+    tables = [Table("items", items[items["split"] != "train"], clld.LABELLED_ITEMS),
+              Table("validation_confusion", confusion, clld.VALIDATION_CONFUSION),
+              Table("label_distance", trained.distances, clld.LABEL_DISTANCE)]
     logs = {"evaluations.csv": pd.DataFrame(trained.updates, columns=_EVALUATIONS)}
     job.save("encoder" if encoder else TEXTCNN, model, trained.history, ModelFolder(
         card, {TRAINED_ON_FILE: asdict(on)}, tables, metrics, trained.tokenizer, logs))

@@ -22,9 +22,9 @@ from stages.common.tables import Provenance, read_frame, rounded, write_json, wr
 from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
+from stages.metrics.embeddings import vectors_from_file, vectors_from_training
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
-from stages.metrics.word_tables import vectors_from_file, vectors_from_training
 from stages.run.process import StageProcess
 from stages.tracks.common.floors import SEEDED_AS
 from stages.tracks.common.frame import for_each_seed

@@ -18,41 +18,21 @@ import pandas as pd
 from keycontrast.errors import InputError
 from stages.common.settings import Params
 from stages.common.tables import read_frame
-from stages.metrics import Statistic, WordVectors, kept_shares, mean_statistic, rouge
+from stages.metrics import WordVectors, bleu, kept_shares, mean_statistic, rouge
 from stages.metrics.bertscore import BertScorer
-from stages.metrics.bleu import LBOW_BATCH, ORDERS, RELEASED_WEIGHTS, batched_bleu, corpus_bleu_statistic, count_matches
 from stages.metrics.rouge import MEASURES
 from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.evaluation import (
-    USUAL,
-    Evaluated,
-    Evaluation,
-    Resampling,
-    evaluate,
-    evaluation,
-    extended,
-    first_samples,
-    predicted_split,
-    score_systems,
-)
+from stages.tracks.common import evaluation as frame
 from stages.tracks.common.floors import FLOORS, floor_outputs
 from stages.tracks.common.schemas import PARAPHRASE_SCORES
-from stages.tracks.pgkpr.items import (
-    PARAPHRASE_ITEMS,
-    UNKNOWN,
-    VOCABULARY,
-    Vocabulary,
-    as_text,
-    as_words,
-    fixed_masks,
-    marked_words,
-    released_form,
-)
+from stages.tracks.pgkpr import items as pgkpr
+from stages.tracks.pgkpr.items import UNKNOWN, Vocabulary, as_text, as_words
 
 STAGE = "evaluate_pgkpr"
-LEADING = [f"released_bleu_{order}" for order in range(1, ORDERS + 1)]
+_ORDERS = range(1, bleu.ORDERS + 1)
+LEADING = [f"released_bleu_{order}" for order in _ORDERS]
 # Targets have no keyword scores.
 _WITHOUT = ("target_keyword_kept",)
 
@@ -71,7 +51,7 @@ class WithoutUnk:
 
 def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], known: Collection[str],
         limit: int, vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
-        resampling: Resampling = USUAL) -> Evaluation:
+        resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
     """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
 
     Args:
@@ -79,52 +59,43 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
         items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
         keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
             keywords or not. Floor ``keyword`` consists of them.
-        known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`released_form`.
+        known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`pgkpr.released_form`.
         vectors: of the embedding metrics.
         floors: outputs that need no model.
         scorer: of BERTScore; None leaves it out.
         resampling: bootstrap and seed.
-
-    Raises:
-        InputError: predictions, items and keywords do not belong together, or there is nothing to score.
     """
-    scored = first_samples(predictions)
-    split = predicted_split(scored, items, "pgkpr")
-    targets = _scored_items(scored, items)
-    own = _own_keywords(scored, keywords)
+    scored = frame.first_samples(predictions)
+    split = frame.predicted_split(scored, items, "pgkpr")
+    keyword = items.set_index("example_id")["keyword"].loc[scored["example_id"]]
+    targets = ScoredItems([as_words(text) for text in scored["source"]],
+                          [[as_words(text) for text in texts] for texts in scored["references"]],
+                          [None if pd.isna(word) else str(word) for word in keyword], [None] * len(scored))
+    if missing := [number for number in scored["example_id"] if number not in keywords]:
+        raise InputError(f"paraphrase_items.parquet: no row of the model's evaluated pairs is of example {missing[0]}, "
+                         f"which was predicted, and {len(missing) - 1} more are missing. Run generate_pgkpr again.")
+    own = [list(keywords[number]) for number in scored["example_id"]]
     counts = {"examples": len(scored)}
     outputs: dict[str, Sequence[Text]] = {"run": [as_words(text) for text in scored["prediction"]]}
     for floor in floors:
         outputs[floor] = own if floor == "keyword" else floor_outputs(floor, targets, items, counts, resampling.seed,
                                                                       as_words)
-    systems = {name: _released(system, outputs[name], targets, own, known, limit) for name, system in score_systems(
-        outputs, targets, WithoutUnk(vectors), scorer, resampling.seed).items()}
-    systems["run"] = extended(systems["run"], _given_keywords(scored), {})
+    systems = {name: _released(system, outputs[name], targets, own, known, limit) for name, system in
+               frame.score_systems(outputs, targets, WithoutUnk(vectors), scorer, resampling.seed).items()}
+    if not scored["keyword"].isna().all():  # the model reads keywords
+        given = [[] if pd.isna(words) else as_words(words) for words in scored["keyword"]]
+        shares = mean_statistic(kept_shares(scored["prediction"].tolist(), given))
+        systems["run"] = frame.extended(systems["run"], {"given_keywords_kept": shares}, {})
     counts |= {"empty_outputs": sum(not words for words in outputs["run"]),
                "unknown_words": sum(list(words).count(UNKNOWN) for words in outputs["run"]),
                "without_keywords": sum(not words for words in own),
                "skipped_extrema_average": systems["run"].skipped}
-    result = evaluation(scored["example_id"], systems, scorer, counts, split,
-                        "words of the language pipeline, in lower case", resampling)
+    result = frame.evaluation(scored["example_id"], systems, scorer, counts, split,
+                              "words of the language pipeline, in lower case", resampling)
     result.metrics["settings"] |= {"leading": LEADING, "reference_words": limit,
-                                   "vocabulary_words": len(known), "released_weights": RELEASED_WEIGHTS,
-                                   "bleu_batch": LBOW_BATCH}
+                                   "vocabulary_words": len(known), "released_weights": bleu.RELEASED_WEIGHTS,
+                                   "bleu_batch": bleu.LBOW_BATCH}
     return result
-
-
-def _scored_items(scored: pd.DataFrame, items: pd.DataFrame) -> ScoredItems:
-    keyword = items.set_index("example_id")["keyword"].loc[scored["example_id"]]
-    return ScoredItems([as_words(text) for text in scored["source"]],
-                       [[as_words(text) for text in texts] for texts in scored["references"]],
-                       [None if pd.isna(word) else str(word) for word in keyword], [None] * len(scored))
-
-
-def _own_keywords(scored: pd.DataFrame, keywords: Mapping[int, Sequence[str]]) -> list[list[str]]:
-    missing = [number for number in scored["example_id"] if number not in keywords]
-    if missing:
-        raise InputError(f"paraphrase_items.parquet: no row of the model's evaluated pairs is of example {missing[0]}, "
-                         f"which was predicted, and {len(missing) - 1} more are missing. Run generate_pgkpr again.")
-    return [list(keywords[number]) for number in scored["example_id"]]
 
 
 def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int, list[str]]:
@@ -133,8 +104,8 @@ def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int
     ``pairs`` are rows of table ``paraphrase_items``, ``seed`` is the project's, ``max_length`` what models read.
     """
     first = pairs[pairs["reference"] == 0]
-    masks = fixed_masks(first, "xx", seed, max_length=max_length)
-    return {int(example): marked_words(words, mask)
+    masks = pgkpr.fixed_masks(first, "xx", seed, max_length=max_length)
+    return {int(example): pgkpr.marked_words(words, mask)
             for example, words, mask in zip(first["example_id"], first["source_words"], masks, strict=True)}
 
 
@@ -142,12 +113,12 @@ def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItem
               keywords: Sequence[Sequence[str]], known: Collection[str],
               limit: int) -> SystemScores:
     """Return ``system`` with the scores of the released norm and the keywords that it keeps."""
-    texts = [released_form(words, known, limit) for words in outputs]
-    references = [[released_form(words, known, limit) for words in item] for item in targets.references]
-    counts = count_matches(texts, references)
-    statistics = {f"released_bleu_{order}": corpus_bleu_statistic(counts, order, RELEASED_WEIGHTS)
-                  for order in range(1, ORDERS + 1)}
-    scores = rouge(texts, references, "py_rouge").f1.T
+    texts = [pgkpr.released_form(words, known, limit) for words in outputs]
+    references = [[pgkpr.released_form(words, known, limit) for words in item] for item in targets.references]
+    counts = bleu.count_matches(texts, references)
+    statistics = {f"released_bleu_{order}": bleu.corpus_bleu_statistic(counts, order, bleu.RELEASED_WEIGHTS)
+                  for order in _ORDERS}
+    scores = rouge(texts, references, "py_rouge").T
     columns = {f"released_py_{name}": column for name, column in zip(MEASURES, scores, strict=True)}
     columns["keywords_kept"] = kept_shares([as_text(words) for words in outputs], keywords)
     statistics |= {name: mean_statistic(column) for name, column in columns.items()}
@@ -155,22 +126,14 @@ def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItem
     rows |= {"released_output": [as_text(words) for words in texts],
              "released_references": [[as_text(words) for words in item] for item in references]}
     batched = {f"released_batch_bleu_{order}": float(value)
-               for order, value in enumerate(batched_bleu(counts, RELEASED_WEIGHTS), 1)}
-    found = extended(system, statistics, rows, _WITHOUT)
-    return replace(found, values=found.values | batched)  # no sums over items, so without intervals
+               for order, value in enumerate(bleu.batched_bleu(counts, bleu.RELEASED_WEIGHTS), 1)}
+    released = frame.extended(system, statistics, rows, _WITHOUT)
+    return replace(released, values=released.values | batched)  # no sums over items, so without intervals
 
 
-def _given_keywords(scored: pd.DataFrame) -> dict[str, Statistic]:
-    """Return the share of the keywords which the model was given that its outputs show; nothing if it reads none."""
-    if scored["keyword"].isna().all():
-        return {}
-    given = [[] if pd.isna(words) else as_words(words) for words in scored["keyword"]]
-    return {"given_keywords_kept": mean_statistic(kept_shares(scored["prediction"].tolist(), given))}
-
-
-def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
-    pairs = read_frame(evaluated.paths.paraphrase_items, PARAPHRASE_ITEMS)
-    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, VOCABULARY))
+def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
+    pairs = read_frame(evaluated.paths.paraphrase_items, pgkpr.PARAPHRASE_ITEMS)
+    vocabulary = Vocabulary.from_frame(read_frame(evaluated.paths.vocabulary, pgkpr.VOCABULARY))
     return run(evaluated.predictions, evaluated.items,
                source_keywords(pairs, params.seed, params.paraphrase_items.max_length),
                vocabulary.word_numbers, params.evaluate_pgkpr.reference_words, evaluated.vectors,
@@ -178,7 +141,7 @@ def _scored(params: Params, evaluated: Evaluated) -> Evaluation:
 
 
 def _work(process: StageProcess) -> None:
-    evaluate(process, PARAPHRASE_SCORES, _scored, lambda text: tuple(as_words(text)))
+    frame.evaluate(process, PARAPHRASE_SCORES, _scored, lambda text: tuple(as_words(text)))
 
 
 main = partial(run_stage, STAGE, _work, instance="RUN")

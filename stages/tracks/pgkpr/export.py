@@ -20,19 +20,12 @@ VOCABULARY_FILE = "vocabulary.json"
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """Where a model came from, as far as using it depends on that.
-
-    Attributes:
-        dataset: name of the data set.
-        keywords: how its keywords were chosen in training; None for a model that reads none.
-        mark_all: whether every occurrence of a keyword was one.
-        max_length: words of a text that are read and were taught.
-    """
+    """Where a model came from, as far as using it depends on that."""
 
     dataset: str
-    keywords: Rule | None
-    mark_all: bool
-    max_length: int
+    keywords: Rule | None   # how they were chosen in training; None for a model that reads none
+    mark_all: bool          # every occurrence of a keyword was one
+    max_length: int         # words of a text that are read and were taught
 
 
 def notes_of(vocabulary: Vocabulary, on: TrainedOn) -> dict[str, Any]:
@@ -42,21 +35,13 @@ def notes_of(vocabulary: Vocabulary, on: TrainedOn) -> dict[str, Any]:
 
 
 def load_lookup(folder: Path) -> tuple[Vocabulary, TrainedOn]:
-    """Return what :func:`notes_of` was given.
-
-    Raises:
-        InputError: there is no model in ``folder``, or one of another version.
-    """
+    """Return vocabulary and origin of the model in ``folder``; none, or one of another version, is an InputError."""
     (columns,), on = load_origin(folder, TrainedOn, (VOCABULARY_FILE,), "PGKPR", RewriterConfig)
     return Vocabulary.from_frame(pd.DataFrame(columns).rename_axis("token_id").reset_index()), on
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:  # noqa: ARG001 - as all tracks have it
-    """Write a model and its vocabulary in half precision, and return what that is and how it is used.
-
-    Raises:
-        InputError: the model is not trained.
-    """
+    """Write a model and its vocabulary in half precision, and return what that is and how it is used."""
     vocabulary, on = load_lookup(paths.weights)
     model = load_rewriter(paths.weights)
     nn.Module.to(model, torch.float16)

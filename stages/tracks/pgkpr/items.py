@@ -1,5 +1,8 @@
-"""Items of the PGKPR track: their tables, the vocabulary, texts as words again, and which words are keywords.
+"""Items of the PGKPR track: their tables, texts as words and tags, the vocabulary, and which words are keywords.
 
+    words = read_words(tokens)
+    words.words, words.tags  # a list per text
+    words.beside("table attribution", ids, scores)  # lists aligned with tokens, made aligned with words
     vocabulary = Vocabulary.from_frame(read_frame(path, VOCABULARY))
     vocabulary.words_ids(["what", "is", "zyzzyva"])  # the last is [unk]
     masks = fixed_masks(rows, "xx", seed=13)  # keywords: the same for every model, batch and device
@@ -14,8 +17,9 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from keycontrast.errors import InputError
+from keycontrast.errors import Faults, InputError
 from models.common import EOS, PAD, UNK
 from stages.common.schemas import STRINGS, TableSchema
 from stages.common.seeds import flipped
@@ -52,8 +56,8 @@ VOCABULARY = TableSchema(
     ))
 
 
-# By id; models.common names the ids.
-SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")
+SPECIALS = ("[pad]", "[unk]", "<s>", "</s>", "<sep>", "[NOK]", "[MASK]")   # by id; models.common names the ids
+UNKNOWN = SPECIALS[1]
 KINDS = ("special", "tag", "word")
 # The word tags of the Penn Treebank. Symbols and punctuation have tags too; of these, those that are seen.
 PENN_WORD_TAGS = ("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP", "NNPS", "NNS", "PDT",
@@ -61,15 +65,12 @@ PENN_WORD_TAGS = ("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", 
                   "VBZ", "WDT", "WP", "WP$", "WRB")
 
 
+# The vocabulary
+
+
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens by id: the special ones, then tags in brackets, then words.
-
-    Attributes:
-        tokens: the token of each id.
-        kinds: ``special``, ``tag`` or ``word``, likewise.
-        counts: occurrences in sources and targets of the training split, likewise; 0 for special tokens.
-    """
+    """Tokens by id, with kind and count in the training split: special tokens, then tags in brackets, then words."""
 
     tokens: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -79,7 +80,7 @@ class Vocabulary:
     def counted(cls, words: Mapping[str, int], tags: Mapping[str, int], size: int) -> "Vocabulary":
         """Return the vocabulary of all ``tags`` and the ``size`` most frequent of ``words``, equals by spelling.
 
-        A text may hold a word that is spelt like a special token or a tag. It is none, and has no id of its own.
+        A word of a text that is spelt like a special token or a tag has no id of its own.
         """
         named = {f"[{tag}]": tags[tag] for tag in sorted(tags)}
         ordered = sorted((-count, word) for word, count in words.items()
@@ -90,24 +91,16 @@ class Vocabulary:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> "Vocabulary":
-        """Return the vocabulary that table ``vocabulary`` holds.
-
-        Raises:
-            InputError: ids do not count from 0, special tokens are others than ours, or kinds are unknown.
-        """
+        """Return the vocabulary that table ``vocabulary`` holds; one of another version is an InputError."""
         frame = frame.sort_values("token_id")
         tokens, kinds = (tuple(frame[name].astype(str).tolist()) for name in ("token", "kind"))
-        if not np.array_equal(frame["token_id"], np.arange(len(frame))):
-            problem = "token_id does not count from 0 without gaps"
-        elif tokens[:len(SPECIALS)] != SPECIALS:
-            problem = (f"token begins with {', '.join(tokens[:len(SPECIALS)])}, not with {', '.join(SPECIALS)}; it was "
-                       f"written by another version")
-        elif kinds != tuple(kind for kind in KINDS for _ in range(kinds.count(kind))) or kinds.count(
-                "special") != len(SPECIALS):
-            problem = f"kind is not {len(SPECIALS)} times special, then tag, then word"
-        else:
-            return cls(tokens, kinds, tuple(frame["count"].astype(int).tolist()))
-        raise InputError(f"vocabulary.parquet: column {problem}. Run the stage paraphrase_items again.")
+        ordered = tuple(kind for kind in KINDS for _ in range(kinds.count(kind)))
+        if (not np.array_equal(frame["token_id"], np.arange(len(frame))) or tokens[:len(SPECIALS)] != SPECIALS
+                or kinds != ordered or kinds.count("special") != len(SPECIALS)):
+            raise InputError(f"vocabulary.parquet: token_id does not count from 0 without gaps, token does not begin "
+                             f"with {', '.join(SPECIALS)}, or kind is not special, then tag, then word; it was written "
+                             f"by another version. Run the stage paraphrase_items again.")
+        return cls(tokens, kinds, tuple(frame["count"].astype(int).tolist()))
 
     def to_frame(self) -> pd.DataFrame:
         """Return table ``vocabulary``."""
@@ -119,25 +112,6 @@ class Vocabulary:
         """Tokens of every kind."""
         return len(self.tokens)
 
-    def words_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word, given in lower case; [unk] where it is unknown."""
-        known = self.word_numbers
-        return [known.get(word, UNK) for word in words]
-
-    def tag_ids(self, tags: Iterable[str]) -> list[int]:
-        """Return the id of each tag, given without brackets; [unk] where it is unknown."""
-        known = self._tag_numbers
-        return [known.get(tag, UNK) for tag in tags]
-
-    def text(self, ids: Iterable[int]) -> str:
-        """Return the tokens of ``ids`` joined by spaces: padding is passed over, and ``</s>`` ends the text."""
-        return as_text(self.tokens[number] for number in takewhile(lambda number: number != EOS, ids) if number != PAD)
-
-    def banned(self, unknown: bool) -> list[int]:
-        """Return the ids that no output may hold: tags, and special tokens but ``</s>`` and, if allowed, [unk]."""
-        allowed = {EOS, UNK} if unknown else {EOS}
-        return [number for number, kind in enumerate(self.kinds) if kind != "word" and number not in allowed]
-
     @cached_property
     def word_numbers(self) -> dict[str, int]:
         """The id of each word."""
@@ -147,8 +121,22 @@ class Vocabulary:
     def _tag_numbers(self) -> dict[str, int]:
         return {token[1:-1]: number for number, token in enumerate(self.tokens) if self.kinds[number] == "tag"}
 
+    def words_ids(self, words: Iterable[str]) -> list[int]:
+        """Return the id of each word, given in lower case; [unk] where it is unknown."""
+        return [self.word_numbers.get(word, UNK) for word in words]
 
-UNKNOWN = SPECIALS[1]
+    def tag_ids(self, tags: Iterable[str]) -> list[int]:
+        """Return the id of each tag, given without brackets; [unk] where it is unknown."""
+        return [self._tag_numbers.get(tag, UNK) for tag in tags]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """Return the tokens of ``ids`` up to ``</s>``, without padding, joined by spaces."""
+        return as_text(self.tokens[number] for number in takewhile(lambda number: number != EOS, ids) if number != PAD)
+
+    def banned(self, unknown: bool) -> list[int]:
+        """Return the ids that no output may hold: tags, and special tokens but ``</s>`` and, if allowed, [unk]."""
+        allowed = {EOS, UNK} if unknown else {EOS}
+        return [number for number, kind in enumerate(self.kinds) if kind != "word" and number not in allowed]
 
 
 def as_text(words: Iterable[str]) -> str:
@@ -157,7 +145,7 @@ def as_text(words: Iterable[str]) -> str:
 
 
 def as_words(text: str) -> list[str]:
-    """Return the words of what :func:`as_text` or a model made; only spaces part words."""
+    """Return the words of a text of :func:`as_text` or of a model; only spaces part words."""
     return [word for word in text.split(" ") if word]
 
 
@@ -171,10 +159,128 @@ def released_form(words: Sequence[str], known: Collection[str], limit: int) -> l
     return [word if word in known else UNKNOWN for word in words[:limit]]
 
 
+# Texts as words
+
+# Texts by ascending id, with their tokens in lower case but for those of white space, and which tokens these are.
+WORD_ROWS = pa.schema([("text_id", pa.int64()), ("words", STRINGS), ("tags", STRINGS), ("kept", pa.list_(pa.bool_()))])
+STALE = "The tables were made from different texts: run the stages from ingest on again with `keycontrast run`."
+
+
+class TextWords:
+    """Texts ``ids`` (T,) as lists of ``words`` and of their ``tags``, from ``rows`` of WORD_ROWS.
+
+    Text t has ``lengths[t]`` words and the tokens ``offsets[t]:offsets[t + 1]``; ``kept`` says of each of all N tokens
+    whether it is a word.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.ids: np.ndarray = rows["text_id"].to_numpy()
+        self.words, self.tags = (_one(rows[name]) for name in ("words", "tags"))
+        self.lengths = list_lengths(rows["words"])
+        self.offsets = np.append(0, np.cumsum(list_lengths(rows["kept"])))
+        self.kept: np.ndarray = _one(pc.list_flatten(rows["kept"])).to_numpy(zero_copy_only=False)
+
+    def positions(self, text_ids: np.ndarray) -> np.ndarray:
+        """Return the place in ``ids`` of each of ``text_ids``, all of which are there."""
+        return np.searchsorted(self.ids, text_ids)
+
+    def beside(self, table: str, text_ids: np.ndarray, lists: pa.ChunkedArray) -> pa.ListArray:
+        """Return ``lists``, aligned with the tokens of the texts ``text_ids`` (R,), aligned with their words."""
+        at = self.positions(text_ids)
+        lengths, given = np.diff(self.offsets)[at], list_lengths(lists)
+        wrong = np.flatnonzero(lengths != given)
+        if len(wrong):
+            raise InputError(f"{table}: text {text_ids[wrong[0]]} has values for {given[wrong[0]]} words, and "
+                             f"{lengths[wrong[0]]} tokens in table tokens. {STALE}")
+        kept = self.kept[np.repeat(self.offsets[at], lengths) + within(lengths)]
+        return _filtered(pc.list_flatten(lists), lengths, kept)
+
+
+def read_words(tokens: pa.Table) -> TextWords:
+    """Return the texts of table ``tokens`` as words; a word without a tag is an InputError."""
+    untagged = Faults()
+    rows = word_rows(tokens, untagged)
+    untagged.check()
+    return TextWords(rows)
+
+
+def word_rows(tokens: pa.Table, untagged: Faults) -> pa.Table:
+    """Return the texts of table ``tokens`` (``text_id``, ``token``, ``tag``) as rows of WORD_ROWS.
+
+    Words without a tag are added to ``untagged``. Tags that are not as many as tokens are an InputError.
+    """
+    ordered = tokens.sort_by("text_id")
+    lengths = list_lengths(ordered["token"])
+    wrong = np.flatnonzero(lengths != list_lengths(ordered["tag"]))
+    if len(wrong):
+        raise InputError(f"table tokens: text {ordered['text_id'][int(wrong[0])]} has other numbers of tokens and of "
+                         f"tags. Run the stage annotate again.")
+    coded = _one(pc.list_flatten(ordered["token"])).dictionary_encode()     # each distinct token is looked at once
+    distinct = coded.dictionary.to_pylist()
+    kept = np.array([bool(token.strip()) for token in distinct], dtype=bool)[coded.indices.to_numpy()]
+    lower = pa.array([token.lower() for token in distinct], pa.string()).take(coded.indices)
+    words, tags = (_filtered(values, lengths, kept) for values in (lower, pc.list_flatten(ordered["tag"])))
+    untagged_words = np.flatnonzero(pc.equal(tags.values, "").to_numpy(zero_copy_only=False))
+    if len(untagged_words):
+        word = int(untagged_words[0])
+        text = ordered["text_id"][int(np.searchsorted(words.offsets.to_numpy(), word, side="right")) - 1]
+        untagged.add(len(untagged_words), lambda more: (
+            f"table tokens: word {words.values[word].as_py()!r} of text {text} has no tag, and {more} more have none. "
+            f"Name a pipeline that tags parts of speech in annotate.pipeline."))
+    marks = pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), pa.array(kept))
+    return pa.table([ordered["text_id"], words, tags, marks], schema=WORD_ROWS)
+
+
+def list_lengths(lists: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return the length of each list, int64."""
+    return np.asarray(pc.list_value_length(lists)).astype(np.int64)
+
+
+def within(lengths: np.ndarray) -> np.ndarray:
+    """Return the place within its list of every value of lists that stand one after another (sum of ``lengths``,)."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _filtered(values: pa.Array | pa.ChunkedArray, lengths: np.ndarray, kept: np.ndarray) -> pa.ListArray:
+    offsets = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(lengths))]
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _one(values).filter(pa.array(kept)))
+
+
+def _one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> pa.ListArray:
+    """Return which tokens of each text are keywords by table ``textrank``, which has rows of every text: a list each.
+
+    Phrases give their words best phrase first, and within a phrase the last word first, which is its head, until
+    round(``expected``) words of the text are marked (T,). With the sums of the scores of attribution a text has as many
+    keywords as attribution gives it on average, and two ways to choose are compared at one share of words; it has fewer
+    where its phrases have fewer words. The words of a phrase are those of its first occurrence.
+    """
+    rows = ranking.filter(pc.greater(ranking["rank"], 0)).sort_by([("text_id", "ascending"), ("rank", "ascending")])
+    text = words.positions(rows["text_id"].to_numpy())
+    start, end = (rows[name].to_numpy().astype(np.int64) for name in ("token_start", "token_end"))
+    late = np.flatnonzero(end > np.diff(words.offsets)[text])
+    if len(late):
+        raise InputError(f"table textrank: a phrase of text {words.ids[text[late[0]]]} ends after its last token. "
+                         f"{STALE}")
+    lengths = end - start
+    token = np.repeat(words.offsets[text] + end - 1, lengths) - within(lengths)
+    token = token[words.kept[token]]     # white space is no word
+    token = token[np.sort(np.unique(token, return_index=True)[1])]   # of overlapping phrases the better one has it
+    owner = np.searchsorted(words.offsets, token, side="right") - 1
+    marked = within(np.bincount(owner, minlength=len(words.ids))) < np.rint(expected)[owner]
+    mask = np.zeros(len(words.kept), dtype=bool)
+    mask[token[marked]] = True
+    return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))
+
+
+# Keywords
+
 # `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
-# What models without keywords have in the place of these is None.
-Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]
+Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]   # None for models without keywords
 # What a model that was trained by a rule reads where nothing else is said, and what validates it (+X and +S
 # share a model, so validation by PSI reads what training did).
 USED: dict[Rule, Which] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
@@ -208,16 +314,8 @@ def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = F
     """Return which source words of evaluated pairs are keywords, bool (min(words, max_length),) of each row.
 
     The coins for scores are flipped with a seed of the example's own, so they depend neither on other rows nor on the
-    model. Primary words need none.
-
-    Args:
-        items: rows of table ``paraphrase_items``.
-        which: scores from the source alone (``xx``) or with the reference (``xy``); primary words by PSI likewise
-            (``psi_xx``, ``psi_xy``) or by the S-Tagger (``s_tagger``); words of the phrases of ``textrank``; or, as
-            controls, ``random`` words, whose probability is the mean of the scores xx, ``none`` or ``all``.
-        seed: of the coins.
-        mark_all: every occurrence of a keyword is one; where coins are flipped alone.
-        max_length: words that the model reads; what is behind them is cut after the coins are flipped.
+    model. Words beyond ``max_length`` are cut after that. ``mark_all``: every occurrence of a keyword is one; where
+    coins are flipped alone.
     """
     if which in _CONSTANT:
         return [np.full(len(words[:max_length]), _CONSTANT[which]) for words in items["source_words"]]

@@ -7,10 +7,10 @@ are looked up by id, and pairs joined piece by piece.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,83 +19,52 @@ import pyarrow.compute as pc
 
 from keycontrast.errors import Faults, InputError
 from keycontrast.ranking.blocks import pieces
+from stages.common import tables as files
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import ATTRIBUTION, EXAMPLES, PSI, S_TAGS, SPLITS, TEXTS, TableSchema
 from stages.common.settings import NOTHING
-from stages.common.tables import (
-    Provenance,
-    check_columns,
-    read_batches,
-    read_metadata,
-    table_writer,
-    write_json,
-    write_table,
-)
 from stages.common.text_tables import METHOD_TABLES, TOKENS
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, PENN_WORD_TAGS, VOCABULARY, Vocabulary
-from stages.tracks.pgkpr.words import (
-    STALE,
-    WORD_ROWS,
-    TextWords,
-    list_lengths,
-    phrase_words,
-    positions,
-    within,
-    words_of,
-)
+from stages.tracks.pgkpr import items
+from stages.tracks.pgkpr.items import TextWords, Vocabulary, list_lengths
 
-if TYPE_CHECKING:
-    from stages.tracks.pgkpr.params import ParaphraseItems
-
+STAGE = "paraphrase_items"
 # Gives the pieces of a table, by its key, anew each time it is called.
 Batches = Callable[[], Iterable[pa.Table]]
-TEXTRANK = METHOD_TABLES["textrank"]
 # What is read of each table.
 READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
         TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
         ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
-        S_TAGS: ["text_id", "primary"], TEXTRANK: ["text_id", "rank", "token_start", "token_end"]}
-
-
+        S_TAGS: ["text_id", "primary"], METHOD_TABLES["textrank"]: ["text_id", "rank", "token_start", "token_end"]}
 # Columns of the items with a value for each word of the source: from which table, column of it and mode of its rows
 # (None for a table with one row per text).
 SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "score", "xy"),
           "primary_xx": (PSI, "primary", "xx"), "primary_xy": (PSI, "primary", "xy"),
           "primary_s": (S_TAGS, "primary", None)}
+# Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
+PIECE, _LEAST = 1 << 17, 32
+_TEXTS = 8192   # whose words are counted together
+_BATCH, _TOKENS_BATCH = 4096, 1024   # rows read at a time; few of tokens, since a text may be a whole document
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """The texts of a data set and what is known of their words; ``english``: a text is.
+    """The texts of a data set and what is known of their words."""
 
-    ``words`` has rows as ``TextWords.as_rows`` makes them (T rows), ``lengths`` their words (T,). ``scores`` are by
-    column of the items the rows of its table and mode, those of mode ``xy`` by text and pair; columns whose table
-    nobody reads are missing, and ``textrank`` is None.
-    """
-
-    words: Lookup
-    lengths: np.ndarray
+    words: Lookup               # rows of items.WORD_ROWS (T,)
+    lengths: np.ndarray         # words of each text (T,)
     texts: Lookup
-    scores: dict[str, Lookup]
+    scores: dict[str, Lookup]   # by column of the items that is read: by text, those of mode xy by text and pair
     textrank: Lookup | None
-    english: bool
-
-    def positions(self, text_ids: np.ndarray) -> np.ndarray:
-        """Return the row of ``words`` of each text; an InputError where there is none."""
-        return positions(self.words.ids, text_ids, "table tokens")
+    english: bool               # a text is
 
 
 def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
-    """Return what is needed of the tables of a data set, in memory.
-
-    Raises:
-        InputError: no row is of a mode, a word has no tag, or ``textrank`` and ``tokens`` are of different texts.
-    """
+    """Return what is needed of the tables of a data set, in memory; tables of different texts are an InputError."""
     untagged = Faults()
-    words = Lookup("tokens", _joined(WORD_ROWS, (words_of(piece, untagged).as_rows()
-                                                 for piece in pieces(tables["tokens"]()))))
+    words = Lookup("tokens", pa.concat_tables([items.WORD_ROWS.empty_table(), *(
+        items.word_rows(piece, untagged) for piece in pieces(tables["tokens"]()))]))
     untagged.check()
     scores = {}
     for name, (table, column, mode) in SCORES.items():
@@ -108,9 +77,10 @@ def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
                                  f"pairs is taken. Add {mode} to {table.name}.modes in params.yaml.")
     textrank = None
     if "textrank" in tables:
-        textrank = _lookup(TEXTRANK, READ[TEXTRANK], tables["textrank"](), unique=False)
-        positions(np.unique(textrank.ids), words.ids, "table textrank")
-        positions(words.ids, np.unique(textrank.ids), "table tokens")
+        schema = METHOD_TABLES["textrank"]
+        textrank = _lookup(schema, READ[schema], tables["textrank"](), unique=False)
+        words.rows_of(textrank.ids)
+        textrank.rows_of(words.ids)
     return Inputs(words, list_lengths(words.table["words"]).astype(np.int32),
                   _lookup(TEXTS, ["text_id", "text"], tables["texts"]()), scores, textrank,
                   any("en" in pc.unique(batch["language"]).to_pylist() for batch in tables["texts"]()))
@@ -119,73 +89,50 @@ def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
 def _lookup(schema: TableSchema, columns: list[str], batches: Iterable[pa.Table], second: str | None = None,
             unique: bool = True) -> Lookup:
     kept = pa.schema([field.remove_metadata() for field in schema.arrow() if field.name in columns])
-    return Lookup(schema.name, _joined(kept, batches), second, unique)
+    rows = [batch.select(kept.names).cast(kept) for batch in batches]
+    return Lookup(schema.name, pa.concat_tables([kept.empty_table(), *rows]), second, unique)
 
 
-def _joined(schema: pa.Schema, batches: Iterable[pa.Table]) -> pa.Table:
-    """Return the columns of ``schema`` of all ``batches``."""
-    return pa.concat_tables([schema.empty_table(), *(batch.select(schema.names).cast(schema) for batch in batches)])
-
-
-# Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
-PIECE, _LEAST = 1 << 17, 32
-
-
-def find_pairs(examples: pa.Table, inputs: Inputs) -> tuple[pd.DataFrame, dict[str, int]]:
+def find_pairs(examples: pd.DataFrame, inputs: Inputs) -> tuple[pd.DataFrame, dict[str, int]]:
     """Return each example with each of its references, but for texts without words, and how many are left out.
 
-    Columns of the pairs: ``example`` (number of its row in ``examples``), ``reference`` (0 for the target), ``split``,
-    text ids ``source`` and ``target``, and ``words`` of both together.
-
-    Raises:
-        InputError: a text has no row in the tokens.
+    Columns of the pairs: those of table ``examples``, text ids ``source`` and ``target``, ``reference`` (0 for the
+    target of the example), and ``words`` of both together.
     """
-    source, reference = examples["source_id"].to_numpy(), pc.list_flatten(examples["reference_ids"]).to_numpy()
-    references = list_lengths(examples["reference_ids"])
-    example, number = np.repeat(np.arange(len(source)), references), within(references)
-    of_source, of_reference = (inputs.lengths[inputs.positions(ids)].astype(np.int64) for ids in (source, reference))
-    wordless = of_source == 0
-    wordless[example[(number == 0) & (of_reference == 0)]] = True      # the first reference is the target
-    split = np.array(examples["split"].to_pylist(), dtype=object)
-    pairs = pd.DataFrame({"example": example, "reference": number, "split": split[example], "source": source[example],
-                          "target": reference, "words": of_source[example] + of_reference})
-    without = {"examples": int(wordless.sum()), "references": int(((of_reference == 0) & ~wordless[example]).sum())}
-    return pairs[~wordless[example] & (of_reference > 0)], without
+    def lengths(text_ids: pd.Series) -> np.ndarray:
+        return inputs.lengths[inputs.words.rows_of(text_ids.to_numpy(np.int64))].astype(np.int64)
+
+    wordless = (lengths(examples["source_id"]) == 0) | (lengths(examples["target_id"]) == 0)
+    pairs = examples.rename(columns={"source_id": "source", "reference_ids": "target"})[~wordless]
+    pairs = pairs.explode("target", ignore_index=True).dropna(subset="target").astype({"target": "int64"})
+    of_target = lengths(pairs["target"])
+    pairs = pairs.assign(reference=pairs.groupby("example_id").cumcount(), words=lengths(pairs["source"]) + of_target)
+    return pairs[of_target > 0], {"examples": int(wordless.sum()), "references": int((of_target == 0).sum())}
 
 
-def pair_pieces(examples: Iterable[pa.Table], inputs: Inputs) -> Iterator[tuple[pa.Table, pd.DataFrame]]:
-    """Yield all pairs in pieces of about PIECE words, each with the examples that its rows are numbers of.
-
-    Pieces are cut by what they hold and by nothing else.
-    """
-    for batch in examples:
-        pairs, _ = find_pairs(batch, inputs)
-        for _, piece in pairs.groupby(pairs["words"].clip(lower=_LEAST).cumsum() // PIECE):
-            yield batch, piece
-
-
-def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, dict[str, int]]:
+def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, dict[str, int]]:
     """Count all pairs, and check that every table has what they need.
 
     Returns:
         How often each text is the source of a training example, once per example, or a reference of one (T,);
         examples and further references without a pair, because a text has no words.
-
-    Raises:
-        InputError: a text has no row, the first reference of an example is not its target, no training pair has words,
-            or the scores of a pair are missing.
     """
     weights, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), Counter(examples=0, references=0)
     others, missing = Faults(), {name: Faults() for name in inputs.scores}
-    for batch in examples:
-        _note_other_targets(batch, others)
-        pairs, without = find_pairs(batch, inputs)
+    for batch in batches:
+        examples = batch.to_pandas()
+        first = examples["reference_ids"].map(lambda ids: ids[0] if len(ids) else -1)
+        wrong = examples.loc[first != examples["target_id"], "example_id"].tolist()
+        others.add(len(wrong), lambda more, wrong=wrong: (
+            f"table examples: the first of reference_ids is not the target of example {wrong[0]} (and of {more} more). "
+            f"Run the stage ingest again."))
+        pairs, without = find_pairs(examples, inputs)
         left_out.update(without)
         train = pairs[pairs["split"] == "train"]
         for text_ids in (train.loc[train["reference"] == 0, "source"], train["target"]):
-            np.add.at(weights, inputs.positions(text_ids.to_numpy()), 1)
+            np.add.at(weights, inputs.words.rows_of(text_ids.to_numpy()), 1)
         for side in ("source", "target"):
-            positions(inputs.texts.ids, pairs[side].to_numpy(), "table texts")
+            inputs.texts.rows_of(pairs[side].to_numpy())
         for name, faults in missing.items():
             _note_unscored(name, pairs, inputs, faults)
     others.check()
@@ -197,17 +144,6 @@ def count_pairs(examples: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarra
     return weights, dict(left_out)
 
 
-def _note_other_targets(examples: pa.Table, faults: Faults) -> None:
-    """Note the examples whose first reference is not their target, or which have none."""
-    lengths = list_lengths(examples["reference_ids"])
-    some = np.flatnonzero(lengths)
-    first = pc.list_element(examples["reference_ids"].take(pa.array(some)), 0).to_numpy()
-    wrong = np.append(np.flatnonzero(lengths == 0), some[first != examples["target_id"].to_numpy()[some]])
-    faults.add(len(wrong), lambda more: (
-        f"table examples: the first of reference_ids is not the target of example "
-        f"{examples['example_id'][int(wrong[0])]} (and of {more} more). Run the stage ingest again."))
-
-
 def _note_unscored(name: str, pairs: pd.DataFrame, inputs: Inputs, faults: Faults) -> None:
     """Note the pairs that have no row for column ``name`` of the items."""
     table, _, mode = SCORES[name]
@@ -216,7 +152,7 @@ def _note_unscored(name: str, pairs: pd.DataFrame, inputs: Inputs, faults: Fault
     faults.add(len(missing), lambda more: (
         f"table {table.name}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
         f"{first[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
-        f", and {more} more are missing. {STALE}"))
+        f", and {more} more are missing. {items.STALE}"))
 
 
 def _scored_texts(pairs: pd.DataFrame, mode: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -224,59 +160,49 @@ def _scored_texts(pairs: pd.DataFrame, mode: str | None) -> tuple[np.ndarray, np
     return pairs["source"].to_numpy(), pairs["target" if mode == "xy" else "source"].to_numpy()
 
 
-# Texts whose words are counted together.
-_ROWS = 8192
-
-
 def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
     """Return the vocabulary: every tag of ``words``, and the ``size`` most frequent words of training pairs.
 
     Text t counts ``weights[t]`` times (T,). ``penn``: all word tags of the Penn Treebank are in it, seen or not.
     """
-    counted: Counter[str] = Counter()
-    tags: Counter[str] = Counter(dict.fromkeys(PENN_WORD_TAGS, 0) if penn else {})
-    for row in range(0, len(words.ids), _ROWS):
-        texts = TextWords.of_rows(words.table.slice(row, _ROWS))
-        weight = np.repeat(weights[row:row + _ROWS], texts.lengths)
-        counted.update({word: count for word, count in _counts(texts.words.flatten(), weight).items() if count})
-        tags.update(_counts(texts.tags.flatten(), weight))
-    return Vocabulary.counted(counted, tags, size)
+    counts: dict[str, Counter[str]] = {"words": Counter(), "tags": Counter()}
+    for row in range(0, len(words.ids), _TEXTS):
+        texts = words.table.slice(row, _TEXTS)
+        weight = np.repeat(weights[row:row + _TEXTS], list_lengths(texts["words"]))
+        for name, counter in counts.items():
+            found = pa.table({"value": pc.list_flatten(texts[name]), "count": weight})
+            if name == "words":
+                found = found.filter(pc.greater(found["count"], 0))
+            found = found.group_by("value").aggregate([("count", "sum")])
+            counter.update(dict(zip(found["value"].to_pylist(), found["count_sum"].to_pylist(), strict=True)))
+    if penn:
+        counts["tags"].update(dict.fromkeys(items.PENN_WORD_TAGS, 0))
+    return Vocabulary.counted(counts["words"], counts["tags"], size)
 
 
-def _counts(values: pa.Array, weight: np.ndarray) -> dict[str, int]:
-    """Return the sum of weights of each distinct value."""
-    coded = values.dictionary_encode()
-    totals = np.bincount(coded.indices.to_numpy(), weights=weight, minlength=len(coded.dictionary)).astype(np.int64)
-    return dict(zip(coded.dictionary.to_pylist(), totals.tolist(), strict=True))
-
-
-def counted(pairs: pd.DataFrame, words: TextWords, columns: Mapping[str, Any], known: pa.Array,
-            max_length: int) -> pd.DataFrame:
+def _counted(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, Any], known: pa.Array,
+             max_length: int) -> pd.DataFrame:
     """Return what is counted of some pairs, a row each: of the words that models read, but for words in all."""
-    sums = {name: sums_of(lists, max_length) for name, lists in columns.items() if not lists.null_count}
+    sums = {name: _sums(lists, max_length) for name, lists in scores.items() if not lists.null_count}
     read = np.minimum(words.lengths, max_length)
     in_vocabulary = pc.is_in(words.words.values, known).cast(pa.int8())
-    unknown = read - sums_of(pa.ListArray.from_arrays(words.words.offsets, in_vocabulary), max_length)
-    sides: dict[str, np.ndarray] = {}
+    unknown = read - _sums(pa.ListArray.from_arrays(words.words.offsets, in_vocabulary), max_length)
     for side in ("source", "target"):
         place = words.positions(pairs[side].to_numpy())
-        sides |= {f"{side}_words": words.lengths[place], f"{side}_read": read[place],
-                  f"{side}_unknown": unknown[place].astype(np.int64)}
-    return pd.DataFrame({"split": pairs["split"].to_numpy(), "first": pairs["reference"].to_numpy() == 0, **sides,
-                         **sums})
+        sums |= {f"{side}_words": words.lengths[place], f"{side}_read": read[place], f"{side}_unknown": unknown[place]}
+    return pairs[["split"]].assign(first=pairs["reference"] == 0, **sums)
 
 
-def metrics_of(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
-               left_out: Mapping[str, int]) -> dict[str, Any]:
-    """Return means and shares by split of what :func:`counted` gives of all pairs, and counts of what has no pair."""
+def _metrics(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
+             left_out: Mapping[str, int]) -> dict[str, Any]:
+    """Return means and shares by split of what :func:`_counted` gives of all pairs, and counts of what has no pair."""
     metrics: dict[str, Any] = {"max_length": max_length, "left_out": dict(left_out), "vocabulary": {
         "words": vocabulary.kinds.count("word"), "tags": vocabulary.kinds.count("tag"), "size": vocabulary.size}}
     for split in SPLITS:
         mine = rows[rows["split"] == split]
-        pairs, total = len(mine), mine.select_dtypes("number").sum()
-        metrics[split] = {"pairs": pairs, "examples": int(mine["first"].sum()), "expected_keywords": {
-            mode: round(float(mine[f"score_{mode}"].to_numpy().mean()), 6) if pairs else None
-            for mode in ("xx", "xy")}}
+        pairs, total = len(mine), {name: mine[name].to_numpy().sum() for name in mine if name != "split"}
+        metrics[split] = {"pairs": pairs, "examples": int(total["first"]), "expected_keywords": {
+            mode: _ratio(total[f"score_{mode}"], pairs) for mode in ("xx", "xy")}}
         if primary := [name for name in rows if name.startswith("primary_")]:
             metrics[split]["primary_words"] = {name.removeprefix("primary_"): _ratio(total[name], pairs)
                                                for name in primary}
@@ -293,90 +219,60 @@ def _ratio(part: float, whole: float) -> float | None:
     return round(float(part / whole), 6) if whole else None
 
 
-def sums_of(lists: pa.ListArray, max_length: float = np.inf) -> np.ndarray:
+def _sums(lists: pa.ListArray, max_length: int | None = None) -> np.ndarray:
     """Return the sum of the first ``max_length`` values of each list."""
-    lengths = list_lengths(lists)
-    values = pc.list_flatten(lists).cast(pa.float64()).to_numpy()
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    return np.bincount(row, weights=np.where(within(lengths) < max_length, values, 0.0), minlength=len(lengths))
+    read = pc.list_slice(lists, 0, max_length)
+    return np.bincount(pc.list_parent_indices(read), pc.list_flatten(read).cast(pa.float64()), len(read))
 
 
-STAGE = "paraphrase_items"
-# Rows read at a time.
-_BATCH = 4096
-_TOKENS_BATCH = 1024     # few, since a text may be a whole document
+def run(tables: Mapping[str, Batches], size: int, max_length: int,
+        write: Callable[[pa.Table], Any]) -> tuple[Vocabulary, dict[str, Any], list[str]]:
+    """Write the pairs of a data set piece by piece, as words with tags and keyword scores.
 
+    An example whose source or target has no words is left out, and so is a further reference without words. Every other
+    example has a row for its target, with ``reference`` 0, and one for each further reference. Pieces are cut by what
+    they hold and by nothing else.
 
-@dataclass(frozen=True)
-class Joined:
-    """What is known once all pairs are joined: vocabulary, counts, a sentence per fall-back; of :func:`run`, items."""
+    Args:
+        tables: by name.
+        size: words of the vocabulary.
+        max_length: words of a text that models read.
+        write: takes pieces of table ``paraphrase_items``.
 
-    vocabulary: Vocabulary
-    metrics: dict[str, Any]
-    fallbacks: list[str]
-    items: pa.Table | None = None
-
-
-def run(tables: Mapping[str, pa.Table], params: "ParaphraseItems") -> Joined:
-    """Return the pairs of a data set as words with tags and keyword scores, and their vocabulary.
-
-    An example whose source or target has no words is left out, and so is a further reference without words; both are
-    counted. Every other example has a row for its target, with ``reference`` 0, and one for each further reference.
-
-    Raises:
-        InputError: as :func:`join_all`.
-    """
-    ordered = {schema.name: tables[schema.name].select(columns).sort_by([(key, "ascending") for key in schema.key])
-               for schema, columns in READ.items() if schema.name in tables}
-    items: list[pa.Table] = [PARAPHRASE_ITEMS.arrow().empty_table()]
-    made = join_all({name: partial(_whole, table) for name, table in ordered.items()}, params, items.append)
-    return replace(made, items=pa.concat_tables(items))
-
-
-def _whole(table: pa.Table) -> list[pa.Table]:
-    return [table]
-
-
-def join_all(tables: Mapping[str, Batches], params: "ParaphraseItems",
-             write: Callable[[pa.Table], Any]) -> Joined:
-    """Join all pairs piece by piece, and hand each piece of table ``paraphrase_items`` to ``write``; see :func:`run`.
-
-    Raises:
-        InputError: scores of a mode or of a pair are missing, tables are of different texts, a score is not in
-            [0, 1], or no training pair has words.
+    Returns:
+        The vocabulary, metrics, and a sentence for each kind of what is left out.
     """
     inputs = read_inputs(tables)
     weights, left_out = count_pairs(tables["examples"](), inputs)
-    vocabulary = count_vocabulary(inputs.words, weights, params.vocabulary, inputs.english)
+    vocabulary = count_vocabulary(inputs.words, weights, size, inputs.english)
     known, counts = pa.array(list(vocabulary.word_numbers), pa.string()), []
-    for examples, pairs in pair_pieces(tables["examples"](), inputs):
-        words = TextWords.of_rows(inputs.words.of(np.unique(pairs[["source", "target"]])))
-        scores = _scores(pairs, words, inputs)
-        counts.append(counted(pairs, words, scores, known, params.max_length))
-        write(pa.table({**_texts(examples, pairs, words, inputs), **scores}, schema=PARAPHRASE_ITEMS.arrow()))
+    for batch in tables["examples"]():
+        found, _ = find_pairs(batch.to_pandas(), inputs)
+        for _, pairs in found.groupby(found["words"].clip(lower=_LEAST).cumsum() // PIECE):
+            words = TextWords(inputs.words.of(np.unique(pairs[["source", "target"]])))
+            scores = _scores(pairs, words, inputs)
+            counts.append(_counted(pairs, words, scores, known, max_length))
+            write(_rows(pairs, words, scores, inputs))
     fallbacks = [f"{count} {kind if count > 1 else kind.removesuffix('s')} left out, because a text has no words"
                  for kind, count in left_out.items() if count]
-    return Joined(vocabulary, metrics_of(pd.concat(counts, ignore_index=True), vocabulary, params.max_length, left_out),
-                  fallbacks)
+    return vocabulary, _metrics(pd.concat(counts, ignore_index=True), vocabulary, max_length, left_out), fallbacks
 
 
-def _texts(examples: pa.Table, pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, Any]:
-    """Return the columns of some pairs that say what they are, and their texts, words and tags."""
-    columns: dict[str, Any] = {name: examples[name].take(pa.array(pairs["example"])) for name in (
-        "example_id", "split", "group")}
-    columns["reference"] = pa.array(pairs["reference"], pa.int32())
-    written = inputs.texts.of(words.ids)["text"]
+def _rows(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, pa.Array], inputs: Inputs) -> pa.Table:
+    """Return rows of table ``paraphrase_items``."""
+    schema, written = items.PARAPHRASE_ITEMS.arrow(), inputs.texts.of(words.ids)["text"]
+    columns: dict[str, Any] = {name: pa.array(pairs[name], schema.field(name).type)
+                               for name in ("example_id", "reference", "split", "group")} | dict(scores)
     for side in ("source", "target"):
         place = pa.array(words.positions(pairs[side].to_numpy()))
         columns |= {side: written.take(place), f"{side}_words": words.words.take(place),
                     f"{side}_tags": words.tags.take(place)}
-    return {name: columns[name] for name in PARAPHRASE_ITEMS.arrow().names if name in columns}
+    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
 def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
     """Return the scores and marks of the words of the source of each pair; null in columns that nobody reads."""
-    nothing = pa.nulls(len(pairs), pa.list_(pa.bool_()))
-    columns = dict.fromkeys([*SCORES, "primary_textrank"], nothing)
+    columns = dict.fromkeys([*SCORES, "primary_textrank"], pa.nulls(len(pairs), pa.list_(pa.bool_())))
     for name, rows in inputs.scores.items():
         _, column, mode = SCORES[name]
         used, row = np.unique(rows.places(*_scored_texts(pairs, mode)), return_inverse=True)
@@ -386,8 +282,8 @@ def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, 
         columns[name] = lists.take(pa.array(row))
     if inputs.textrank is not None:
         source, expected = words.positions(pairs["source"].to_numpy()), np.zeros(len(words.ids))
-        expected[source] = sums_of(columns["score_xx"])     # the same in every pair of a source
-        marks = phrase_words(inputs.textrank.all_of(words.ids), words, expected)
+        expected[source] = _sums(columns["score_xx"])     # the same in every pair of a source
+        marks = items.phrase_words(inputs.textrank.all_of(words.ids), words, expected)
         columns["primary_textrank"] = words.beside("table textrank", words.ids, marks).take(pa.array(source))
     return columns
 
@@ -402,26 +298,24 @@ def _check_probabilities(lists: pa.ListArray, text_ids: np.ndarray, table: str, 
 
 
 def _work(process: StageProcess) -> None:
-    params, paths = process.params, DatasetPaths(process.instance)
-    joined = params.paraphrase_items.datasets[process.instance]
-    tables = {schema.name: partial(read_batches, paths.table(schema.name), schema, columns,
-                                   _TOKENS_BATCH if schema.name == "tokens" else _BATCH)
-              for schema, columns in READ.items()
-              if schema.name not in joined or joined[schema.name] != NOTHING}
-    for schema in READ:
-        if schema.name in tables:
-            check_columns(paths.table(schema.name), schema)
-    provenance = Provenance(process.name, process.params_hash)
-    with table_writer(paths.table(STAGE), PARAPHRASE_ITEMS, provenance) as writer:
-        made = join_all(tables, params.paraphrase_items, writer.write)
+    params, paths = process.params.paraphrase_items, DatasetPaths(process.instance)
+    joined, tables = params.datasets[process.instance], {}
+    for schema, columns in READ.items():
+        if schema.name not in joined or joined[schema.name] != NOTHING:
+            files.check_columns(paths.table(schema.name), schema)
+            tables[schema.name] = partial(files.read_batches, paths.table(schema.name), schema, columns,
+                                          _TOKENS_BATCH if schema is TOKENS else _BATCH)
+    provenance = files.Provenance(process.name, process.params_hash)
+    with files.table_writer(paths.table(STAGE), items.PARAPHRASE_ITEMS, provenance) as writer:
+        vocabulary, metrics, fallbacks = run(tables, params.vocabulary, params.max_length, writer.write)
         for kind in ("attribution", *(kind for kind in joined if kind in tables)):
-            provenance.models.update(read_metadata(paths.table(kind)).get("models", {}))
-        provenance.counts.update(made.metrics)
-        provenance.fallbacks.extend(made.fallbacks)
-    for sentence in made.fallbacks:
+            provenance.models.update(files.read_metadata(paths.table(kind)).get("models", {}))
+        provenance.counts.update(metrics)
+        provenance.fallbacks.extend(fallbacks)
+    for sentence in fallbacks:
         process.log.info(sentence)
-    write_table(paths.table("vocabulary"), VOCABULARY, made.vocabulary.to_frame(), provenance)
-    write_json(paths.metrics(STAGE), made.metrics)
+    files.write_table(paths.table("vocabulary"), items.VOCABULARY, vocabulary.to_frame(), provenance)
+    files.write_json(paths.metrics(STAGE), metrics)
 
 
 main = partial(run_stage, STAGE, _work)

@@ -9,57 +9,39 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
+from models.common import BOS, EOS, UNK
 from models.common.task import CheckpointStore, Criterion, History, PartSums, Step, Task, moved
 from models.common.training import fit
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import init_from, load_rewriter, rewriter_of
 from stages.common.paths import DatasetPaths
-from stages.common.seeds import derived_seed
+from stages.common.seeds import derived_seed, flipped
 from stages.common.tables import read_frame, read_metadata
 from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
+from stages.tracks.common import training as frame
 from stages.tracks.common.schemas import ITEMS
-from stages.tracks.common.training import (
-    GivenStart,
-    ModelFolder,
-    OpenBar,
-    SeedTraining,
-    Start,
-    Table,
-    best_values,
-    model_card,
-    start_of,
-    train,
-)
-from stages.tracks.pgkpr.batches import PairBatches, training_mask, training_passes
+from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
-from stages.tracks.pgkpr.items import (
-    FLIPPED_RULES,
-    KINDS,
-    PARAPHRASE_ITEMS,
-    VALIDATED,
-    VOCABULARY,
-    Rule,
-    Vocabulary,
-    as_text,
-    by_example,
-    fixed_masks,
-)
+from stages.tracks.pgkpr.items import FLIPPED_RULES, Rule, Vocabulary, fixed_masks
 
 # Names the seeds of what is drawn.
 STAGE = "train_pgkpr"
-TABLES = (PARAPHRASE_ITEMS, VOCABULARY)
+TABLES = (pgkpr.PARAPHRASE_ITEMS, pgkpr.VOCABULARY)
 TITLES = {"pgkpr": "PGKPR (Findings of ACL 2022)", "transformer": "Transformer baseline",
           "residual_lstm": "Residual-LSTM (Prakash et al. 2016)", "latent_bow": "Latent bag of words (Fu et al. 2019)",
           "ianet": "IANet (Su et al. 2021)"}
@@ -70,6 +52,210 @@ _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "prima
              "random": "words at random, as many as by attribution",
              "none": "no word of a source", "all": "every word of a source", None: "none"}
 _REMEDY = "Bring the folder back, or change init."
+# Columns with a value per word of the source; stage paraphrase_items leaves the primary words that no model reads null
+# in all rows.
+_ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s", "primary_textrank")
+# Penn tags of function words and of what is no word. A bag of words to predict holds the others.
+_FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "PRP", "PRP$", "RP", "SYM", "TO", "UH",
+                            "WDT", "WP", "WP$", "WRB"))
+_FUNCTION_WORDS = frozenset(("am", "are", "be", "been", "being", "did", "do", "does", "doing", "had", "has", "have",
+                             "having", "is", "was", "were", "'m", "'re", "'s", "'ve", "n't", "not"))
+
+
+# Pairs as padded tensors
+
+
+class Rows:
+    """Rows of numbers of unequal length, cut at a limit, from which batches are padded; ``lengths`` are as cut (n,)."""
+
+    def __init__(self, rows: Sequence[Sequence[float] | np.ndarray], limit: int,
+                 kind: torch.dtype = torch.int64) -> None:
+        cut = [np.asarray(row[:limit]) for row in rows]
+        self.kind, self.lengths = kind, torch.tensor([len(row) for row in cut])
+        width = int(self.lengths.max())
+        # Narrow while they wait; a batch is as wide as its longest row and of the kind that models take.
+        held = torch.float32 if kind.is_floating_point else torch.int32
+        self.values = torch.zeros(len(cut), width, dtype=held)
+        self.values[torch.arange(width) < self.lengths[:, None]] = torch.from_numpy(np.concatenate(cut)).to(held)
+
+    def batch(self, chosen: Tensor) -> Tensor:
+        """Return the rows ``chosen`` (B,) padded with 0 to the longest of them, at least 1: (B, L)."""
+        width = max(1, int(self.lengths[chosen].max()))
+        values = self.values[chosen, :width].to(self.kind)
+        return pad(values, (0, width - values.shape[1]))
+
+
+class PairBatches:
+    """Batches of the pairs of one split, perhaps several times over with other keyword probabilities.
+
+    With N pairs and P passes there are N * P items: item n is pair ``n % N`` in pass ``n // N``. ``words`` are the
+    numbers of words of every item's source (``x``) and target (``t``), as cut (N * P,).
+
+    Args:
+        items: rows of table ``paraphrase_items``, all of one split; such as do not fit together are an InputError.
+        vocabulary: of the data set.
+        max_length: words kept of a text.
+        passes: of :func:`training_passes`, or masks.
+        repeats: give ``repeat``, which ``mark_all`` reads.
+        bag: give ``bow_ids``, with at most so many words.
+    """
+
+    def __init__(self, items: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
+                 passes: Sequence[Sequence[np.ndarray]], repeats: bool = False, bag: int | None = None) -> None:
+        _check(items)
+        self.pairs = len(items)
+        self._rows = {f"{side}_{kind}": Rows(items[f"{name}_{column}"].map(ids).tolist(), max_length)
+                      for side, name in (("x", "source"), ("t", "target"))
+                      for kind, column, ids in (("ids", "words", vocabulary.words_ids),
+                                                ("tags", "tags", vocabulary.tag_ids))}
+        self._p = Rows(list(chain.from_iterable(passes)), max_length, torch.float32)
+        self.words = {side: np.tile(self._rows[f"{side}_ids"].lengths.numpy(), len(passes)) for side in ("x", "t")}
+        self._group = torch.from_numpy(items["group"].to_numpy(dtype=np.int64, copy=True))
+        if repeats:
+            self._rows["repeat"] = Rows(items["source_words"].map(pgkpr.first_places).tolist(), max_length)
+        if bag is not None:
+            self._rows["bow_ids"] = Rows(bags(items, vocabulary, max_length, bag), bag)
+
+    def __len__(self) -> int:
+        return len(self.words["x"])
+
+    def groups(self, items: Sequence[int]) -> Tensor:
+        """Return ``group`` of ``items`` (B,): equal for texts that mean the same."""
+        return self._group[torch.tensor(list(items)) % self.pairs]
+
+    def batch(self, items: Sequence[int]) -> dict[str, Tensor]:
+        """Return the tensors of ``items``: int64, padded at the right with 0; ``p`` is float32.
+
+        ``x_ids``, ``x_tags``, ``p`` (B, L), ``x_lengths`` (B,), ``t_ids``, ``t_tags`` (B, Lt), ``t_lengths`` (B,),
+        ``y_in``, ``y_out`` (B, Lt + 1), ``group`` (B,) and, if asked for, ``repeat`` (B, L) and ``bow_ids`` (B, K).
+        """
+        numbers = torch.tensor(list(items))
+        chosen = numbers % self.pairs
+        batch = {name: rows.batch(chosen) for name, rows in self._rows.items()}
+        batch["p"] = self._p.batch(numbers)
+        for side in ("x", "t"):
+            batch[f"{side}_lengths"] = self._rows[f"{side}_ids"].lengths[chosen]
+        targets, ends = batch["t_ids"], batch["t_lengths"][:, None]  # (B, Lt), (B, 1)
+        batch["y_in"] = pad(targets, (1, 0), value=BOS)
+        batch["y_out"] = pad(targets, (0, 1)).scatter_(1, ends, EOS)
+        return batch | {"group": self._group[chosen]}
+
+
+def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int) -> list[list[int]]:
+    """Return the ids that Latent-BOW learns to predict for each row: content words of all references of its example.
+
+    Content words are those whose Penn tag is no function word's, forms of be, have and do and `not` aside; words
+    outside the vocabulary are left out. They are distinct and in order of appearance, the target's first: at most
+    ``most``, of the first ``max_length`` words of each target.
+    """
+    columns = ["example_id", "target_words", "target_tags"]
+    bag: dict[int, dict[int, None]] = {}
+    for example, words, tags in items.sort_values(["example_id", "reference"])[columns].itertuples(index=False):
+        kept = [word for word, tag in zip(words[:max_length], tags[:max_length], strict=True)
+                if tag not in _FUNCTION_TAGS and word not in _FUNCTION_WORDS and any(sign.isalnum() for sign in word)]
+        bag.setdefault(example, {}).update(dict.fromkeys(vocabulary.words_ids(kept)))
+    return [[number for number in bag[example] if number != UNK][:most] for example in items["example_id"]]
+
+
+def _check(items: pd.DataFrame) -> None:
+    """Raise InputError if a text has no words, or if columns beside it are of another length or null."""
+    for words, aligned in (("source_words", _ALIGNED), ("target_words", ("target_tags",))):
+        lengths = items[words].map(len)
+        for column in (words, *aligned):
+            if column.startswith("primary") and items[column].isna().all():
+                continue
+            own = items[column].map(lambda row: -1 if row is None else len(row))
+            wrong = items[(lengths < 1) if column == words else (own != lengths)]
+            if len(wrong):
+                row, fault = wrong.iloc[0], "no words" if column == words else f"not one value per word of {words}"
+                raise InputError(f"paraphrase_items.parquet: column {column} of example {row['example_id']}, reference "
+                                 f"{row['reference']}: {fault}. Run the stage paraphrase_items again.")
+
+
+# Keywords of training
+
+
+def keyword_rule(architecture: str, by: Rule) -> Rule | None:
+    """Return by what a model takes its keywords under ``keywords.by``; None for one that reads none.
+
+    IANet takes its own, PSI, for attribution: that is what the params say where nobody asked for anything.
+    """
+    if architecture == "ianet" and by == "attribution":
+        return "psi"
+    return by if architecture in ("pgkpr", "ianet") else None
+
+
+def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[str, Any],
+                    seed: int) -> list[list[np.ndarray]]:
+    """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
+
+    By attribution, the first pass has the scores xy and, under ``train_scores: both``, a second one those of xx. Under
+    ``flip: offline`` the coins are flipped here, once per row and score from a seed of its own, so the probabilities
+    are 0 or 1. By PSI these are primary_xy in one pass, whatever ``train_scores`` says: IANet splits by PSI(s, t) in
+    training. A model without keywords has one pass, all 0.
+
+    The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
+    ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,
+    ``none`` and ``all`` repeat the pass.
+    """
+    if rule is None:
+        return [[np.zeros(len(words), dtype=np.float32) for words in items["source_words"]]]
+    if rule == "psi":
+        return [[np.asarray(row, dtype=np.float32) for row in items[pgkpr.COLUMNS["psi_xy"]]]]
+    passes = []
+    for which in ("xy", "xx") if keywords["train_scores"] == "both" else ("xy",):
+        if rule not in FLIPPED_RULES:
+            passes.append([mask.astype(np.float32) for mask in fixed_masks(items, pgkpr.USED[rule], seed)])
+            continue
+        rows = [np.asarray(row, dtype=np.float32) for row in items[pgkpr.COLUMNS[which]]]
+        if rule == "random":
+            rows = [np.full_like(row, row.mean()) for row in rows]
+        if keywords["flip"] == "offline":
+            names = zip(items["example_id"], items["reference"], strict=True)
+            rows = [flipped(row, seed, "offline", which, *name) for row, name in zip(rows, names, strict=True)]
+        passes.append(rows)
+    return passes
+
+
+def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> Tensor:
+    """Flip a coin for every word of a batch, whose probabilities ``p`` (B, L) are: it is a keyword iff U(0, 1) < p.
+
+    The coins come from the global generator of ``p``'s device, which the training loop seeds for every micro-batch.
+    ``lengths`` are words of each source (B,); ``repeat`` the place of the first occurrence of the same word (B, L),
+    with which one keyword makes all occurrences of the word keywords (``mark_all``).
+    """
+    real = torch.arange(p.shape[1], device=p.device)[None, :] < lengths[:, None]  # (B, L)
+    mask = (torch.rand_like(p) < p) & real
+    if repeat is None:
+        return mask
+    same = repeat[:, :, None] == repeat[:, None, :]  # (B, L, L)
+    return (same & mask[:, None, :]).any(-1) & real
+
+
+def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int,
+                     seed: int) -> tuple[PairBatches, PairBatches]:
+    """Return the batches that a model is trained and validated on; arguments as of :func:`fit_rewriter`.
+
+    Validation reads keywords as the model will be used where that is one way: by attribution from the source
+    alone. By PSI it is several (+X and +S share a model), so it reads those of training, primary_xy.
+    """
+    keywords = values["keywords"]
+    rule = keyword_rule(values["architecture"], keywords["by"])
+    mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
+    bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
+    train, validation = (pairs[pairs["split"] == split] for split in ("train", "validation"))
+    for split, rows in (("train", train), ("validation", validation)):
+        if rows.empty:
+            raise InputError(f"paraphrase_items.parquet: the {split} split is empty. Give more data, or a larger share "
+                             f"(ingest.validation).")
+    passes, fixed = training_passes(train, rule, keywords, seed), training_passes(validation, None, {}, seed)
+    if rule is not None:
+        fixed = [fixed_masks(validation, pgkpr.VALIDATED[rule], seed, mark_all, max_length)]
+    return (PairBatches(train, vocabulary, max_length, passes, mark_all, bag),
+            PairBatches(validation, vocabulary, max_length, fixed, bag=bag))
+
+
+# The task
 
 
 class RewriteTask(Task):
@@ -77,16 +263,8 @@ class RewriteTask(Task):
 
     Generation is a mean over target tokens of the step's whole batch, reconstruction one over tokens or items, contrast
     and bag over items; so their shares add up over micro-batches. The negatives of the contrast are those of the whole
-    batch, however many micro-batches and processes it is cut for; validation pairs are contrasted in batches of the
-    same size.
-
-    Args:
-        model: on its device.
-        train: training pairs, with keyword probabilities.
-        validation: validation pairs, whose keywords are fixed: probabilities of 0 and 1.
-        learning_rate: of every parameter.
-        micro_batch: pairs per forward pass in validation.
-        batch_size: pairs that validation contrasts with each other; None for ``micro_batch``.
+    batch, however many micro-batches and processes it is cut for; validation pairs, whose keywords are fixed, are
+    contrasted in batches of the same size (``batch_size``; None for ``micro_batch``).
     """
 
     module: Rewriter
@@ -127,8 +305,8 @@ class RewriteTask(Task):
 
     def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the weighted contrast of the pairs of a batch, of which these are the ``vectors`` (B, W)."""
-        found = self.module.contrast(vectors, self.train.groups(step.batch).to(vectors.device)) / len(step.batch)
-        return part_weights(self.module.config)["contrast"] * found, {"contrast": found}
+        value = self.module.contrast(vectors, self.train.groups(step.batch).to(vectors.device)) / len(step.batch)
+        return part_weights(self.module.config)["contrast"] * value, {"contrast": value}
 
     def validate(self) -> dict[str, float]:
         """Return the loss over all validation pairs, in the weights of training, and its parts."""
@@ -161,10 +339,10 @@ class RewriteTask(Task):
         for first in range(0, count, self.contrasted):
             items, vectors = range(first, min(first + self.contrasted, count)), []
             for start in range(0, len(items), self.batch_size):
-                sums, found = self._apart(moved(self.load_validation(items[start:start + self.batch_size]),
-                                                self.module.device))
+                batch = self.load_validation(items[start:start + self.batch_size])
+                sums, contrasted = self._apart(moved(batch, self.module.device))
                 total.add(sums)
-                vectors.append(found)
+                vectors.append(contrasted)
             groups = self.validation.groups(items).to(self.module.device)
             total.add({"contrast": self.module.contrast(torch.cat(vectors), groups)})
         return total.read()
@@ -194,51 +372,13 @@ def part_weights(config: RewriterConfig) -> dict[str, float]:
             "contrast": config.contrast.weight, "bow": 1.0}
 
 
-def keyword_rule(architecture: str, by: Rule) -> Rule | None:
-    """Return by what a model takes its keywords under ``keywords.by``; None for one that reads none.
-
-    IANet takes its own, PSI, for attribution: that is what the params say where nobody asked for anything.
-    """
-    if architecture == "ianet" and by == "attribution":
-        return "psi"
-    return by if architecture in ("pgkpr", "ianet") else None
-
-
-def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int,
-                     seed: int) -> tuple[PairBatches, PairBatches]:
-    """Return the batches that a model is trained and validated on; arguments and errors as of :func:`fit_rewriter`.
-
-    Validation reads keywords as the model will be used where that is one way: by attribution from the source
-    alone. By PSI it is several (+X and +S share a model), so it reads those of training, primary_xy.
-    """
-    keywords = values["keywords"]
-    rule = keyword_rule(values["architecture"], keywords["by"])
-    mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
-    bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
-    splits = []
-    for split in ("train", "validation"):
-        splits.append(pairs[pairs["split"] == split])
-        if splits[-1].empty:
-            raise InputError(f"paraphrase_items.parquet: the {split} split is empty. Give more data, or a larger share "
-                             f"(ingest.validation).")
-    passes, fixed = training_passes(splits[0], rule, keywords, seed), training_passes(splits[1], None, {}, seed)
-    if rule is not None:
-        fixed = [fixed_masks(splits[1], VALIDATED[rule], seed, mark_all, max_length)]
-    return (PairBatches(splits[0], vocabulary, max_length, passes, mark_all, bag),
-            PairBatches(splits[1], vocabulary, max_length, fixed, bag=bag))
-
-
 def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int, seed: int,
-                 store: CheckpointStore, device: str = "cpu", open_bar: OpenBar | None = None,
-                 start: Start | None = None) -> tuple[Rewriter, History]:
+                 store: CheckpointStore, device: str = "cpu", open_bar: frame.OpenBar | None = None,
+                 start: frame.Start | None = None) -> tuple[Rewriter, History]:
     """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
 
     That is what the rows of a table have in common: their losses have other terms and other weights. ``values`` are
     plain ones of the block ``train_pgkpr`` with the model's overrides, and its learning rate.
-
-    Raises:
-        InputError: no training or no validation pair, rows that do not belong together, or a ``start`` that has
-            nothing for this model.
     """
     training = values["training"]
     batches = training_batches(pairs, vocabulary, values, max_length, seed)
@@ -252,7 +392,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
     return model, fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
 
 
-def _begin(model: Rewriter, vocabulary: Vocabulary, start: Start) -> None:
+def _begin(model: Rewriter, vocabulary: Vocabulary, start: frame.Start) -> None:
     """Put into ``model`` what the weights of ``start`` have for it; tokens are found by their spelling."""
     known, _ = load_lookup(folder := _folder(start))
     try:
@@ -268,7 +408,7 @@ def _begin(model: Rewriter, vocabulary: Vocabulary, start: Start) -> None:
                          f"train_pgkpr.sizes and architecture, or write init: data/start/none.") from error
 
 
-def _described(start: Start | None) -> dict[str, Any]:
+def _described(start: frame.Start | None) -> dict[str, Any]:
     """Return the description of what a model starts from, as its metadata have it; nothing for None."""
     if start is None:
         return {}
@@ -280,8 +420,11 @@ def _described(start: Start | None) -> dict[str, Any]:
     return {"init_from": {"name": start.name, "sha256": sha256_of(weights)}}
 
 
-def _folder(start: Start) -> Path:
-    return start.folder if isinstance(start, GivenStart) else start.weights
+def _folder(start: frame.Start) -> Path:
+    return start.folder if isinstance(start, frame.GivenStart) else start.weights
+
+
+# The stage
 
 
 def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -290,29 +433,21 @@ def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
     The keyword is the source word of largest score from the source alone, of equals the one first in the alphabet;
     signs are no keywords. Targets have no scores and there are no negatives, so both are without.
     """
-    first, references = by_example(pairs)
-    keywords = [strongest_word(words, scores)
-                for words, scores in zip(first["source_words"], first["score_xx"], strict=True)]
+    first, references = pgkpr.by_example(pairs)
+    keywords = []
+    for words, scores in zip(first["source_words"], first["score_xx"], strict=True):
+        ranked = [(-float(score), word) for word, score in zip(words, scores, strict=True)
+                  if any(sign.isalnum() for sign in word)]
+        keywords.append(min(ranked)[1] if ranked else None)
     return pd.DataFrame({
         "example_id": first["example_id"], "split": first["split"],
-        **{side: first[f"{side}_words"].map(as_text) for side in ("source", "target")},
+        **{side: first[f"{side}_words"].map(pgkpr.as_text) for side in ("source", "target")},
         "negatives": [[] for _ in range(len(first))], "keyword": pd.Series(keywords, dtype=object),
         "target_keyword": None, "negative_keyword": None, "references": references})
 
 
-def strongest_word(words: Sequence[str], scores: Sequence[float]) -> str | None:
-    """Return the word of largest score that holds a letter or digit; of equals the first in the alphabet."""
-    named = [(-float(score), word) for word, score in zip(words, scores, strict=True)
-             if any(sign.isalnum() for sign in word)]
-    return min(named)[1] if named else None
-
-
-def train_model(job: SeedTraining) -> None:
-    """Train a row of PGKPR's table under one seed, and save it.
-
-    Raises:
-        InputError: pairs or the model that it starts from are not to be had.
-    """
+def train_model(job: frame.SeedTraining) -> None:
+    """Train a row of PGKPR's table under one seed, and save it."""
     params, row, values = job.params, job.params.models.pgkpr[job.name], job.params.model(job.name).plain()
     max_length = params.paraphrase_items.max_length
     paths = [DatasetPaths(row.dataset).table(schema.name) for schema in TABLES]
@@ -320,7 +455,7 @@ def train_model(job: SeedTraining) -> None:
     vocabulary, architecture, training = Vocabulary.from_frame(words), values["architecture"], values["training"]
     training["learning_rate"] = training["learning_rate"] or RATES[architecture]
     rule = keyword_rule(architecture, values["keywords"]["by"])
-    start = start_of(row, params, job.name, job.seed)
+    start = frame.start_of(row, params, job.name, job.seed)
     models = {**read_metadata(paths[0]).get("models", {}), **_described(start)}
     if not job.begin(training, paths, models, rate=RATES[architecture], rule=rule):
         return
@@ -330,20 +465,20 @@ def train_model(job: SeedTraining) -> None:
     kinds, splits = vocabulary.kinds, pairs["split"].value_counts()
     metrics: dict[str, Any] = {
         "parameters": sum(p.numel() for p in model.parameters()),
-        "vocabulary": {kind: kinds.count(kind) for kind in KINDS},
+        "vocabulary": {kind: kinds.count(kind) for kind in pgkpr.KINDS},
         "pairs": {split: int(splits.get(split, 0)) for split in ("train", "validation", "test")}}
-    tables = [Table("items", plain_items(pairs), ITEMS),
-              Table("paraphrase_items", pairs[pairs["split"] != "train"], PARAPHRASE_ITEMS),
-              Table("vocabulary", vocabulary.to_frame(), VOCABULARY)]
+    tables = [frame.Table("items", plain_items(pairs), ITEMS),
+              frame.Table("paraphrase_items", pairs[pairs["split"] != "train"], pgkpr.PARAPHRASE_ITEMS),
+              frame.Table("vocabulary", vocabulary.to_frame(), pgkpr.VOCABULARY)]
     weights = ", ".join(f"{weight:g} {part}" for part, weight in part_weights(model.config).items()
                         if weight and part in history.best)
-    counts = ", ".join(f"{kinds.count(kind)} {kind}{'s' if kind != 'special' else ''}" for kind in KINDS)
-    card = model_card(
+    counts = ", ".join(f"{kinds.count(kind)} {kind}{'s' if kind != 'special' else ''}" for kind in pgkpr.KINDS)
+    card = frame.model_card(
         f"{job.name}: {TITLES[architecture]}", "text-generation",
         f"Rewrites a sentence. Trained by Keycontrast on the data set `{on.dataset}`: {metrics['pairs']['train']} "
         f"pairs, {metrics['pairs']['validation']} for selection.",
         [*([] if start is None else [f"Weights at the start: those of {start.name}, where both have them"]),
-         f"Best epoch {history.best_epoch} of {training['epochs']}: {best_values(history)}",
+         f"Best epoch {history.best_epoch} of {training['epochs']}: {frame.best_values(history)}",
          f"Loss: {weights}",
          f"Keywords: {_KEYWORDS[on.keywords]}",
          f"{metrics['parameters']} parameters; vocabulary: {counts}; {on.max_length} words of a text are read",
@@ -351,11 +486,11 @@ def train_model(job: SeedTraining) -> None:
          "`config.json` holds the settings, `vocabulary.json` the token of each id, `trained_on.json` where the model "
          "came from"],
         '`keycontrast predict RUN "a sentence"`, or `models.pgkpr.rewriters.load_rewriter(FOLDER).rewrite(...)`')
-    job.save(architecture, model, history, ModelFolder(card, notes_of(vocabulary, on), tables, metrics))
+    job.save(architecture, model, history, frame.ModelFolder(card, notes_of(vocabulary, on), tables, metrics))
 
 
 def _work(process: StageProcess) -> None:
-    train(process, train_model)
+    frame.train(process, train_model)
 
 
 main = partial(run_stage, STAGE, _work, instance="MODEL", processes=processes)
