@@ -51,14 +51,10 @@ class BertScorer:
     """BERTScore of several systems: ``BertScorer(model, tokenizer).score({"run": ["a cat"]}, ["the cat"])``.
 
     Every distinct text among the outputs and references of 1,024 items is encoded once, so that what systems share
-    costs nothing, and memory does not grow with the number of items.
-
-    Args:
-        encoder: from :func:`models.common.encoders.load_encoder`, in float32.
-        tokenizer: of the encoder.
-        layer: index of the hidden states: 0 embeddings, n the n-th layer; None the last.
-        idf: weigh word pieces by log((M + 1) / (df + 1)) over the M references, instead of alike.
-        baseline: F1 of random pairs under this encoder and layer, for :func:`rescaled`; None where it is not known.
+    costs nothing, and memory does not grow with the number of items. The ``encoder`` is in float32; ``layer`` is the
+    index of the hidden states: 0 embeddings, n the n-th layer, None the last; with ``idf`` word pieces weigh log((M +
+    1) / (df + 1)) over the M references, instead of alike; ``baseline`` is the F1 of random pairs under this encoder
+    and layer, for :func:`rescaled`, None where it is not known.
     """
 
     def __init__(self, encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", layer: int | None = None,
@@ -131,14 +127,11 @@ class BertScorer:
         """Return the hidden states (B, L, d) of a chunk."""
         import torch
 
-        ids = torch.full((len(rows), chunk.width), int(self._tokenizer.pad_token_id or 0))
-        mask = torch.zeros_like(ids)
-        for place, row in enumerate(rows):
-            ids[place, :len(row)] = torch.from_numpy(row)
-            mask[place, :len(row)] = 1
-        device = self._encoder.device
+        device, padding = self._encoder.device, int(self._tokenizer.pad_token_id or 0)
+        ids = torch.tensor([[*row, *[padding] * (chunk.width - len(row))] for row in rows], device=device)
+        mask = torch.arange(chunk.width, device=device) < torch.tensor([[len(row)] for row in rows], device=device)
         with torch.inference_mode():
-            output = self._encoder(input_ids=ids.to(device), attention_mask=mask.to(device), output_hidden_states=True)
+            output = self._encoder(input_ids=ids, attention_mask=mask.long(), output_hidden_states=True)
         return np.asarray(output.hidden_states[self.layer].float().cpu().numpy())
 
 

@@ -38,8 +38,7 @@ class MatchCounts:
 def count_matches(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> MatchCounts:
     """Return the modified n-gram matches of every sentence.
 
-    Texts become lower-cased BERT basic tokens, lists of tokens stay as they are; an item has one reference or a
-    sequence of them.
+    Texts become basic tokens, lists of tokens stay as they are; an item has one reference or a sequence of them.
     """
     check_items(hypotheses, references)
     counts = np.zeros((2, len(hypotheses), _COUNTED), dtype=np.int64)
@@ -117,18 +116,17 @@ def _cumulative(precisions: np.ndarray, weights: Sequence[Sequence[float]] | Non
 def corpus_columns(counts: MatchCounts) -> np.ndarray:
     """Return what each item adds to the sums of corpus BLEU, (n_items, 10).
 
-    Columns: matches of orders 1 to 4, n-grams of the hypothesis likewise (at least 1), tokens of the hypothesis,
-    tokens of the closest reference.
+    Columns: matches and n-grams of orders 1 to 4, tokens of the hypothesis, and of the closest reference.
     """
     return np.concatenate([counts.matches[:, :ORDERS], counts.totals[:, :ORDERS], counts.lengths[:, None],
                            counts.reference_lengths[:, None]], axis=1)
 
 
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
-    """Return unsmoothed cumulative corpus BLEU-1..4, (..., 4), of sums (..., 10) of :func:`corpus_columns`.
+    """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns.
 
-    ``weights`` are those of orders 1 to n, for each n; None for equal ones (Papineni et al. 2002). As in NLTK a
-    hypothesis too short for an order counts as one n-gram without a match.
+    ``weights`` are those of orders 1 to n, for each n; None for equal ones. As in NLTK a hypothesis too short for an
+    order counts as one n-gram without a match.
     """
     means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
@@ -154,8 +152,7 @@ def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS,
 def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float = IBLEU_ALPHA) -> Statistic:
     """Return iBLEU = alpha * BLEU(output, reference) - (1 - alpha) * BLEU(output, source) (Sun and Zhou 2012).
 
-    Both are unsmoothed corpus BLEU-4. A system that copies its source gets alpha * BLEU(source, reference) -
-    (1 - alpha).
+    Both are unsmoothed corpus BLEU-4.
     """
     def of_sums(sums: np.ndarray) -> np.ndarray:
         quality, copied = (corpus_bleu_of_sums(part)[..., ORDERS - 1] for part in np.split(sums, 2, axis=-1))
@@ -218,8 +215,7 @@ def _sacrebleu_of_sums(sums: np.ndarray) -> np.ndarray:
 def chrf_statistic(outputs: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
     """Return chrF2 of the corpus, lower-cased, of runs of 1 to 6 letters, on its scale of 0 to 100 (Popović 2015).
 
-    White space does not count, so that texts cut into words score as those that are not. Of several references that of
-    the best score counts, item by item.
+    White space does not count. Of several references that of the best score counts, item by item.
     """
     from sacrebleu.metrics import CHRF
 

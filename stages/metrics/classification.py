@@ -1,9 +1,4 @@
-"""Metrics of classifiers that follow from sums over texts, so that they can be bootstrapped.
-
->>> labels = predicted = np.array([0, 1, 1])
->>> {name: metric.value() for name, metric in class_statistics(labels, predicted, 2).items()}
-{'accuracy': 1.0, 'macro_f1': 1.0, 'weighted_f1': 1.0}
-"""
+"""Metrics of classifiers that follow from sums over texts, so that they can be bootstrapped."""
 
 from dataclasses import dataclass
 

@@ -27,10 +27,9 @@ def intra_distinct(samples: Iterable[Sequence[Text]], n: int) -> float:
 def self_bleu(texts: Sequence[Text], order: int = ORDERS, sample: int = SELF_BLEU_SAMPLE, seed: int = 0) -> float:
     """Return Texygen's self-BLEU (Zhu et al. 2018): the mean BLEU of each output against all the others.
 
-    Lower means that outputs differ more. Sentence BLEU of orders 1 to ``order`` with equal weights and NLTK's
-    smoothing method 1; an empty output, or one that shares no word with another, scores 0. Of more than ``sample``
-    outputs that many are drawn, whatever their order; values of different numbers of outputs are not comparable. A
-    single output scores 0.
+    Sentence BLEU of orders 1 to ``order`` with equal weights and NLTK's smoothing method 1; an empty output, or one
+    that shares no word with another, scores 0, and so does a single one. Of more than ``sample`` outputs that many are
+    drawn, whatever their order; values of different numbers of outputs are not comparable.
     """
     tokens = sorted(token_lists(texts))
     if len(tokens) > sample:

@@ -1,8 +1,7 @@
 """Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4).
 
 Values depend on the word vectors and are comparable only under one and the same table: static vectors of an encoder, or
-those of a file or of a training on texts. Words are basic tokens: lower case, without accents, Chinese one character at
-a time. A table for them is one of lower-cased words; of a Chinese table its characters are used.
+those of a file or of a training on texts. Words are basic tokens: lower case, no accents, Chinese by character.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,10 +31,9 @@ class WordVectors(Protocol):
 
 
 class EncoderVectors:
-    """Static word vectors of an encoder: the mean of the word-piece embeddings of each word.
+    """Static word vectors of an encoder: the mean of the embeddings (V, d) of the pieces of each word.
 
-    ``table`` (V, d) is the encoder's embedding matrix, ``tokenizer`` its ``tokenizers.Tokenizer`` or a transformers
-    tokenizer around one. A word is known unless its pieces contain the unknown token.
+    The tokenizer is a ``tokenizers.Tokenizer`` or one of transformers. A word with an unknown piece is unknown.
     """
 
     def __init__(self, table: np.ndarray, tokenizer: Any) -> None:
@@ -119,7 +117,7 @@ def embedding_similarity(hypotheses: Sequence[Text], references: Sequence[Text |
     Average is the cosine of the mean vectors; Extrema that of the vectors which keep, per dimension, the
     value of greater magnitude (the positive one in a tie); Greedy the mean, over both directions, of each
     word's best cosine on the other side. Unknown words are dropped, vectors are not normalised. An item with
-    several references takes the best of each measure. Different numbers of items are a ValueError.
+    several references takes the best of each measure.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} items with references")
@@ -131,8 +129,7 @@ def embedding_similarity(hypotheses: Sequence[Text], references: Sequence[Text |
     def rows(tokens: list[str]) -> np.ndarray:
         return np.array([index[token] for token in tokens if token in index], dtype=np.int64)
 
-    pairs = [(item, rows(tokens), rows(reference))
-             for item, tokens in enumerate(outputs) for reference in targets[item]]
+    pairs = [(item, rows(tokens), rows(one)) for item, tokens in enumerate(outputs) for one in targets[item]]
     scores = np.full((len(outputs), 3), np.nan)
     for start in range(0, len(pairs), _CHUNK):
         items, left, right = zip(*pairs[start:start + _CHUNK], strict=True)

@@ -16,8 +16,7 @@ def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> tup
     """Return the training text of greatest TF-IDF cosine for each source, the earlier one in a tie, and the cosine.
 
     Both are (n_sources,): places in ``training``, and similarities, 0 where no word is shared. Weights are
-    scikit-learn's (smoothed IDF over ``training``, raw counts) on lower-cased BERT basic tokens, or on the words of
-    lists. If no training text has a token, it is a ValueError.
+    scikit-learn's (smoothed IDF over ``training``, raw counts) on basic tokens, or on the words of lists.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -62,7 +62,6 @@ def resampled(statistics: Mapping[str, Statistic], resamples: int, seed: int) ->
     """Return every statistic on the same ``resamples`` bootstrap resamples of the items, each (resamples,).
 
     Calls with equal seed and number of items draw equal resamples, so that systems may be compared across calls.
-    Different numbers of items, or none, are a ValueError.
     """
     if not statistics:
         return {}
@@ -152,7 +151,7 @@ def over_seeds(first: Members, second: Members, level: float, seed: int) -> Over
     """Return the difference of two systems over seeds and items; None where a trained one has a single seed.
 
     Of S seeds drawn from S, the spread is (S - 1) / S of the right one (Davison and Hinkley 1997, 2.3): deviations from
-    the mean over seeds are stretched by the root of its inverse. Different numbers of resamples are a ValueError.
+    the mean over seeds are stretched by the root of its inverse.
     """
     from scipy.special import stdtr, stdtrit  # not at the top: `keycontrast run` would wait for it
 

@@ -11,9 +11,8 @@ from stages.metrics.tokens import basic_tokens, stem
 def shows_keyword(text: str, keyword: str | None) -> bool | None:
     """Return whether ``keyword`` occurs in ``text``: ``shows_keyword("Losing weight", "lose weight") is True``.
 
-    The Porter stems of the keyword's words must follow each other in the text. Keywords are lemmas, and so an
-    irregular form (*mice* for *mouse*) is not found. Chinese is compared character by character. None where there is
-    no keyword.
+    The Porter stems of the keyword's words must follow each other in the text, so an irregular form (*mice* for
+    *mouse*) is not found. Chinese is compared character by character. None where there is no keyword.
     """
     wanted = _stems(keyword) if keyword is not None and keyword != NO_KEYWORD else []
     return _contains(_stems(text), wanted) if wanted else None

@@ -37,8 +37,7 @@ _TREEBANK = {"gimme": ("gim", "me"), "gonna": ("gon", "na"), "gotta": ("got", "t
 def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], convention: str) -> np.ndarray:
     """Return F1 of every item (n_items, 3), columns as in ``MEASURES``: ``rouge(["a b"], [["a b"]], "rouge_score")``.
 
-    Lists of tokens are joined by spaces; an item has one reference or a sequence of them. A bad convention, number of
-    items or an item without reference is a ValueError.
+    Lists of tokens are joined by spaces; an item has one reference or a sequence of them.
     """
     if convention not in CONVENTIONS:
         raise ValueError(f"no ROUGE convention is called {convention!r}; {nearest(convention, CONVENTIONS)}")

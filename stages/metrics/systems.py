@@ -55,11 +55,9 @@ class SystemScores:
 
 def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVectors,
                  bertscores: "BertScores | None" = None, seed: int = 0) -> SystemScores:
-    """Return every score of one system from its outputs, one per item.
-
-    ``bertscores`` are those of the outputs, None without BERTScore; ``seed`` is of the sample behind self-BLEU.
-    """
-    counts, copied = _counts(outputs, items.references, items.sources)
+    """Return every score of one system from its outputs, one per item; ``seed`` is of the sample behind self-BLEU."""
+    counts = count_matches(outputs, items.references)
+    copied = count_matches(outputs, [[source] for source in items.sources])
     sacrebleu_value, signature = bleu.sacrebleu(outputs, items.references)
     similar = embedding_similarity(outputs, items.references, vectors)
     texts = list(map(joined, outputs))
@@ -93,13 +91,9 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
 def corpus_statistics(outputs: Sequence[Text], references: Sequence[Sequence[Text]], sources: Sequence[Text],
                       orders: Sequence[int] = (ORDERS,)) -> dict[str, Statistic]:
     """Return the corpus metrics of a system: corpus BLEU of ``orders``, source BLEU, iBLEU, sacreBLEU and chrF."""
-    return _corpus(*_counts(outputs, references, sources), orders) | {
+    counts, copied = count_matches(outputs, references), count_matches(outputs, [[source] for source in sources])
+    return _corpus(counts, copied, orders) | {
         key: statistic(outputs, references) for key, statistic in standing_alone().items()}
-
-
-def _counts(outputs: Sequence[Text], references: Sequence[Sequence[Text]],
-            sources: Sequence[Text]) -> tuple[MatchCounts, MatchCounts]:
-    return count_matches(outputs, references), count_matches(outputs, [[source] for source in sources])
 
 
 def _corpus(counts: MatchCounts, copied: MatchCounts, orders: Sequence[int]) -> dict[str, Statistic]:

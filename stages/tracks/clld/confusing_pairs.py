@@ -29,8 +29,7 @@ def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
     both = counts + counts.T
     ranked = sorted((-int(both[a, b]), a, b) for a, b in combinations(range(len(classes)), 2) if both[a, b])
     chosen = max(1, ceil(round(share * len(ranked), 9)))  # 0.1 * 30 is a little more than 3
-    rows = [{"rank": rank, "class": classes[a], "other": classes[b], "as_other": int(counts[a, b]),
-             "as_class": int(counts[b, a]), "confused": -confused, "chosen": rank <= chosen}
+    rows = [(rank, classes[a], classes[b], counts[a, b], counts[b, a], -confused, rank <= chosen)
             for rank, (confused, a, b) in enumerate(ranked, 1)]
     return pd.DataFrame(rows, columns=CONFUSING_PAIRS.arrow().names)
 

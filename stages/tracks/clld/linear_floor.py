@@ -56,12 +56,15 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
         best = max(accuracies, key=lambda strength: (accuracies[strength], -strength))
         found = {split: _probabilities(fitted[best], rows, len(classes), features.shape[0])
                  for split, rows in held.items()}
-    tables = [parts[split][["example_id", "text_id", "split", "label"]].assign(
-        predicted=[classes[number] for number in rows.argmax(1)], probabilities=list(rows))
-        for split, rows in found.items()]
+    tables, measured = [], {}
+    for split, rows in found.items():
+        tables.append(parts[split][["example_id", "text_id", "split", "label"]].assign(
+            predicted=[classes[number] for number in rows.argmax(1)], probabilities=list(rows)))
+        statistics = class_statistics(numbers[split], rows.argmax(1), len(classes))
+        measured[split] = {"texts": len(rows), **{
+            name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
     return pd.concat(tables, ignore_index=True), {
-        **{split: _measured(numbers[split], rows) for split, rows in found.items()}, "strength": best,
-        "features": features.shape[1], "classes": len(classes),
+        **measured, "strength": best, "features": features.shape[1], "classes": len(classes),
         "validation_accuracy": {f"{strength:g}": round(value, _DECIMALS) for strength, value in accuracies.items()},
         "unfinished": [strength for strength, model in fitted.items() if model.n_iter_.max() >= _ITERATIONS]}
 
@@ -75,11 +78,6 @@ def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: 
     found = np.zeros((rows.shape[0], n_classes))
     found[:, model.classes_] = model.predict_proba(rows)
     return (texts * found + 1) / (texts + n_classes)
-
-
-def _measured(numbers: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    statistics = class_statistics(numbers, probabilities.argmax(1), probabilities.shape[1])
-    return {"texts": len(numbers), **{name: round(one.value(), _DECIMALS) for name, one in statistics.items()}}
 
 
 def _work(process: StageProcess) -> None:

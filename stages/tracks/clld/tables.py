@@ -170,10 +170,10 @@ def counted(true: np.ndarray, predicted: np.ndarray, n_classes: int) -> np.ndarr
 
 def confusion_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
     """Return ``counts`` (N, N) with one row per cell: ``label``, ``predicted``, ``texts``."""
-    return _cells(classes, ("label", "predicted")).assign(texts=counts.reshape(-1))
+    return _cells(classes, "label", "predicted").assign(texts=counts.reshape(-1))
 
 
-def _cells(classes: Sequence[str], columns: tuple[str, str]) -> pd.DataFrame:
+def _cells(classes: Sequence[str], *columns: str) -> pd.DataFrame:
     """Return the ordered pairs of classes, in the order of a matrix read row by row."""
     return pd.MultiIndex.from_product([list(classes)] * 2, names=columns).to_frame(index=False)
 
@@ -193,9 +193,9 @@ def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Se
     ``first`` is the matrix that training began with (N, N), evaluation 0; without one, None, the table is empty.
     """
     if first is None:
-        return pd.DataFrame({name: [] for name in _DISTANCES})
+        return pd.DataFrame(columns=_DISTANCES)
     beginning = {"evaluation": 0, "epoch": 0, "step": 0, "strength": np.nan, "ldm": first}
-    cells = _cells(classes, ("class", "other"))
+    cells = _cells(classes, "class", "other")
     return pd.concat([cells.assign(**{name: one[name] for name in _DISTANCES[:4]}, distance=np.ravel(one["ldm"]))
                       for one in (beginning, *updates)], ignore_index=True)[_DISTANCES]
 

@@ -115,7 +115,7 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
     """Return a model to train, random but for a pre-trained encoder, and the tokenizer that cuts texts for it.
 
     Rows of a table that differ in the contrast alone begin with the same weights. Without an ``encoder`` it is a
-    TextCNN (Kim 2014) with the words of ``training_texts``. Other arguments as of :func:`run`.
+    TextCNN (Kim 2014) with the words of ``training_texts``.
     """
     shared = {"pool": values["pool"], "ce_views": values["ce_views"],
               "contrast": {"kind": _KINDS.get(contrast, "label_distance"), **values["contrast"]},
@@ -157,16 +157,10 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
         open_bar: OpenBar | None = None) -> TrainedClassifier:
     """Train a classifier on the training texts and keep the epoch of best validation accuracy.
 
-    Of equal accuracies the smaller validation loss is better, then the earlier epoch.
-
-    Args:
-        items: from :func:`stages.tracks.clld.tables.labelled_texts`, all splits; that of test gives names of classes.
-        values: plain values of the block ``train_clld`` with the model's overrides and :func:`with_own_rates`.
-        contrast: of ``models.clld.NAME``.
-        pairs: indices of confusable classes, for ``static_tau_pairs``.
-        encoder: to start from; None for a TextCNN.
-        seed: fans out by name into weights, order and dropout.
-        store: keeps the training's state.
+    Of equal accuracies the smaller validation loss is better, then the earlier epoch. The labelled texts ``items`` are
+    of all splits; that of test gives names of classes. ``values`` are plain ones of the block ``train_clld`` with the
+    model's overrides and :func:`with_own_rates`, ``pairs`` the indices of confusable classes for ``static_tau_pairs``.
+    Without an ``encoder`` the model is a TextCNN.
     """
     training, classes, length = values["training"], classes_of(items), values["max_length"]
     parts = {split: items[items["split"] == split] for split in ("train", "validation")}

@@ -60,10 +60,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
         keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
             keywords or not. Floor ``keyword`` consists of them.
         known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`pgkpr.released_form`.
-        vectors: of the embedding metrics.
-        floors: outputs that need no model.
-        scorer: of BERTScore; None leaves it out.
-        resampling: bootstrap and seed.
+        vectors, scorer: of the embedding metrics, and of BERTScore; None leaves it out.
     """
     scored = frame.first_samples(predictions)
     split = frame.predicted_split(scored, items, "pgkpr")

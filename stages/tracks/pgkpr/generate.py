@@ -56,17 +56,12 @@ class Paraphraser:
 
     def rewrite(self, items: pd.DataFrame, decode: Mapping[str, Any], track: Progress = iter,
                 count: int = 1) -> Iterator[pd.DataFrame]:
-        """Yield rows of table ``predictions`` for ``items``, a chunk at a time.
+        """Yield rows of table ``predictions`` for ``items``, a chunk at a time; ``track`` wraps the list of chunks.
 
-        With ``count`` above 1, at most ``num_beams``, an item has a row for each of its best outputs, as samples 0, 1,
-        ..., or fewer where the search finds fewer.
-
-        Args:
-            items: columns ``example_id``, ``source_words``, ``source_tags``, ``mask`` (which words are keywords; it
-                may be cut to the words that the model reads) and ``references`` (texts), in the order of ids.
-            decode: plain values of the block ``generate_pgkpr``; ``mask`` stands for its ``keywords``.
-            track: wraps the list of chunks, to show progress.
-            count: outputs per item.
+        Columns of the items, in the order of ids: ``example_id``, ``source_words``, ``source_tags``, ``mask`` (which
+        words are keywords, in the place of ``keywords`` of the block ``generate_pgkpr``, ``decode``; it may be cut to
+        the words that the model reads) and ``references`` (texts). With ``count`` above 1, at most ``num_beams``, an
+        item has a row for each of its best outputs, as samples 0, 1, ..., or fewer where the search finds fewer.
         """
         banned = self.vocabulary.banned(decode["unknown"] == "keep")
         rules = Rules(EOS, PAD, 1, decode["max_length"], banned)

@@ -111,14 +111,12 @@ def find_pairs(examples: pd.DataFrame, inputs: Inputs) -> tuple[pd.DataFrame, di
 
 
 def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, dict[str, int]]:
-    """Count all pairs, and check that every table has what they need.
+    """Return how often each text is the source of a training example or a reference of one (T,), and what is left out.
 
-    Returns:
-        How often each text is the source of a training example, once per example, or a reference of one (T,);
-        examples and further references without a pair, because a text has no words.
+    The latter counts examples, and further references, without a pair, because a text has no words.
     """
     weights, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), Counter(examples=0, references=0)
-    others, missing = Faults(), {name: Faults() for name in inputs.scores}
+    others = Faults()
     for batch in batches:
         examples = batch.to_pandas()
         first = examples["reference_ids"].map(lambda ids: ids[0] if len(ids) else -1)
@@ -131,33 +129,11 @@ def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray
         train = pairs[pairs["split"] == "train"]
         for text_ids in (train.loc[train["reference"] == 0, "source"], train["target"]):
             np.add.at(weights, inputs.words.rows_of(text_ids.to_numpy()), 1)
-        for side in ("source", "target"):
-            inputs.texts.rows_of(pairs[side].to_numpy())
-        for name, faults in missing.items():
-            _note_unscored(name, pairs, inputs, faults)
     others.check()
     if not weights.any():
         raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
                          "give ingest.validation and ingest.test smaller shares.")
-    for faults in missing.values():
-        faults.check()
     return weights, dict(left_out)
-
-
-def _note_unscored(name: str, pairs: pd.DataFrame, inputs: Inputs, faults: Faults) -> None:
-    """Note the pairs that have no row for column ``name`` of the items."""
-    table, _, mode = SCORES[name]
-    first, second = _scored_texts(pairs, mode)
-    missing = np.flatnonzero(inputs.scores[name].places(first, second) < 0)
-    faults.add(len(missing), lambda more: (
-        f"table {table.name}: no row" + (f" of mode {mode}" if mode is not None else "") + " for text "
-        f"{first[missing[0]]}" + (f" with {second[missing[0]]}" if mode is not None else "") +
-        f", and {more} more are missing. {items.STALE}"))
-
-
-def _scored_texts(pairs: pd.DataFrame, mode: str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the source of each pair, and the text beside which it is scored in ``mode``."""
-    return pairs["source"].to_numpy(), pairs["target" if mode == "xy" else "source"].to_numpy()
 
 
 def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
@@ -231,16 +207,10 @@ def run(tables: Mapping[str, Batches], size: int, max_length: int,
 
     An example whose source or target has no words is left out, and so is a further reference without words. Every other
     example has a row for its target, with ``reference`` 0, and one for each further reference. Pieces are cut by what
-    they hold and by nothing else.
-
-    Args:
-        tables: by name.
-        size: words of the vocabulary.
-        max_length: words of a text that models read.
-        write: takes pieces of table ``paraphrase_items``.
+    they hold and by nothing else; ``write`` takes each. Models read ``max_length`` words of a text.
 
     Returns:
-        The vocabulary, metrics, and a sentence for each kind of what is left out.
+        The vocabulary of ``size`` words, metrics, and a sentence for each kind of what is left out.
     """
     inputs = read_inputs(tables)
     weights, left_out = count_pairs(tables["examples"](), inputs)
@@ -275,7 +245,12 @@ def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, 
     columns = dict.fromkeys([*SCORES, "primary_textrank"], pa.nulls(len(pairs), pa.list_(pa.bool_())))
     for name, rows in inputs.scores.items():
         _, column, mode = SCORES[name]
-        used, row = np.unique(rows.places(*_scored_texts(pairs, mode)), return_inverse=True)
+        text, beside = pairs["source"].to_numpy(), pairs["target" if mode == "xy" else "source"].to_numpy()
+        used, row = np.unique(rows.places(text, beside), return_inverse=True)
+        if used[0] < 0:
+            pair = row.argmin()
+            raise InputError(f"table {rows.name}: no row" + (f" of mode {mode}" if mode else "") + f" for text "
+                             f"{text[pair]} with {beside[pair]}. {items.STALE}")
         lists = words.beside(f"table {rows.name}", rows.ids[used], rows.table[column].take(pa.array(used)))
         if pa.types.is_floating(lists.values.type):
             _check_probabilities(lists, rows.ids[used], rows.name, column)

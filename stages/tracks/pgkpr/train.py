@@ -89,15 +89,9 @@ class PairBatches:
     """Batches of the pairs of one split, perhaps several times over with other keyword probabilities.
 
     With N pairs and P passes there are N * P items: item n is pair ``n % N`` in pass ``n // N``. ``words`` are the
-    numbers of words of every item's source (``x``) and target (``t``), as cut (N * P,).
-
-    Args:
-        items: rows of table ``paraphrase_items``, all of one split; such as do not fit together are an InputError.
-        vocabulary: of the data set.
-        max_length: words kept of a text.
-        passes: of :func:`training_passes`, or masks.
-        repeats: give ``repeat``, which ``mark_all`` reads.
-        bag: give ``bow_ids``, with at most so many words.
+    numbers of words of every item's source (``x``) and target (``t``), as cut (N * P,). The pairs ``items`` are of one
+    split; ``passes`` are those of :func:`training_passes`, or masks. ``repeats`` asks for ``repeat``, which
+    ``mark_all`` reads, and ``bag`` for ``bow_ids`` with at most so many words.
     """
 
     def __init__(self, items: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
