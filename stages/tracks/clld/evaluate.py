@@ -57,7 +57,7 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
             "nll": None if given is None else nll(labels, given),
             "brier": None if given is None else brier(labels, given)})
         sureness = None if given is None else Sureness(
-            *(rows[column].to_numpy() for column in ("probability", "nll", "brier")), BINS)
+            rows["probability"].to_numpy(), rows["nll"].to_numpy(), rows["brier"].to_numpy(), BINS)
         statistics[name] = class_statistics(labels, predicted, n_classes, sureness)
     values = {name: {metric: one.value() for metric, one in found.items()} for name, found in statistics.items()}
     seed = derived_seed(resampling.seed, STAGE, "resamples")

@@ -119,11 +119,7 @@ def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray
     others = Faults()
     for batch in batches:
         examples = batch.to_pandas()
-        first = examples["reference_ids"].map(lambda ids: ids[0] if len(ids) else -1)
-        wrong = examples.loc[first != examples["target_id"], "example_id"].tolist()
-        others.add(len(wrong), lambda more, wrong=wrong: (
-            f"table examples: the first of reference_ids is not the target of example {wrong[0]} (and of {more} more). "
-            f"Run the stage ingest again."))
+        _note_other_targets(examples, others)
         pairs, without = find_pairs(examples, inputs)
         left_out.update(without)
         train = pairs[pairs["split"] == "train"]
@@ -134,6 +130,15 @@ def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray
         raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
                          "give ingest.validation and ingest.test smaller shares.")
     return weights, dict(left_out)
+
+
+def _note_other_targets(examples: pd.DataFrame, faults: Faults) -> None:
+    """Note the examples whose first reference is not their target, or which have none."""
+    first = examples["reference_ids"].map(lambda ids: ids[0] if len(ids) else -1)
+    wrong = examples.loc[first != examples["target_id"], "example_id"].tolist()
+    faults.add(len(wrong), lambda more: (
+        f"table examples: the first of reference_ids is not the target of example {wrong[0]} (and of {more} more). "
+        f"Run the stage ingest again."))
 
 
 def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
