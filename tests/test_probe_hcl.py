@@ -84,7 +84,7 @@ def probed(paraphraser, items):
 
 def test_points_are_those_of_the_model(paraphraser, items):
     item = items[items["example_id"] == 2]
-    found = latent_points(paraphraser, item).points.set_index("kind")["vector"]
+    found = latent_points(paraphraser, item)[0].set_index("kind")["vector"]
     model, tokenizer = paraphraser.model, paraphraser.tokenizer
 
     def vector(text):
@@ -109,8 +109,8 @@ def test_points_are_those_of_the_model(paraphraser, items):
 
 
 def test_points_do_not_depend_on_what_stands_beside(paraphraser, items):
-    together = latent_points(paraphraser, items).points
-    alone = pd.concat([latent_points(paraphraser, items[items["example_id"] == number]).points for number in (9, 3)])
+    together = latent_points(paraphraser, items)[0]
+    alone = pd.concat([latent_points(paraphraser, items[items["example_id"] == number])[0] for number in (9, 3)])
     both = together.merge(alone, on=["example_id", "kind"])
     assert len(both) == len(alone)
     assert both["text_x"].tolist() == both["text_y"].tolist()

@@ -1,7 +1,6 @@
 """The latent space of a trained HCL model: points of some items, measures of them, and their picture (Figure 3)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -37,19 +36,6 @@ _MARKS = {
 }
 
 
-@dataclass(frozen=True)
-class LatentPoints:
-    """What a model makes of some items."""
-
-    # One row per point: ``example_id``, ``kind``, ``text`` and ``vector`` (array of width dz).
-    points: pd.DataFrame
-    # One row per item: ``example_id``; ``kl_positive`` and ``kl_negative``, KL(q(z|x,y) || p(z|x,u)) for y+ and y- as
-    # the contrast has them; ``level_output`` and ``level_impostor``, Mahalanobis distances of the two keywords to
-    # q(z|x,y+). NaN where there is no such thing.
-    pairs: pd.DataFrame
-    left_out: dict[str, str]    # why kinds are missing altogether
-
-
 def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return the node ids (n,) of each item's keywords by the names that training gives them; -1 for no node."""
     return {f"{role}_node": node_ids(paraphraser.keywords, items[column]) for role, column in (
@@ -68,12 +54,16 @@ def left_out(model: HclModel) -> dict[str, str]:
 
 
 @torch.no_grad()
-def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints:
-    """Return the points of ``items`` in evaluation mode, as far as these have a negative, nodes and an impostor."""
+def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the points of ``items`` in evaluation mode, as far as these have them, and distances of each item.
+
+    A point has ``example_id``, ``kind``, ``text`` and ``vector`` (dz,); an item ``example_id``, ``kl_positive`` and
+    ``kl_negative``, KL(q(z|x,y) || p(z|x,u)) for y+ and y- as the contrast has them, ``level_output`` and
+    ``level_impostor``, Mahalanobis distances of the two keywords to q(z|x,y+); NaN where there is no such thing.
+    """
     model, on, missing = paraphraser.model, paraphraser.on, left_out(paraphraser.model)
     if len(missing) == len(KINDS):
-        nothing = pd.DataFrame({"example_id": [], "kind": [], "text": [], "vector": []}, dtype=object)
-        return LatentPoints(nothing, pd.DataFrame(), missing)
+        return pd.DataFrame({"example_id": [], "kind": [], "text": [], "vector": []}, dtype=object), pd.DataFrame()
     items = items.assign(**node_columns(paraphraser, items))
     batches = TripleBatches(items, paraphraser.tokenizer, on.max_source, on.max_target, on.keep)
     unseen = UnseenKeywords(on).vectors(items) if (items["input_node"] < 0).any() else None
@@ -95,7 +85,7 @@ def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> LatentPoints
                     "vector": list(vectors.float().cpu().numpy()[chosen])}))
         pairs.append(pd.DataFrame({"example_id": ids, **{
             name: values.double().cpu().numpy() for name, values in _distances(output, set(missing)).items()}}))
-    return LatentPoints(pd.concat(points, ignore_index=True), pd.concat(pairs, ignore_index=True), missing)
+    return pd.concat(points, ignore_index=True), pd.concat(pairs, ignore_index=True)
 
 
 def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
@@ -114,7 +104,7 @@ def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _distances(output: HclOutput, missing: set[str]) -> dict[str, Tensor]:
-    """Return the columns of ``LatentPoints.pairs`` (B,)."""
+    """Return the distances of items (B,)."""
     latent, instance, level = output.latent, output.contrasts.get("instance"), output.contrasts.get("mahalanobis")
     assert latent is not None
     nothing = torch.full_like(latent.d_pos, torch.nan)

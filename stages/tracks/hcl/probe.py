@@ -66,16 +66,16 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "Probe
         raise InputError(f"items.parquet: the {params.split} split is empty. Choose another (probe_hcl.split), or give "
                          f"it a larger share (ingest.{params.split}).")
     sample, counts = draw(chosen, _complete(paraphraser, chosen), params.items, seed, "latent")
-    latent = latent_space.latent_points(paraphraser, sample.sort_values("example_id", ignore_index=True))
-    points = latent.points.sort_values(["example_id", "kind"], ignore_index=True, key=lambda column: (
+    points, pairs = latent_space.latent_points(paraphraser, sample.sort_values("example_id", ignore_index=True))
+    points = points.sort_values(["example_id", "kind"], ignore_index=True, key=lambda column: (
         column.map(KINDS.index) if column.name == "kind" else column))
     vectors = np.stack(list(points["vector"])) if len(points) else np.zeros((0, 2))
     places, perplexity = latent_space.tsne(vectors, params.perplexity, derived_seed(seed, STAGE, "tsne"))
     table = points.assign(x=places[:, 0], y=places[:, 1])
-    measures = latent_space.separation(points, latent.pairs)
+    measures, left_out = latent_space.separation(points, pairs), latent_space.left_out(paraphraser.model)
     metrics = {**counts, "points": {kind: int((points["kind"] == kind).sum()) for kind in KINDS},
-               "left_out": latent.left_out, "perplexity": perplexity, **measures}
-    plot = latent_space.latent_plot(name, table, params.split, _remark(latent.left_out, measures))
+               "left_out": left_out, "perplexity": perplexity, **measures}
+    plot = latent_space.latent_plot(name, table, params.split, _remark(left_out, measures))
     swap, swap_metrics = _swap(paraphraser, chosen, items[items["split"] == "train"], params, decode, seed)
     return Probed(table, swap, {"latent": metrics, "keyword_swap": swap_metrics,
                                 "settings": {"model": name, "split": params.split}}, plot)
