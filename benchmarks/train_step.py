@@ -24,8 +24,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from benchmarks.gpu.subjects import SEED, Job, subject_of
 from benchmarks.harness import Context, Disagreement, Section, timings
-from models.common.task import Step, epoch_batches
-from models.common.training import fit
+from models.common.training import Step, epoch_batches, fit
 from stages.common.seeds import derived_seed
 from stages.common.training import loop_settings
 from stages.run.checkpoints import FolderCheckpoints

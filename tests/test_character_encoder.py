@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from keycontrast.errors import InputError
-from models.common.encoders import embed, load_encoder, special_ids
+from models.common.encoders import load_encoder, special_ids
+from models.common.transformer import embed
 from pipeline.recipes import read_recipe
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths

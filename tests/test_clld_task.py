@@ -19,8 +19,7 @@ from models.clld.clld import (
     twin_contrast,
     update_label_distance,
 )
-from models.common.task import Criterion, Settings, Step
-from models.common.training import fit
+from models.common.training import Criterion, Settings, Step, fit
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 

@@ -19,8 +19,7 @@ from torch.nn import functional as F
 
 from models.clld.clld import ClldModel
 from models.common import PAD
-from models.common.task import Settings, Step, Task
-from models.common.training import fit
+from models.common.training import Settings, Step, Task, fit
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import objective
 from models.hcl.model import HclModel

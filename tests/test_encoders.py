@@ -19,7 +19,8 @@ from keycontrast.encoders import BUNDLED_SHA256
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.text.batches import fixed_chunks
-from models.common.encoders import FrozenStates, encode, load_encoder
+from models.common.encoders import load_encoder
+from models.common.transformer import FrozenStates, encode
 from stages.common.device import choose_device
 from stages.common.encoders import embed_texts, resolve_encoder
 

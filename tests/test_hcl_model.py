@@ -8,11 +8,11 @@ import tiny_hcl
 import torch
 from torch.nn.functional import cosine_similarity
 
-from models.common.encoders import embed, freeze_lower_layers, load_encoder, mean_pool
+from models.common.encoders import freeze_lower_layers, load_encoder
 from models.common.losses import bow_loss, gaussian_kl
-from models.hcl.config import HclConfig
+from models.common.transformer import embed, mean_pool
 from models.hcl.graph import KeywordGraph
-from models.hcl.hcl import BatchTotals, objective, unit_scale, validation_loss
+from models.hcl.hcl import BatchTotals, HclConfig, objective, unit_scale, validation_loss
 from models.hcl.model import HclModel
 
 OFF = {"weight": 0.0}

@@ -15,7 +15,7 @@ from keyword_graphs import clusters_of
 from test_node_vectors import as_read
 from transformers import BertModel
 
-from models.hcl.config import HclConfig
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel
 from stages.graph import node_vectors
 from stages.graph.params import Graph

@@ -12,8 +12,7 @@ import yaml
 from memory_store import Memory
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from models.common.task import Settings, Step
-from models.common.training import fit
+from models.common.training import Settings, Step, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, encode_pairs, pair_points
 from pipeline.schemas import SCHEMAS
 from stages.attribution import pair_classifier

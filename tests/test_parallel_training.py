@@ -24,7 +24,7 @@ from torch import distributed as group
 from torch import nn
 
 from keycontrast.errors import CRASHED, InputError
-from models.common import parallel
+from models.common import training as loop
 from models.common.training import fit
 from stages.common import distributed, settings, training
 from stages.common.paths import DatasetPaths, ModelPaths
@@ -276,16 +276,16 @@ def exchange(folder, rank):
             one.grad = None
         if used:
             sum((number + 1) * weights[number].sum() * (rank + 1) for number in used).backward()
-        parallel.add_gradients_of_all(weights)
+        loop.add_gradients_of_all(weights)
         found["steps"].append([None if one.grad is None else one.grad.tolist() for one in weights])
 
     step(0, 1, 2, 3, 4)
     step(*[(0, 1, 2), (4,)][rank])
     step(*[(3, 4), ()][rank])
-    found["sums"] = [parallel.total_of_all(one) for one in (
+    found["sums"] = [loop.total_of_all(one) for one in (
         [{"a": 1.0, "b": 2.0}, {"b": 0.5, "c": 4.0}][rank], {"a": 1.0, "b": rank + 1.0}, [{"b": 1.0}, {}][rank])]
     mine = {"w": torch.arange(3.0) + rank, "flag": torch.tensor([rank == 0]), "none": torch.zeros(0)}
-    found["first"] = parallel.tensors_of_first(mine if rank == 0 else {}, torch.device("cpu"))
+    found["first"] = loop.tensors_of_first(mine if rank == 0 else {}, torch.device("cpu"))
     torch.save(found, folder / f"{rank}.pt")
 
 

@@ -11,7 +11,7 @@ import torch
 
 from keycontrast.errors import InputError
 from models.common import training
-from models.common.task import History, Speed
+from models.common.training import History, Speed
 from stages.common import device
 from stages.common import training as stage_training
 from stages.common.device import choose_device

@@ -6,9 +6,9 @@ from piece_cases import SIZES, SOURCES, Case
 from transformers import AutoModel
 
 from models.common.decoding import CachedSteps
-from models.common.encoders import mean_pool
 from models.common.recurrent import AdditiveAttention, PointerGenerator, mixed
-from models.common.task import Step
+from models.common.training import Step
+from models.common.transformer import mean_pool
 from stages.tracks.hcl.baselines import PieceTask
 
 STEP = Step(0, 100, 0, range(8))

@@ -90,7 +90,7 @@ def test_embeddings_are_scaled_by_the_root_of_the_width():
     ids = torch.tensor([[3, 8, 3]])
     expected = 4 * embedder.words.weight[ids] + sinusoids(torch.arange(3), 16)
     torch.testing.assert_close(embedder(ids), expected)
-    torch.testing.assert_close(embedder.beams(ids, 1)[0], 4 * embedder.words.weight[ids[0]] + sinusoids(
+    torch.testing.assert_close(embedder(ids, position=1)[0], 4 * embedder.words.weight[ids[0]] + sinusoids(
         torch.tensor([1]), 16))
 
 
@@ -200,8 +200,9 @@ def test_a_loss_of_weight_0_is_not_computed(weights, passes, monkeypatch):
     batch, mask = tagged_batch()
     full = model("pgkpr", reconstruction={"weight": 1.0}, contrast={"weight": 0.1}).sums(batch, mask)
     built = model("pgkpr", reconstruction={"weight": weights[0]}, contrast={"weight": weights[1]})
-    shapes, encode = [], built.encode
-    monkeypatch.setattr(built, "encode", lambda ids, *seen: shapes.append(ids.shape) or encode(ids, *seen))
+    shapes, encode = [], built.encoder.forward
+    monkeypatch.setattr(built.encoder, "forward",
+                        lambda words, ids, *seen: shapes.append(ids.shape) or encode(words, ids, *seen))
     parts = built.sums(batch, mask)
     extra = zip(("reconstruction", "contrast"), weights, strict=True)
     names = ["generation", *(name for name, weight in extra if weight)]
@@ -220,8 +221,9 @@ def test_one_pass_over_several_sequences_is_several_passes(settings, monkeypatch
     expected = built.sums(batch, mask)
     expected_gradients = gradients(built, expected)
     monkeypatch.setattr(built, "_together", lambda: True)
-    seen, encode = [], built.encode
-    monkeypatch.setattr(built, "encode", lambda ids, *rest: seen.append(ids) or encode(ids, *rest))
+    seen, encode = [], built.encoder.forward
+    monkeypatch.setattr(built.encoder, "forward",
+                        lambda words, ids, *rest: seen.append(ids) or encode(words, ids, *rest))
     found = built.sums(batch, mask)
     assert len(seen) == 1
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)

@@ -12,7 +12,7 @@ import yaml
 from table_files import bytes_of
 from transformers import AutoTokenizer
 
-from models.common.task import Step
+from models.common.training import Step
 from models.keywords.s_tagger import STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in

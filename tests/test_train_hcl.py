@@ -17,7 +17,7 @@ from tiny_training import DyingStore, Killed
 
 import stages.tracks.hcl.train
 from keycontrast.errors import InputError
-from models.common.task import Step
+from models.common.training import Step
 from models.hcl.hcl import GaussianNetwork, Posterior
 from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS
-from models.common.task import Step
+from models.common.training import Step
 from models.pgkpr.pgkpr import RewriterConfig
 from models.pgkpr.rewriters import load_rewriter, rewriter_of
 from pipeline.schemas import SCHEMAS

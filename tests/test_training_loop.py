@@ -12,8 +12,18 @@ import torch
 from memory_store import Memory
 from torch import nn
 
-from models.common.task import Criterion, Parameters, Settings, Speed, Step, Task, epoch_batches, loaded_ahead
-from models.common.training import add_gradients, fit
+from models.common.training import (
+    Criterion,
+    Parameters,
+    Settings,
+    Speed,
+    Step,
+    Task,
+    add_gradients,
+    epoch_batches,
+    fit,
+    loaded_ahead,
+)
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.progress import TrainingBar

@@ -5,15 +5,20 @@ import tiny_hcl
 import torch
 from transformers import AlbertConfig, AlbertModel, BertForSequenceClassification, BertModel
 
-from models.common.encoders import (
+from models.common.encoders import freeze_lower_layers
+from models.common.transformer import (
+    DecoderLayer,
+    Embedder,
+    Encoder,
+    Heads,
+    RealTokens,
     bert_states,
     encode,
-    freeze_lower_layers,
     is_plain_bert,
+    joined_by_layer,
+    masking,
 )
-from models.common.transformer import DecoderLayer, Embedder, Encoder, Heads, RealTokens, joined_by_layer, masking
-from models.hcl.decoder import TiedOutput, memory_keys_values, padded_words
-from models.hcl.hcl import objective
+from models.hcl.hcl import TiedOutput, memory_keys_values, objective, padded_words
 from models.keywords.pair_classifier import pair_logits
 
 
@@ -192,7 +197,7 @@ def test_an_encoder_computes_on_rows_what_it_would_on_each_text_alone():
     def states(ids, real):
         tokens = RealTokens(real)
         bias = masking(real, embedder.words.weight)[:, None, None]
-        return tokens.padded(encoder(embedder, tokens.rows(ids), bias, Heads(2, tokens)))
+        return tokens.padded(encoder(embedder, tokens.rows(ids), Heads(2, tokens), bias))
 
     together = states(ids, real)
     for row in range(3):

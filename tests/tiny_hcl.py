@@ -3,8 +3,8 @@
 import torch
 from transformers import BertConfig
 
-from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel
 
 WIDTH, VOCABULARY, NODES, LATENT = 16, 30, 6, 4
@@ -88,4 +88,4 @@ def reconstruction(model, batch, source):
     u_in = None if keyword is None else keyword.u_in
     prior = model.prior(text.vector, u_in)
     z = {"prior": prior.sample(batch["eps"]), "mean": prior.mu, "zero": 0.0 * batch["eps"]}[source]
-    return model.reconstruct(text.states, u_in, z, batch)
+    return model.surprise(model.token_scores(text.states, u_in, z, batch), batch)

@@ -29,8 +29,7 @@ from torch import Tensor
 from benchmarks.gpu.subjects import SEED, SIZES, SUBJECTS, Job, subject_of
 from benchmarks.harness import DOCUMENT, duration, machine, markdown_table, write_parts
 from keycontrast.files import atomic_file
-from models.common.task import History, Step, moved
-from models.common.training import fit, trained_tensors
+from models.common.training import History, Step, fit, moved, trained_tensors
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.training import loop_settings
 from stages.run.checkpoints import FolderCheckpoints

@@ -21,8 +21,8 @@ from models.clld.clld import ClldModel, ClldTask, LabelledTexts
 from models.common import EOS, PAD
 from models.common.decoding import Rules
 from models.common.encoders import special_ids
-from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel
 from models.pgkpr.pgkpr import Rewriter, RewriterConfig
 from models.pgkpr.rewriters import rewriter_of

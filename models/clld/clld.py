@@ -14,27 +14,20 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
+import transformers
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import WordLevel
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    PretrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-)
 from transformers import initialization as init
 
 from models.clld.settings import ModelSettings
 from models.common import filled
-from models.common.encoders import embed, load_encoder
+from models.common.encoders import load_encoder
 from models.common.losses import at_least_float32, masked_mean, pair_contrast
-from models.common.task import Step, Task, batches_in_order
-from models.common.transformer import RealTokens
+from models.common.training import Step, Task, batches_in_order
+from models.common.transformer import RealTokens, embed
 
 DROPOUT = 0.5  # before the classifier
 TAU = 5.0  # distance of pairs that a static matrix names, and the largest of an adaptive one
@@ -49,12 +42,8 @@ _WITH_POOLER = ("bert", "albert", "roberta")
 PAD, UNKNOWN = 0, 1  # ids of TextCNN's vocabulary
 
 
-class ClldConfig(PretrainedConfig):
-    """Configuration of :class:`ClldModel`.
-
-    ``encoder`` is the configuration of an encoder as a plain dict, ``model_type`` among its keys; ``settings`` are of
-    :class:`models.clld.settings.ModelSettings`, groups nested, and those of any configuration.
-    """
+class ClldConfig(transformers.PretrainedConfig):
+    """Configuration of :class:`ClldModel`; ``encoder`` is that of an encoder as a dict with ``model_type``."""
 
     model_type = "keycontrast-clld"
 
@@ -99,11 +88,10 @@ class ClldConfig(PretrainedConfig):
 # Section III-A: encoder, classifier and head
 
 
-class ClldModel(PreTrainedModel):
-    """Classifier of texts, trained with a contrast between classes.
+class ClldModel(transformers.PreTrainedModel):
+    """Classifier of texts, dropout and a linear layer on h, trained with a contrast between classes.
 
-    The classifier is dropout and a linear layer on h. The head, h' = MLP(h), two layers with ReLU in between, and the
-    label distance matrix ``ldm`` (a buffer) serve the contrast alone; SupCL-Seq contrasts h, and has no head.
+    The head h' = MLP(h) and the label distances ``ldm`` (a buffer) serve the contrast; SupCL-Seq contrasts h.
     """
 
     config: ClldConfig
@@ -121,9 +109,9 @@ class ClldModel(PreTrainedModel):
             if "model_type" not in config.encoder:
                 raise ValueError("ClldConfig: encoder lacks model_type; give the to_dict() of the encoder's "
                                  "configuration")
-            of_encoder = AutoConfig.for_model(**config.encoder)
+            of_encoder = transformers.AutoConfig.for_model(**config.encoder)
             extra = {"add_pooling_layer": False} if of_encoder.model_type in _WITH_POOLER else {}
-            self.encoder = AutoModel.from_config(of_encoder, attn_implementation="sdpa", **extra)
+            self.encoder = transformers.AutoModel.from_config(of_encoder, attn_implementation="sdpa", **extra)
             width = of_encoder.hidden_size
         classes = len(config.classes)
         self.dropout = nn.Dropout(DROPOUT)
@@ -138,7 +126,7 @@ class ClldModel(PreTrainedModel):
         self.post_init()
 
     @classmethod
-    def over(cls, encoder: PreTrainedModel, classes: Sequence[str], **settings: Any) -> Self:
+    def over(cls, encoder: transformers.PreTrainedModel, classes: Sequence[str], **settings: Any) -> Self:
         """Return a model to train: the weights of ``encoder``, whose pooler is left out, and the rest random."""
         model = cls(ClldConfig("encoder", classes, encoder.config.to_dict(), **settings))
         model.encoder.load_state_dict({name: value for name, value in encoder.state_dict().items()
@@ -170,11 +158,7 @@ class ClldModel(PreTrainedModel):
         return self.classifier(self.dropout(h))
 
     def train_views(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return logits, and the vectors that are contrasted (V M, d'), views one behind the other; None for CT.
-
-        Logits are of the first views (M, N); with ``ce_views: both`` of all (V M, N). CT has one view, and with
-        ``both`` two: what a contrast costs, spent on the cross-entropy.
-        """
+        """Return logits, (M, N) or of all V views (V M, N), and the vectors contrasted (V M, d'), None for CT."""
         if self.config.views == 1:
             return self(input_ids, attention_mask), None
         if self.config.contrast.kind == "supervised":
@@ -189,13 +173,14 @@ class ClldModel(PreTrainedModel):
         return self.classify(h if self.config.ce_views == "both" else h[:len(input_ids)]), vectors
 
 
-def load_text_encoder(source: str | Path, pretrained: bool = True) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def load_text_encoder(source: str | Path, pretrained: bool = True
+                      ) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase]:
     """Load an encoder of the BERT family and its tokenizer; see :func:`models.common.encoders.load_encoder`."""
-    config = AutoConfig.from_pretrained(source)
+    config = transformers.AutoConfig.from_pretrained(source)
     # Two views of a text differ by dropout alone, and the published ALBERT has none. The papers' encoders have 0.1.
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.1
     encoder, tokenizer = load_encoder(source, config, pretrained)
-    return encoder, cast(PreTrainedTokenizerBase, tokenizer)
+    return encoder, cast(transformers.PreTrainedTokenizerBase, tokenizer)
 
 
 @contextmanager
@@ -217,10 +202,8 @@ def dropout_rate(module: nn.Module, rate: float) -> Iterator[None]:
 def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
     """Return L_s, a scalar >= 0: the divergence of the shares of a vector's positives from equal ones, on average.
 
-    A distance above 1 makes a negative weigh more in the softmax, so it is pushed apart harder; with cosines below 0,
-    which sim rules out, it would be the reverse. A vector without a positive is left out of the mean; without any, and
-    for fewer than two vectors, the loss is 0 and so is its gradient. ``h`` (2M, d') are first views before second ones,
-    ``labels`` (2M,) the class of each, ``ldm`` (N, N); a ``temperature`` of 1 is literal.
+    ``h`` (2M, d') are first views before second ones, ``labels`` (2M,) the class of each, ``ldm`` (N, N). A vector
+    without a positive is left out of the mean; without any the loss is 0 and so is its gradient.
 
     >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     >>> label_distance_contrast(h, torch.tensor([0, 1, 0, 1]), torch.ones(2, 2))
@@ -242,10 +225,9 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
 
 
 def log_share_of_positives(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of log q over the positives of each vector (K,), and their number |P(i)| (K,).
+    """Return the mean of log q over the positives of each vector (K,), those of its class, and their number (K,).
 
-    q is the softmax of the scores (K, K) of a vector with all others, never with itself; its positives are those of its
-    class (K,). A vector without a positive has mean 0, without gradient.
+    q is the softmax of the scores (K, K) of a vector with all others. Without a positive the mean is 0.
     """
     positives = (labels.unsqueeze(1) == labels).fill_diagonal_(False)  # eq. 6
     own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
@@ -261,9 +243,8 @@ def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) ->
     """Return minus the mean log share of a vector's positives in the softmax over all others, the mean over vectors.
 
     SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out), of all views' vectors (V M, d) and
-    classes (V M,). Trained there alone, before a linear classifier on the frozen encoder; in the weights of CLLD it is
-    ours, so that rows differ in the contrast alone. With LDM = 1 and temperature t, :func:`label_distance_contrast` is
-    this at 2 t, less the mean of log |P(i)|. Without any positive, and for fewer than two vectors, the loss is 0.
+    classes (V M,). With LDM = 1, :func:`label_distance_contrast` is this at twice the temperature, less the mean of log
+    |P(i)|.
     """
     (h,) = at_least_float32(h)
     if len(h) < 2:
@@ -276,11 +257,7 @@ def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) ->
 
 
 def twin_contrast(h: Tensor, temperature: float = 0.05) -> Tensor:
-    """Return InfoNCE of the first views against the second views of a batch (2M, d), the mean over texts.
-
-    SimCSE (Gao et al. 2021), eq. 4, unsupervised; beside a classifier it is ours. Labels are not read, so texts of one
-    class are negatives of each other. A single text has no negative: loss 0, without gradient.
-    """
+    """Return InfoNCE of the two views of a batch (2M, d), mean over texts: SimCSE (Gao et al. 2021), eq. 4."""
     first, second = h.chunk(2)
     return pair_contrast(first, second, temperature, "cosine").mean()
 
@@ -297,11 +274,10 @@ def static_tau_pairs(n_classes: int, pairs: Iterable[tuple[int, int]]) -> Tensor
 
 
 def counted_distance(confusion: Tensor) -> Tensor:
-    """Return NEW = COUNT(CM), the matrix that a confusion matrix asks for (N, N) float64, symmetric and in [1, tau].
+    """Return NEW = COUNT(CM) (N, N) float64, symmetric and in [1, tau], of counts, rows true, columns predicted.
 
     NEW_ij = 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2, P_ij the share of class i that is taken for class j, and
-    P_ii = 0 (Algorithm 1, lines 6-8). All of it is 1 where nothing is confused. ``confusion`` (N, N) are counts on the
-    validation set, rows true, columns predicted.
+    P_ii = 0 (Algorithm 1, lines 6-8). All of it is 1 where nothing is confused.
     """
     counts = confusion.double()
     # P; a class without a text has none
@@ -324,10 +300,7 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float) -> Te
 
 @dataclass(frozen=True)
 class AdaptiveSchedule:
-    """When an adaptive matrix is updated, and how far (Algorithm 1).
-
-    An update is at every tenth evaluation, and an epoch has ten evaluations, as near as whole steps allow (ours).
-    """
+    """Schedule of an adaptive matrix (Algorithm 1): ten evaluations an epoch, every tenth an update (ours)."""
 
     epochs: int  # n, as planned: early stopping does not change it
     steps_per_epoch: int  # optimiser steps
@@ -363,7 +336,7 @@ class LabelledTexts:
     pad: int = 0
 
     @classmethod
-    def of(cls, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], labels: Sequence[int],
+    def of(cls, tokenizer: transformers.PreTrainedTokenizerBase, texts: Sequence[str], labels: Sequence[int],
            max_length: int) -> "LabelledTexts":
         """Tokenise ``texts``, which may be empty, and cut them to ``max_length`` tokens, special ones included."""
         encoded = tokenizer(list(texts), truncation=True, max_length=max_length, return_attention_mask=False,
@@ -389,13 +362,7 @@ class LabelledTexts:
 
 
 class ClldTask(Task):
-    """Trains a CLLD classifier; see :class:`models.common.task.Task`.
-
-    The cross-entropy L_c is a mean over the step's whole batch, so its shares add up over micro-batches. The contrast
-    L_s is one of the whole batch, however many micro-batches and processes it is cut for. The ``schedule`` of an
-    adaptive label distance says when validation confusions are counted and the matrix, a buffer of the model, moves;
-    nothing reads the other evaluations of Algorithm 1, so they are not computed.
-    """
+    """Trains a CLLD classifier; the contrast L_s is one of the step's whole batch, however it is cut."""
 
     module: ClldModel
     train: LabelledTexts
@@ -408,6 +375,7 @@ class ClldTask(Task):
                  batch_size: int, schedule: AdaptiveSchedule | None = None) -> None:
         self.module, self.train, self.validation = model, train, validation
         self.learning_rate, self.batch_size, self.schedule = learning_rate, batch_size, schedule
+        self.evaluate_every = None if schedule is None else schedule.interval
         self._by_length = np.argsort(validation.lengths, kind="stable")  # little padding in validation
         self.updates = []
 
@@ -455,10 +423,7 @@ class ClldTask(Task):
         return self.judge()[0]
 
     def judge(self) -> tuple[dict[str, float], Tensor]:
-        """Return ``loss``, ``accuracy`` and ``macro_f1`` over the validation texts, and confusions (N, N).
-
-        Rows are true, columns predicted; a class that is neither there nor predicted is left out of macro F1.
-        """
+        """Return ``loss``, ``accuracy`` and ``macro_f1`` of the validation texts, and confusions [true, predicted]."""
         classes = len(self.module.config.classes)
         loss, cells = 0.0, torch.zeros(classes**2, dtype=torch.int64)
         for batch in batches_in_order(self.load_validation, len(self.validation), self.batch_size,
@@ -470,11 +435,6 @@ class ClldTask(Task):
         right, counted = confusion.diagonal().double(), (confusion.sum(0) + confusion.sum(1)).double()
         return {"loss": loss / len(self.validation), "accuracy": int(right.sum()) / int(confusion.sum()),
                 "macro_f1": float((2 * right / counted)[counted > 0].mean())}, confusion
-
-    @property
-    def evaluate_every(self) -> int | None:
-        """Optimiser steps between evaluations: k of an adaptive label distance, and None for other models."""
-        return None if self.schedule is None else self.schedule.interval
 
     def evaluate(self, steps: int) -> dict[str, Any] | None:
         """Return the values and confusions after so many steps, if an update reads them."""
@@ -533,10 +493,9 @@ _WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 
 
 class TextCnn(nn.Module):
-    """Encoder of texts as (B, filters of all widths) features.
+    """Encoder of texts as (B, filters of all widths) features: maxima over runs of w words, of filters of width w.
 
-    A filter of width w reads every run of w words of a text, ReLU and the maximum over runs give its feature; a text
-    of fewer than w words is continued by zero vectors to one run. Padding has no part in any feature.
+    A text of fewer than w words is continued by zero vectors to one run. Padding has no part in any feature.
     """
 
     def __init__(self, vocabulary: int, embedding: int, filters: int) -> None:
@@ -576,11 +535,10 @@ class TextCnn(nn.Module):
         return (counted.unflatten(0, ids.shape) if words is None else words.padded(counted)).amax(1)
 
 
-def word_tokenizer(texts: Iterable[str], min_count: int) -> PreTrainedTokenizerFast:
+def word_tokenizer(texts: Iterable[str], min_count: int) -> transformers.PreTrainedTokenizerFast:
     """Return a tokenizer of lower-case words and signs, its vocabulary counted on the training ``texts``.
 
-    Ids are in the order of frequency, equal ones in that of the alphabet; padding is 0, the unknown word 1. So is a
-    word that is rarer than ``min_count`` (ours; the original keeps all).
+    Ids are in the order of frequency, then of the alphabet; a word that is rarer than ``min_count`` is unknown (ours).
     """
     splitting, counts = _rules(), Counter[str]()
     for text in texts:
@@ -589,8 +547,9 @@ def word_tokenizer(texts: Iterable[str], min_count: int) -> PreTrainedTokenizerF
     kept = sorted((-count, word) for word, count in counts.items() if count >= min_count)
     words = [*_SPECIAL, *(word for _, word in kept)][:_LARGEST]
     tokenizer = _rules({word: number for number, word in enumerate(words)})
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=_SPECIAL[PAD], unk_token=_SPECIAL[UNKNOWN],
-                                   model_input_names=["input_ids", "attention_mask"])
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=_SPECIAL[PAD], unk_token=_SPECIAL[UNKNOWN],
+        model_input_names=["input_ids", "attention_mask"])
 
 
 def _rules(numbers: dict[str, int] | None = None) -> Tokenizer:

@@ -1,15 +1,9 @@
 """CLLD classifiers as sequence classifiers of the Hugging Face library.
 
 Its classes for BERT, ALBERT and RoBERTa put the pooler's layer and tanh between [CLS] and the classifier. A model of
-``pool: cls`` fits, although no layer before a tanh is the identity: with a layer of 2^-16 times the identity every
-argument is so small that tanh returns it unchanged in float32 (its error, x^2 / 3 of x, is below half a unit in the
-last place for states up to about 27), and the classifier's weights times 2^16 undo the factor; both are powers of two,
-so they round nothing. Logits agree to the last digits in float32 and bfloat16; do not convert such an export to
-float16, whose smallest numbers are too large for it.
-
-No class of the library classifies by the mean over tokens, so a model of ``pool: mean`` brings its own class along,
-which is run for those who load it with ``trust_remote_code=True`` (:mod:`models.clld.mean_pooled`). One of
-convolutions is refused.
+``pool: cls`` fits by a layer of 2^-16 times the identity, so small that tanh returns every argument unchanged in
+float32 (its error is x^2 / 3 of x), and the classifier's weights times 2^16: powers of two round nothing. Do not
+convert such an export to float16. A model of ``pool: mean`` brings its class along (:mod:`models.clld.mean_pooled`).
 """
 
 from pathlib import Path
@@ -31,10 +25,7 @@ _PLACES = {"bert": ("classifier_dropout", "bert.pooler.dense", "classifier"),
 
 
 def sequence_classifier(model: ClldModel) -> PreTrainedModel:
-    """Return the classifier of the library, or the one that travels along, that has the logits of ``model``.
-
-    In evaluation mode, without what only training reads; a ValueError if no class of the library expresses the model.
-    """
+    """Return the classifier of the library with the logits of ``model``; a ValueError if no class expresses it."""
     config = model.config
     shared = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": "single_label_classification"}
     if config.architecture == "textcnn":

@@ -40,10 +40,7 @@ class MeanPooledForSequenceClassification(PreTrainedModel):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
                 labels: Tensor | None = None, return_dict: bool | None = None) -> SequenceClassifierOutput:
-        """Return the logits (B, N) of token ids (B, L), and with labels (B,) the mean cross-entropy.
-
-        The mask is True or 1 for real tokens; types are None or 0, as in training; ``return_dict`` is not read.
-        """
+        """Return the logits (B, N) of token ids (B, L), and with labels (B,) the mean cross-entropy."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask.long()
         segments = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
         states = self.encoder(input_ids=input_ids, attention_mask=mask, **segments).last_hidden_state  # (B, L, d)

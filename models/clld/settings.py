@@ -41,9 +41,6 @@ class ClldSettings:
     textcnn: TextCnnSettings = TextCnnSettings()
 
 
-# What ``config.json`` holds
-
-
 @dataclass(frozen=True)
 class Contrast(ContrastSettings):
     """The contrast of a model; CT has none."""

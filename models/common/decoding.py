@@ -17,15 +17,9 @@ from models.common.losses import at_least_float32
 Pair = tuple[Tensor, Tensor]
 Made = TypeVar("Made")
 
-# What searches need of a model, and what every output must satisfy
-
 
 class Decodable(Protocol):
-    """A batch of items that is being decoded: for each of B items, W hypotheses (beams or candidates) of one length.
-
-    A model starts it with one empty hypothesis per item; a search then takes steps. What an item is decoded from is
-    projected once and never copied per hypothesis.
-    """
+    """Items that are being decoded: W hypotheses (beams or candidates) of one length for each, one at the beginning."""
 
     def step(self, tokens: Tensor) -> Tensor:
         """Append a token to every hypothesis (B, W) and return the states (B, W, d) that predict the next ones."""
@@ -42,10 +36,9 @@ class Decodable(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """What every output satisfies; contradictions are a ValueError.
+    """What every output satisfies, as in ``transformers``; ``banned`` tokens keep their share of the probability.
 
-    As in ``transformers``, the end token is not counted in lengths, and is forced after ``max_length`` at no cost to
-    the score; ``banned`` tokens keep their share of the probability.
+    The end token is not counted in lengths, and is forced after ``max_length`` at no cost to the score.
     """
 
     end: int
@@ -67,17 +60,12 @@ class Rules:
         return torch.tensor([*banned, self.end], device=device), torch.tensor(banned, dtype=torch.int64, device=device)
 
 
-# A decoder that keeps keys and values
-
-
 class BeamCache:
     """Keys and values of every token that was ever tried, and which hypothesis descends from which of them.
 
-    Each step writes W new slots per item. A change of beams moves no key and no value: only the table of ancestors
-    (B, W, slots) changes, and it is the mask of self-attention. So the W hypotheses of an item attend, as W queries,
-    to the slots of that item in one product, and to its memory, which is projected once, in another.
-
-    ``slots`` are the tokens that will be tried per item, all steps and hypotheses together.
+    Each step writes W new slots per item, of ``slots`` in all. A change of beams moves no key and no value, only the
+    table of ancestors (B, W, slots), the mask of self-attention: the W hypotheses of an item attend, as W queries, to
+    its slots.
     """
 
     def __init__(self, slots: int) -> None:
@@ -90,11 +78,7 @@ class BeamCache:
         self._once: Any = None
 
     def allowed(self, width: int, device: torch.device) -> Tensor | None:
-        """Open a step of ``width`` hypotheses per item, all at position ``steps``: return what they may attend to.
-
-        That is a mask (B, 1, W, slots so far and W new ones), True for ancestors and for the token itself; None where
-        there is nothing to hide.
-        """
+        """Open a step of ``width`` hypotheses; return which slots each may attend to (B, 1, W, slots), None for all."""
         if self._ancestors is None:
             return None
         batch = len(self._ancestors)
@@ -153,11 +137,10 @@ Score = Callable[[Tensor], Tensor]
 
 
 class CachedSteps:
-    """A :class:`Decodable` that keeps keys and values: each step runs the decoder on the newest tokens alone.
+    """A :class:`Decodable` with a cache: each step runs the decoder on the newest tokens alone.
 
-    ``decode`` returns the states (B, W, d) of tokens (B, W), of what is ``given`` of each item (memory, its mask, and
-    the like) and the cache of earlier tokens; the W hypotheses stand where the tokens of a text stand otherwise.
-    ``score`` returns scores (..., V) of states; ``slots`` tokens will be tried per item.
+    ``decode`` maps tokens (B, W), what is ``given`` of each item and the cache to states (B, W, d), ``score`` states to
+    scores (..., V); ``slots`` tokens will be tried per item.
     """
 
     def __init__(self, decode: Decode, score: Score, given: Sequence[Tensor], slots: int) -> None:
@@ -184,9 +167,6 @@ class CachedSteps:
         self.cache.keep(items)
 
 
-# Scores over a vocabulary
-
-
 @torch.no_grad()
 def project_in_full(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return states (..., d) times weight (V, d) plus bias (V,) in the precision of the weights, under autocast too."""
@@ -203,10 +183,7 @@ class Candidates(NamedTuple):
 
 
 def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count: int) -> Candidates:
-    """Return the ``count`` best of all continuations of the W hypotheses of each item, but for ``forbidden`` tokens.
-
-    Those keep their share of the probability. Logits are (B, W, V), scores the sums of log probabilities so far (B, W).
-    """
+    """Return the best continuations by logits (B, W, V) of hypotheses of ``scores`` (B, W), no ``forbidden`` tokens."""
     # fused, this is faster than torch's logsumexp, which writes down two tables of this size
     chances = F.log_softmax(logits, dim=-1).index_fill_(-1, forbidden, -torch.inf)
     # of each hypothesis (B, W, m): no others can be among the best
@@ -217,9 +194,6 @@ def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count:
     lacking = count - best.shape[1]  # a vocabulary smaller than the beam
     return Candidates(F.pad(best, (0, lacking), value=-torch.inf), F.pad(places // each, (0, lacking)),
                       F.pad(tokens.flatten(1).gather(1, places), (0, lacking)))
-
-
-# Greedy and beam search
 
 
 def beam_search(model: Decodable, start: Tensor, rules: Rules, *, num_beams: int = 4,
@@ -234,17 +208,11 @@ def best_outputs(model: Decodable, start: Tensor, rules: Rules, count: int, *, n
     """Return the ``count`` best different outputs that ``num_beams`` K hypotheses find for each item (B, count, L).
 
     Best first, L <= max_length + 1: the output, the end token, then padding; padding alone where the search found
-    fewer outputs. ``start`` (B,) is the first token of each item.
-
-    Of all continuations the 2 K best are looked at: those among the first K that end are finished, with their sum of
-    log probabilities divided by length ** ``length_penalty``, the end token counted; the K best others go on. An item
-    is done, and leaves the batch, when it has K finished outputs and its best running hypothesis, divided likewise by
-    its present length, is no better than the worst of them. One beam is greedy: the likeliest token until the end
-    token is it. Scores that are equal within rounding (about 1e-5 for outputs of twenty tokens in float32) are ties,
-    which may fall either way; each search is deterministic.
-
-    Raises:
-        ValueError: more outputs than beams, or no output is allowed.
+    fewer. ``start`` (B,) is the first token of each item. Of the 2 K best continuations those among the first K that
+    end are finished, with their sum of log probabilities divided by length ** ``length_penalty``, the end token
+    counted; the K best others go on. An item is done, and leaves the batch, when it has K finished outputs and its best
+    running hypothesis, divided likewise by its present length, is no better than the worst of them. One beam is greedy.
+    Scores that are equal within rounding may fall either way; each search is deterministic.
     """
     if not 1 <= count <= num_beams:
         raise ValueError(f"decoding: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
@@ -281,10 +249,7 @@ class _Beams:
         self._best = self._outputs.clone()  # the best finished outputs (n, R, max_length + 1)
 
     def advance(self, found: Candidates) -> tuple[Candidates, Tensor | None]:
-        """Take the candidates of one step (n, 2 W); return those that run on, of the items that are not done.
-
-        Beside them, the rows that these items had; None if that is all of them.
-        """
+        """Take the candidates of one step (n, 2 W); return those that run on, and the rows that go on, None for all."""
         ended = found.tokens == self.rules.end
         finishing = found.scores.masked_fill(~ended, -torch.inf)[:, : self.width]
         if bool((finishing > -torch.inf).any()):
@@ -294,7 +259,16 @@ class _Beams:
         self.scores = open_scores
         parents = going.parents.unsqueeze(-1).expand(-1, -1, self._length)
         self._running = torch.cat([self._running.gather(1, parents), going.tokens.unsqueeze(-1)], dim=-1)
-        return self._without_done(going)
+        best, worst = open_scores[:, 0], self._finished[:, -1]
+        done = ((worst > -torch.inf) & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)  # (n,)
+        if not bool(done.any()):
+            return going, None
+        rows = done.nonzero().squeeze(-1)
+        self._outputs[self._items[rows]] = self._best[rows]
+        kept = (~done).nonzero().squeeze(-1)
+        for name in ("_items", "_running", "scores", "_finished", "_best"):
+            setattr(self, name, getattr(self, name).index_select(0, kept))
+        return Candidates(*(part.index_select(0, kept) for part in going)), kept
 
     def outputs(self) -> Tensor:
         """End what still runs, at no cost, and return the best outputs of each item (B, R, L)."""
@@ -330,19 +304,6 @@ class _Beams:
         self._best = together.gather(1, chosen.expand(-1, -1, together.shape[-1]))
         self._finished = torch.cat([self._finished, scores], dim=-1).topk(self.width, dim=-1).values
 
-    def _without_done(self, going: Candidates) -> tuple[Candidates, Tensor | None]:
-        best, worst = self.scores[:, 0], self._finished[:, -1]
-        full = worst > -torch.inf
-        done = (full & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)  # (n,)
-        if not bool(done.any()):
-            return going, None
-        rows = done.nonzero().squeeze(-1)
-        self._outputs[self._items[rows]] = self._best[rows]
-        kept = (~done).nonzero().squeeze(-1)
-        for name in ("_items", "_running", "scores", "_finished", "_best"):
-            setattr(self, name, getattr(self, name).index_select(0, kept))
-        return Candidates(*(part.index_select(0, kept) for part in going)), kept
-
 
 def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:
     before, after = rules.forbidden(start.device)
@@ -364,20 +325,13 @@ def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:
     return outputs
 
 
-# Contrastive search
-
-
 @torch.no_grad()
 def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: int = 5, alpha: float = 0.6) -> Tensor:
-    """Return one output per item, of likely tokens whose states are unlike those before them.
+    """Return one output per item (B, L), of likely tokens whose states are unlike those before them.
 
-    Each step takes, of the ``top_k`` likeliest tokens v, the largest
-    (1 - alpha) p(v | prefix) - alpha max_j cos(h_v, h_j), where h_v is the decoder's state after v and h_j its states
-    after the tokens before, the start token among them. p is the softmax over the tokens that are allowed; states are
-    those from which the next token is predicted. The states of all candidates come from one pass; only the chosen
-    one is scored against the vocabulary.
-
-    ``top_k`` of 1 and ``alpha`` of 0 are greedy. Tokens (B, L) are as those of :func:`best_outputs`.
+    Each step takes, of the ``top_k`` likeliest tokens v that are allowed, the largest (1 - alpha) p(v | prefix) - alpha
+    max_j cos(h_v, h_j), where h_v is the state after v, from which the next token is predicted, and h_j those after the
+    tokens before. The states of all candidates come from one pass. ``top_k`` of 1 and ``alpha`` of 0 are greedy.
     """
     before, after = rules.forbidden(start.device)
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
@@ -398,7 +352,8 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
         model.reorder(chosen)
         tokens = words.gather(1, chosen).squeeze(1)
         outputs[items, length] = tokens
-        state, direction = _chosen(states, chosen), _chosen(directions, chosen)
+        state, direction = (part.gather(1, chosen.unsqueeze(-1).expand(-1, -1, part.shape[-1]))
+                            for part in (states, directions))  # (n, 1, d)
         seen = torch.cat([seen, direction], dim=1)
         going = tokens != rules.end
         if not bool(going.all()):
@@ -409,8 +364,3 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
             model.keep(kept)
     outputs[items, rules.max_length] = rules.end
     return outputs
-
-
-def _chosen(states: Tensor, places: Tensor) -> Tensor:
-    """Return the states (n, 1, d) at ``places`` (n, 1)."""
-    return states.gather(1, places.unsqueeze(-1).expand(-1, -1, states.shape[-1]))

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from models.common.decoding import project_in_full
 from models.common.losses import at_least_float32
-from models.common.task import HostTensor
+from models.common.training import HostTensor
 
 States = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, d) each
@@ -21,11 +21,7 @@ _LEAST = 1e-12  # added to probabilities before their logarithm
 
 def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
               state: Tensor | tuple[Tensor, ...] | None = None) -> Any:
-    """Return what the recurrent ``layer(inputs, state)`` does, in the precision of its weights, under autocast too.
-
-    Under autocast torch gives cuDNN's recurrent layers float16, even where bfloat16 was asked for, and float16
-    gradients need a scaler: they would vanish without an error.
-    """
+    """Return ``layer(inputs, state)`` in the precision of its weights: autocast would give cuDNN's layers float16."""
     weight = next(layer.parameters())
     with torch.autocast(weight.device.type, enabled=False):
         if isinstance(state, tuple):
@@ -33,14 +29,8 @@ def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
         return layer(inputs.to(weight.dtype), None if state is None else state.to(weight.dtype))
 
 
-# Texts of several lengths
-
-
 def by_length(batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-    """Return what :func:`read` needs of texts called ``names``, computed where batches are loaded.
-
-    Of each the order by length, the way back, and the ordered lengths, which stay in the host's memory.
-    """
+    """Return the order of texts ``names`` by length, the way back, and the lengths, on the host, for :func:`read`."""
     found: dict[str, Tensor] = {}
     for name in names:
         lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
@@ -51,11 +41,7 @@ def by_length(batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Te
 
 
 def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name: str) -> tuple[Tensor, State]:
-    """Read the texts ``name`` of a batch, embedded (B, L, d), whose real tokens stand at the left.
-
-    Outputs (B, L, d') are zero at padding; the last states stand side by side for all directions (B, d'), of an LSTM
-    hidden ones and cells.
-    """
+    """Read texts ``name``, embedded (B, L, d): outputs (B, L, d'), 0 at padding, and last states (B, d') each."""
     given = batch if f"{name}_host" in batch else by_length(batch, [name])
     order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
     packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
@@ -66,10 +52,9 @@ def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name:
 
 
 class LstmStack(nn.Module):
-    """LSTM layers of one width, left to right, whose input is added back every few layers.
+    """LSTM layers of one width, left to right, whose input is added back every few layers (Prakash et al. 2016: 2).
 
-    Symbols: x^(l) is the input of layer l and h^(l) its output, after dropout; x^(l+1) = h^(l), and behind every n-th
-    layer x^(l+1) = h^(l) + x^(l+1-n) (Prakash et al. 2016: n = 2). States go on to the next word without dropout.
+    x^(l+1) = h^(l), the output of layer l after dropout; behind every n-th layer x^(l+1) = h^(l) + x^(l+1-n).
     """
 
     def __init__(self, width: int, layers: int, residual_every: int, dropout: float) -> None:
@@ -80,11 +65,7 @@ class LstmStack(nn.Module):
 
     def forward(self, inputs: Tensor, start: States | None = None,
                 packed: PackedSequence | None = None) -> tuple[Tensor, States]:
-        """Transform inputs; return outputs of the same shape, and the states after each last word.
-
-        Inputs are embedded words (N, L, d), L real ones each; or (M, d), the words of ``packed``, texts of several
-        lengths, since what follows a text would change its last states. ``start`` None is zero.
-        """
+        """Return outputs of the shape of ``inputs``, (N, L, d) or (M, d) of ``packed`` words, and the last states."""
         block, states = inputs, []
         for number, layer in enumerate(self.layers):
             words = inputs if packed is None else PackedSequence(inputs, *packed[1:])
@@ -96,14 +77,8 @@ class LstmStack(nn.Module):
         return inputs, tuple(states)
 
 
-# Attention and pointer
-
-
 def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return the mean of memory (B, S, d) that each query (B, Q, d) draws by its dot products: contexts (B, Q, d).
-
-    ``mask`` is True for real slots (B, S), None if all are; ``scale`` of the products is d ** -0.5 if None.
-    """
+    """Return the mean of memory (B, S, d), real under ``mask`` (B, S), that queries draw by dot products (B, Q, d)."""
     allowed = None if mask is None else mask.unsqueeze(1)  # (B, 1, S)
     return F.scaled_dot_product_attention(queries, memory, memory, attn_mask=allowed, scale=scale)
 
@@ -117,11 +92,7 @@ class AdditiveAttention(nn.Module):
         self.score = nn.Linear(width, 1, bias=False)
 
     def forward(self, queries: Tensor, memory: Tensor, keys: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contexts (B, Q, d) and weights (B, Q, S) of queries s (B, Q, d') over ``memory`` h (B, S, d).
-
-        ``keys`` are Wh h + b, from ``self.keys``, once for all steps of decoding; ``mask`` is True for real slots (B,
-        S).
-        """
+        """Return contexts (B, Q, d) and weights (B, Q, S) over ``memory``, whose keys are ``self.keys(memory)``."""
         sums = torch.tanh(keys.unsqueeze(1) + self.queries(queries).unsqueeze(2))  # (B, Q, S, width)
         scores = self.score(sums).squeeze(-1).float().masked_fill(~mask.unsqueeze(1), -torch.inf)
         weights = scores.softmax(-1)
@@ -131,8 +102,7 @@ class AdditiveAttention(nn.Module):
 def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> Tensor:
     """Return P(w) = p_gen P_vocab(w) + (1 - p_gen) sum over x_i = w of a_ti (See et al. 2017, eq. 9), (B, Q, V).
 
-    ``logits`` (B, Q, V) are of P_vocab, ``generate`` (B, Q, 1) is p_gen. The attention ``weights`` (B, Q, S) are 0 at
-    source tokens (B, S) that are not copied, and P is divided by its sum.
+    The ``weights`` (B, Q, S) a_ti are 0 at source tokens that are not copied; P is divided by its sum.
     """
     total = generate + (1 - generate) * weights.sum(-1, keepdim=True)
     places = x_ids.unsqueeze(1).expand_as(weights)  # equal source tokens add up
@@ -141,11 +111,10 @@ def mixed(logits: Tensor, generate: Tensor, weights: Tensor, x_ids: Tensor) -> T
 
 
 class PointerGenerator(nn.Module):
-    """Words from the vocabulary, or copied from the source.
+    """Words from the vocabulary, or copied from the source (See et al. 2017); features are [s_t; c_t; x_t].
 
-    P_vocab = softmax(E (V [s_t; c_t] + b) + b'), where E are the word embeddings (our choice);
-    p_gen = sigmoid(w [c_t; s_t; x_t] + b). Features of a word are s_t, c_t and x_t, one behind the other; the first two
-    are ``features`` wide.
+    P_vocab = softmax(E (V [s_t; c_t] + b) + b'), with word embeddings E (our choice); p_gen = sigmoid(w [s_t; c_t;
+    x_t]).
     """
 
     def __init__(self, features: int, embedding: int, vocabulary: int) -> None:
@@ -156,10 +125,9 @@ class PointerGenerator(nn.Module):
         self.gate = nn.Linear(features + embedding, 1)
 
     def nll(self, features: Tensor, matching: Tensor, mass: Tensor, targets: Tensor, words: Tensor) -> Tensor:
-        """Return -log(P(y) + 1e-12) (M,) of targets y (M,) with features (M, d); see :func:`mixed`.
+        """Return -log(P(y) + 1e-12) (M,) of targets y (M,) with features (M, d) and word embeddings (V, e).
 
-        ``matching`` (M,) is the attention to source tokens that equal the target, ``mass`` (M,) to all that may be
-        copied; ``words`` are E (V, e).
+        ``matching`` (M,) is the attention to source tokens that equal the target, ``mass`` to all that may be copied.
         """
         logits = F.linear(self.reduce(features[:, :self.width]), words, self.bias)
         (logits,) = at_least_float32(logits)
@@ -175,15 +143,8 @@ class PointerGenerator(nn.Module):
         return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)
 
 
-# Decoding
-
-
 class RecurrentSteps:
-    """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own.
-
-    ``advance`` returns the features (B, W, d) of the next tokens, and the states, given tokens (B, W), the states
-    before them and what is decoded from, which is never copied; ``score`` the scores (B, W, V) of features.
-    """
+    """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own (B, W, d)."""
 
     def __init__(self, advance: Advance, score: Callable[[Tensor, Given], Tensor], state: Sequence[Tensor],
                  given: Sequence[Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""One training loop for every method: exact accumulation, exact resume, selection on validation.
+"""One training loop for every method: exact accumulation, exact resume, selection on validation, several processes.
 
 A state keeps no generator: the loop seeds every micro-batch by name (step and position), and the order of an epoch
 likewise, so ``step``, ``epoch`` and ``batch`` stand for every random state and for the position in the data. The
@@ -7,38 +7,376 @@ schedule is a function of ``step``. Parameters that are not trained are not stor
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from math import inf, isfinite
-from typing import Any, TypeVar
+from math import ceil, inf, isfinite
+from statistics import median
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
 from models.common.losses import products
-from models.common.parallel import add_gradients_of_all, from_first, place, spread, tensors_of_first, total_of_all
-from models.common.task import (
-    Bar,
-    Batch,
-    CheckpointStore,
-    History,
-    Parts,
-    PartSums,
-    Settings,
-    Speed,
-    Step,
-    Task,
-    epoch_batches,
-    loaded_ahead,
-    moved,
-)
 
+Batch = Mapping[str, Tensor]
+Parts = Mapping[str, float | Tensor]
 SeedOf = Callable[..., int]
+Key = TypeVar("Key")
 Value = TypeVar("Value")
+POOL = 50  # batches sorted together: long enough to find equals, short enough to stay a shuffle
+_RECENT = 500  # steps whose durations are kept, for their median
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One validation value by which epochs are compared; ``largest`` if more is better."""
+
+    name: str = "loss"
+    largest: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to train; plain values, which the params have checked."""
+
+    epochs: int  # passes over the training items at most; 0 keeps the module as it begins, validated once
+    batch_size: int  # items per optimiser step; the last batch of an epoch may be smaller
+    micro_batch: int | None = None  # items per forward pass; None: the whole batch at once
+    optimiser: Literal["adamw", "adam"] = "adamw"
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0  # decoupled under adamw, added to the gradient under adam
+    warmup: float = 0.0  # share of all steps over which the rates rise linearly from 0
+    schedule: Literal["linear", "constant"] = "linear"  # of the rates after that; linear falls to 0
+    # Of the matrix products (autocast); weights, gradients, optimiser and, by the task's care, losses are fp32.
+    precision: Literal["fp32", "bf16"] = "fp32"
+    bucket: bool = False  # batches of items of similar length, drawn anew each epoch; the task needs lengths()
+    prefetch: int = 2  # micro-batches that a thread loads ahead of the one in work
+    clip: float | None = 1.0  # largest norm of the accumulated gradient, over all groups together
+    patience: int | None = None  # epochs in a row without a better validation result that end the training
+    # Step from which the objective is the final one (after annealing, pretraining). Epochs that end before it are no
+    # candidates for the best one, and patience does not count them; if all do, the last one is taken.
+    final_from_step: int = 0
+    # The best epoch has the best first criterion; the next ones break its ties, and the earliest of equals wins.
+    select: tuple[Criterion, ...] = (Criterion(),)
+
+    def steps_per_epoch(self, n_train: int) -> int:
+        """Return the number of optimiser steps of one epoch over ``n_train`` items."""
+        return ceil(n_train / self.batch_size)
+
+    def total_steps(self, n_train: int) -> int:
+        """Return the number of optimiser steps of all epochs, early stopping aside."""
+        return self.epochs * self.steps_per_epoch(n_train)
+
+    def micro_batches(self, batch: Sequence[int]) -> list[Sequence[int]]:
+        """Cut ``batch`` into runs of ``micro_batch`` items."""
+        size = self.micro_batch or self.batch_size
+        return [batch[start:start + size] for start in range(0, len(batch), size)]
+
+    def rate_factor(self, step: int, total: int) -> float:
+        """Return the factor on every learning rate at the 0-based ``step`` of ``total``, at which it would be 0."""
+        rising = round(self.warmup * total)
+        if step < rising:
+            return (step + 1) / rising
+        return 1.0 if self.schedule == "constant" else (total - step) / max(1, total - rising)
+
+
+# Batches of items
+
+
+def epoch_batches(n_items: int, batch_size: int, seed: int, lengths: Sequence[int] | None = None) -> list[list[int]]:
+    """Return the batches of one epoch, every item once, cut from a permutation.
+
+    With lengths, the permutation is cut into pools of 50 batches, each is sorted by length, and all batches are
+    shuffled.
+    """
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(n_items)
+    if lengths is None:
+        return _cut(order, batch_size)
+    of_item = np.asarray(lengths)
+    batches: list[list[int]] = []
+    for pool in np.split(order, range(POOL * batch_size, n_items, POOL * batch_size)):
+        batches += _cut(pool[np.argsort(of_item[pool], kind="stable")], batch_size)
+    return [batches[number] for number in generator.permutation(len(batches))]
+
+
+def _cut(order: np.ndarray, size: int) -> list[list[int]]:
+    return [order[start:start + size].tolist() for start in range(0, len(order), size)]
+
+
+@contextmanager
+def loaded_ahead(load: Callable[[Key], Value], keys: Iterable[Key], ahead: int) -> Iterator[Iterator[Value]]:
+    """Give ``load(key)`` of each key in turn, up to ``ahead`` of them computed in advance by one thread; 0: none."""
+    if ahead == 0:
+        yield map(load, keys)
+        return
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
+
+    def in_turn() -> Iterator[Value]:
+        waiting: deque[Future[Value]] = deque()
+        for key in keys:
+            waiting.append(executor.submit(load, key))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    try:
+        yield in_turn()
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+class HostTensor(Tensor):
+    """A tensor that stays in the host's memory when its batch goes to a device: what is needed to launch its work."""
+
+    @classmethod
+    def of(cls, values: Tensor) -> "HostTensor":
+        """Return ``values``, which are on the CPU, as such a tensor."""
+        return values.as_subclass(cls)
+
+    def to(self, *args: Any, **kwargs: Any) -> "HostTensor":  # type: ignore[override]
+        """Return itself."""
+        return self
+
+    pin_memory = to  # type: ignore[assignment]
+
+
+def moved(tensors: Batch, device: torch.device) -> dict[str, Tensor]:
+    """Return ``tensors`` on ``device``; copies from pinned memory do not hold up the caller."""
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+
+def batches_in_order(load: Callable[[Sequence[int]], Batch], count: int, size: int,
+                     device: torch.device) -> Iterator[dict[str, Tensor]]:
+    """Yield ``load`` of the items ``0 .. count - 1``, which is on the CPU, on ``device``, ``size`` items at a time."""
+    for start in range(0, count, size):
+        yield moved(load(range(start, min(start + size, count))), device)
+
+
+class PartSums:
+    """Named sums in double precision; tensors stay where they are until :meth:`read`."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[str, float | Tensor]] = []
+
+    def add(self, parts: Parts) -> None:
+        """Add plain numbers and 0-d tensors to the sums of their names."""
+        self._parts += [(name, value.detach() if isinstance(value, Tensor) else float(value))
+                        for name, value in parts.items()]
+
+    def read(self) -> dict[str, float]:
+        """Return the sums, those of tensors first; all of these come from the device in one message."""
+        parts = sorted(self._parts, key=lambda part: not isinstance(part[1], Tensor))
+        tensors = [value.double() for _, value in parts if isinstance(value, Tensor)]
+        numbers = iter(torch.stack(tensors).tolist() if tensors else [])
+        sums: dict[str, float] = {}
+        for name, value in parts:
+            sums[name] = sums.get(name, 0.0) + (next(numbers) if isinstance(value, Tensor) else value)
+        return sums
+
+
+# What is trained
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A named group of parameters with its own learning rate; frozen ones are left out by the loop."""
+
+    name: str
+    parameters: Iterable[nn.Parameter]
+    rate: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """The optimiser step that a micro-batch belongs to."""
+
+    number: int             # 0-based count of optimiser steps, from which annealed weights are computed
+    total: int              # steps of all epochs
+    epoch: int              # 0-based
+    batch: Sequence[int]    # every item of the step's whole batch, of which a micro-batch is a run
+
+
+class Task:
+    """The module to train, its data and its losses. Items are numbers ``0 .. n_train - 1``."""
+
+    module: Any  # nn.Module on its device; a subclass says which
+    train: Any  # of a length, and indexed by items unless load() is overridden
+    validation: Any
+    learning_rate: float  # of every parameter, unless parameter_groups says otherwise
+    batch_size: int  # items per forward pass in validation
+    evaluate_every: int | None = None  # optimiser steps from one evaluate() to the next, counted from the beginning
+
+    @property
+    def contrasts(self) -> bool:
+        """Whether the loss contrasts the items of a batch; several micro-batches then need gradient caching."""
+        return False
+
+    @property
+    def n_train(self) -> int:
+        """Number of training items."""
+        return len(self.train)
+
+    def parameter_groups(self) -> Sequence[Parameters]:
+        """Return the parameters to train, in the same order every time; here one group: everything at one rate."""
+        return [Parameters("all", list(self.module.parameters()), self.learning_rate)]
+
+    def lengths(self) -> Sequence[int]:
+        """Return the length of each training item, in any unit; a ValueError if the task has none."""
+        raise ValueError(f"bucket: {type(self).__name__} has no lengths() to put items of similar length together")
+
+    def load(self, items: Sequence[int]) -> Batch:
+        """Return the tensors of ``items``, on the CPU; a thread calls it, so it must draw nothing at random."""
+        return self.tensors([self.train[item] for item in items])
+
+    def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
+        """Return the share of a micro-batch in the loss of ``step.batch``, a scalar with a graph, and its parts.
+
+        Shares add up: divide by what belongs to the whole batch (``len(step.batch)``), never by the size of ``batch``.
+        Parts, plain or 0-d, add up in the same manner.
+        """
+        raise NotImplementedError
+
+    def without_contrast(self, batch: Batch, step: Step) -> tuple[Tensor, Parts, Tensor]:
+        """Return :meth:`train_batch` without the contrast, and the vectors to contrast (M, W); called twice."""
+        raise NotImplementedError
+
+    def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, Parts]:
+        """Return the weighted contrast of ``step.batch`` by its vectors (B, W), a scalar with a graph, and parts."""
+        raise NotImplementedError
+
+    def validate(self) -> Mapping[str, float]:
+        """Return validation values by name; called in evaluation mode, without gradients."""
+        raise NotImplementedError
+
+    def load_validation(self, items: Sequence[int]) -> Batch:
+        """Return the tensors of validation items, on the CPU."""
+        return self.tensors([self.validation[item] for item in items])
+
+    def tensors(self, rows: Sequence[Any]) -> Batch:
+        """Return the tensors of ``rows`` of ``train`` or ``validation``."""
+        raise NotImplementedError
+
+    def validation_sums(self, sums: Callable[[Batch], Parts]) -> dict[str, float]:
+        """Return ``sums`` of each batch of validation items, added up name by name."""
+        total = PartSums()
+        for batch in batches_in_order(self.load_validation, len(self.validation), self.batch_size,
+                                      self.module.device):
+            total.add(sums(batch))
+        return total.read()
+
+    def evaluate(self, steps: int) -> Any:
+        """Return plain values of the model, in evaluation mode, after ``steps`` steps; the first process alone asks."""
+        raise NotImplementedError
+
+    def on_evaluation(self, steps: int, found: Any) -> None:
+        """Act on the values of :meth:`evaluate`; called in every process."""
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return what :meth:`on_evaluation` changes besides buffers, as plain values for the checkpoint."""
+        return {}
+
+    def load_extra(self, state: Mapping[str, Any]) -> None:
+        """Go back to :meth:`extra_state`."""
+
+
+class CheckpointStore(Protocol):
+    """Stores one state, tensors and plain values (JSON); of several processes, the first alone uses it."""
+
+    def due(self) -> bool:
+        """Tell whether a state is worth saving within an epoch; whatever it answers, the result is the same."""
+
+    def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
+             best: bool) -> None:
+        """Replace the stored state, whole or not at all; ``best`` weights are kept until others are the best."""
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
+        """Return weights, optimiser and values of the stored state; None if there is none."""
+
+    def best(self) -> dict[str, Tensor]:
+        """Return the weights that were saved as the best; called after such a save only."""
+
+
+class Bar(Protocol):
+    """Shows the progress of a training."""
+
+    def update(self, n: int = 1) -> object:
+        """Count ``n`` more optimiser steps as done."""
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Show an epoch, whose row of the history is ``row``."""
+
+    def close(self) -> None:
+        """Remove the bar."""
+
+
+@dataclass
+class Speed:
+    """Durations of the steps of a training, added up over the runs that it was resumed in; they enter no artifact."""
+
+    steps: int = 0                      # without those that a kill undid
+    items: int = 0
+    seconds: float = 0.0                # of all steps, with waiting for data, without validation and checkpoints
+    recent: list[float] = field(default_factory=list)   # of each of the last 500 steps
+    checkpoints: int = 0                # saved states
+    checkpoint_seconds: float = 0.0     # of saving them, but for the state that a training resumed from
+
+    def add(self, items: int, seconds: float) -> None:
+        """Count one optimiser step."""
+        self.steps, self.items, self.seconds = self.steps + 1, self.items + items, self.seconds + seconds
+        self.recent = [*self.recent[1 - _RECENT:], seconds]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the values for the record of the stage; items per second are over steps and checkpoints together."""
+        if not self.steps:
+            return {}
+        return {"steps": self.steps, "items_per_second": self.items / (self.seconds + self.checkpoint_seconds),
+                "seconds_per_step_median": median(self.recent), "checkpoints": self.checkpoints,
+                "checkpoint_seconds": self.checkpoint_seconds}
+
+
+@dataclass(frozen=True)
+class History:
+    """The course and the result of a training."""
+
+    # One per epoch, plain values: epoch (1-based), step (optimiser steps so far), rate_* (last learning rate of each
+    # group), gradient_norm (mean, before clipping), train_* (the loss and its parts, means over items), validation_*
+    # and best (whether it is the best epoch so far).
+    rows: list[dict[str, Any]]
+    best_epoch: int     # the 1-based epoch whose weights the module now holds
+    best: dict[str, float]  # its validation values
+    stopped_early: bool     # patience ended the training
+    settled: bool = True    # the best epoch ended when the objective was final; else none did, and it is the last one
+    speed: Speed = field(default_factory=Speed, compare=False)  # never the same twice
+
+
+@dataclass
+class State:
+    """The plain values of a training in progress, which JSON keeps exactly."""
+
+    step: int = 0       # optimiser steps done
+    epoch: int = 0      # epochs done
+    batch: int = 0      # batches of the current epoch done
+    items: int = 0      # items of the current epoch done
+    sums: dict[str, float] = field(default_factory=dict)        # of the current epoch: parts times items, and norms
+    rows: list[dict[str, Any]] = field(default_factory=list)    # history of the epochs done
+    best_key: list[float] | None = None     # criteria of the best epoch, smaller is better; None for none yet
+    best_epoch: int = 0     # its 1-based number; 0 for none yet
+    stale: int = 0          # epochs in a row that patience has counted
+    finished: bool = False
+    extra: dict[str, Any] = field(default_factory=dict)         # of a task that evaluates within epochs
+    speed: Speed = field(default_factory=Speed)
+
+
+# The loop
 
 
 def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
@@ -50,47 +388,34 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
     very arguments. ``seed_of`` maps ``("order", epoch)``, ``("step", step, micro-batch)`` and ``("validation",)`` to
     seeds; ``open_bar``, given the number of steps and of those done, returns a progress bar.
 
-    With an initialised ``torch.distributed`` group, its processes share the micro-batches of every step and add up
-    their gradients. What a micro-batch draws does not depend on who computes it, so any number of processes trains the
-    same model up to the rounding of sums. The first process validates, for all of them, saves, and tells the others
-    where a training goes on: they need no disk in common.
+    The processes of an initialised ``torch.distributed`` group share the micro-batches of every step and add up their
+    gradients. A micro-batch draws the same in each of them, so any number of processes trains the same model up to the
+    rounding of sums. The first one validates and saves, and tells the others where a training goes on: they need no
+    disk in common.
 
     Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where nothing trained
-    comes before them, no graph.
-
-    Raises:
-        ValueError: nothing to train on, buckets without lengths, or a checkpoint of another model.
-        FloatingPointError: a loss, gradient or validation value is not finite.
+    comes before them, no graph. A FloatingPointError says which loss, gradient or validation value is not finite.
     """
-    with _memory_as_it_comes():
+    switches: Any = torch.utils.deterministic
+    fills = switches.fill_uninitialized_memory
+    # Under deterministic algorithms torch fills new tensors with NaN, a pass over all that a step allocates, for
+    # programs that read memory before they write it. No step does: its loss or gradient would not be finite.
+    switches.fill_uninitialized_memory = False
+    bar = None
+    try:
         loop = _Loop(task, settings, store, seed_of)
         loop.resume()
         bar = open_bar(loop.total, loop.state.step) if open_bar else None
-        try:
-            while not loop.state.finished:
-                if settings.epochs:
-                    loop.run_epoch(bar)
-                else:
-                    loop.validate_only()
-        finally:
-            if bar is not None:
-                bar.close()
+        while not loop.state.finished:
+            if settings.epochs:
+                loop.run_epoch(bar)
+            else:
+                loop.validate_only()
         return loop.finish()
-
-
-@contextmanager
-def _memory_as_it_comes() -> Iterator[None]:
-    """Spare new tensors the NaN that deterministic algorithms fill them with, a pass over all that a step allocates.
-
-    It is for programs that read what they never wrote. No step does: its loss or gradient would not be finite.
-    """
-    switches: Any = torch.utils.deterministic
-    found = switches.fill_uninitialized_memory
-    switches.fill_uninitialized_memory = False
-    try:
-        yield
     finally:
-        switches.fill_uninitialized_memory = found
+        if bar is not None:
+            bar.close()
+        switches.fill_uninitialized_memory = fills
 
 
 class _Loop:
@@ -100,10 +425,15 @@ class _Loop:
         if task.n_train < 1:
             raise ValueError("there is no training item")
         self.task, self.settings, self.store, self.seed_of = task, settings, store, seed_of
+        self.rank, self.world = place()
         self.per_epoch = settings.steps_per_epoch(task.n_train)
         self.total = settings.total_steps(task.n_train)
         self.lengths = task.lengths() if settings.bucket else None
-        self.optimiser = _optimiser(task, settings)
+        groups = [{"name": group.name, "params": [p for p in group.parameters if p.requires_grad], "lr": group.rate}
+                  for group in task.parameter_groups()]
+        kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
+        self.optimiser = kind([group for group in groups if group["params"]], lr=0.0, betas=settings.betas,
+                              eps=settings.eps, weight_decay=settings.weight_decay, fused=True)
         self.rates: list[float] = [group["lr"] for group in self.optimiser.param_groups]
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         self.device = self.parameters[0].device
@@ -111,14 +441,19 @@ class _Loop:
 
     def resume(self) -> None:
         """Go back to the last checkpoint of the first process, if there is one; its weights are those of all."""
-        weights, slots, stored = (self.store.load() if place()[0] == 0 else None) or ({}, {}, None)
+        weights, slots, stored = (self.store.load() if self.rank == 0 else None) or ({}, {}, None)
         if stored is not None:
             load_tensors(self.task.module, weights)
         spread(self.task.module.state_dict().values())
         values = from_first(lambda: stored)
         if values is None:
             return
-        load_optimiser(self.optimiser, tensors_of_first(slots, self.device))
+        by_parameter: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors_of_first(slots, self.device).items():
+            number, _, slot = name.partition("/")
+            by_parameter.setdefault(int(number), {})[slot] = tensor
+        self.optimiser.load_state_dict({"state": by_parameter,
+                                        "param_groups": self.optimiser.state_dict()["param_groups"]})
         self.state = State(**{**values, "speed": Speed(**values["speed"])})
         self.task.load_extra(self.state.extra)
 
@@ -126,8 +461,8 @@ class _Loop:
         """Train the rest of the current epoch, validate, and take a checkpoint."""
         state, settings = self.state, self.settings
         order = epoch_batches(self.task.n_train, settings.batch_size, self.seed_of("order", state.epoch), self.lengths)
-        batches, (rank, world) = order[state.batch:], place()
-        own = (run for batch in batches for run in settings.micro_batches(batch)[rank::world])
+        batches = order[state.batch:]
+        own = (run for batch in batches for run in settings.micro_batches(batch)[self.rank::self.world])
         _train_mode(self.task.module)
         with loaded_ahead(self._load, own, settings.prefetch) as loaded:
             for batch in batches:
@@ -135,8 +470,8 @@ class _Loop:
                 if bar is not None:
                     bar.update(1)
                 self._evaluate()
-                if state.batch < self.per_epoch:
-                    self._save(only_if_due=True)
+                if state.batch < self.per_epoch and self.rank == 0 and self.store.due():
+                    self._save()
         self._end_epoch(from_first(self._validate))
         self._save()
         if bar is not None:
@@ -151,16 +486,16 @@ class _Loop:
 
     def finish(self) -> History:
         """Put the best weights into the module and sum up."""
-        if place()[0] == 0:
+        if self.rank == 0:
             load_tensors(self.task.module, self.store.best())
         spread(self.task.module.state_dict().values())
         self.task.module.eval()
         row = self.state.rows[self.state.best_epoch - 1]
         best = {name.removeprefix("validation_"): value for name, value in row.items()
                 if name.startswith("validation_")}
-        stopped_early = self.state.epoch < self.settings.epochs
         settled = row["step"] >= self.settings.final_from_step or self.settings.epochs == 0
-        return History(self.state.rows, self.state.best_epoch, best, stopped_early, settled, self.state.speed)
+        return History(self.state.rows, self.state.best_epoch, best, self.state.epoch < self.settings.epochs, settled,
+                       self.state.speed)
 
     def _load(self, items: Sequence[int]) -> Batch:
         batch = self.task.load(items)
@@ -184,10 +519,10 @@ class _Loop:
 
     def _accumulate(self, step: Step, loaded: Iterator[Batch]) -> PartSums:
         """Add up gradients and parts over this process's micro-batches of ``step``."""
-        sums, (rank, world) = PartSums(), place()
+        sums = PartSums()
         self.optimiser.zero_grad(set_to_none=True)
         runs = self.settings.micro_batches(step.batch)
-        own = ((number, moved(next(loaded), self.device)) for number in range(rank, len(runs), world))
+        own = ((number, moved(next(loaded), self.device)) for number in range(self.rank, len(runs), self.world))
         if not self.task.contrasts or len(runs) == 1:
             for number, batch in own:
                 with self._begun(step, number):
@@ -213,14 +548,13 @@ class _Loop:
     def _count(self, batch: list[int], sums: PartSums, norm: torch.Tensor) -> None:
         """Take the step into the state; here, once per step, the device is waited for."""
         state = self.state
-        sums.add({"/norm": norm / place()[1]})  # every process has the norm of the whole batch
+        sums.add({"/norm": norm / self.world})  # every process has the norm of the whole batch
         values = total_of_all(sums.read())
         for what, name in (("loss", "loss"), ("gradient", "/norm")):
             _finite(f"the {what} at step {state.step}", values[name])
         state.step, state.batch, state.items = state.step + 1, state.batch + 1, state.items + len(batch)
         for name, value in values.items():
-            weight = 1 if name == "/norm" else len(batch)
-            state.sums[name] = state.sums.get(name, 0.0) + value * weight
+            state.sums[name] = state.sums.get(name, 0.0) + value * (1 if name == "/norm" else len(batch))
 
     def _evaluate(self) -> None:
         """Let a task that evaluates within epochs do so, if it is due; nothing is drawn that a step would miss."""
@@ -233,7 +567,7 @@ class _Loop:
         _train_mode(task.module)
 
     def _in_evaluation(self, compute: Callable[[], Value]) -> Value:
-        """Return what ``compute`` makes of the model in evaluation mode, without gradients."""
+        """Return ``compute()``, with the model in evaluation mode and without gradients."""
         _seed_all(self.seed_of("validation"), self.device)
         self.task.module.eval()
         with torch.no_grad(), products(self.device, self.settings.precision):
@@ -264,23 +598,24 @@ class _Loop:
         patient = settings.patience is None or state.stale < settings.patience
         state.finished = state.epoch == settings.epochs or not patient
 
-    def _save(self, only_if_due: bool = False) -> None:
+    def _save(self) -> None:
         """Save the state in the first process; at the end of its epoch, the best weights are the module's own."""
         state = self.state
-        if place()[0] != 0 or (only_if_due and not self.store.due()):
+        if self.rank != 0:
             return
         started, best = time.perf_counter(), state.batch == 0 and state.best_epoch == state.epoch
-        self.store.save(trained_tensors(self.task.module), optimiser_tensors(self.optimiser), asdict(state), best)
-        state.speed.add_checkpoint(time.perf_counter() - started)
+        slots = {f"{number}/{slot}": tensor for number, slots in self.optimiser.state_dict()["state"].items()
+                 for slot, tensor in slots.items()}  # by number of the parameter and name; not copies
+        self.store.save(trained_tensors(self.task.module), slots, asdict(state), best)
+        state.speed.checkpoints += 1
+        state.speed.checkpoint_seconds += time.perf_counter() - started
 
 
 def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None],
                   parameters: Sequence[nn.Parameter]) -> None:
-    """Add the gradients of ``outputs`` to those that ``parameters`` have.
+    """Add the gradients of ``outputs``, with ``weights`` (None for a scalar's 1), to those that ``parameters`` have.
 
-    ``weights`` are the gradients by the outputs, None for a scalar's 1. A backward pass adds parameter by parameter,
-    one launch each on a GPU: a sixth of all that a micro-batch launches. Here all are added at once; the sums are the
-    same to the bit.
+    All at once, to the same bits: a backward pass adds parameter by parameter, one launch each on a GPU.
     """
     if all(parameter.grad is None for parameter in parameters):
         torch.autograd.backward(outputs, weights)
@@ -297,14 +632,6 @@ def add_gradients(outputs: Sequence[Tensor], weights: Sequence[Tensor | None],
             summands.append(gradient)
     if sums:
         torch._foreach_add_(sums, summands)
-
-
-def _optimiser(task: Task, settings: Settings) -> torch.optim.Optimizer:
-    groups = [{"name": group.name, "params": [p for p in group.parameters if p.requires_grad], "lr": group.rate}
-              for group in task.parameter_groups()]
-    kind = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}[settings.optimiser]
-    return kind([group for group in groups if group["params"]], lr=0.0, betas=settings.betas, eps=settings.eps,
-                weight_decay=settings.weight_decay, fused=True)
 
 
 def _train_mode(module: torch.nn.Module) -> None:
@@ -338,12 +665,8 @@ def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: 
     Gradient caching (Gao et al. 2021, Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup): each
     micro-batch goes through the network once for its vectors alone; the contrast of all vectors gives the gradient by
     each of them; then each micro-batch goes through again, under the same seed, and is differentiated from its own
-    vectors' gradient on. That is the gradient of the whole batch, with the memory of a micro-batch and one forward
-    pass more.
-
-    ``runs`` are the items of every micro-batch of the step, ``own`` those of this process by their place among them;
-    ``begun``, given such a place, seeds what the micro-batch draws and sets the precision of a block. Parts, ``loss``
-    first, are this process's share.
+    vectors' gradient on. ``runs`` are the items of every micro-batch of the step, ``own`` those of this process by
+    their place among them; ``begun``, given such a place, seeds it and sets the precision of a block.
     """
     found = {}
     for number, batch in own:
@@ -366,30 +689,14 @@ def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: 
     return shares, {number: gradient[rows[number]] for number in found}
 
 
-@dataclass
-class State:
-    """The plain values of a training in progress, which JSON keeps exactly."""
-
-    step: int = 0       # optimiser steps done
-    epoch: int = 0      # epochs done
-    batch: int = 0      # batches of the current epoch done
-    items: int = 0      # items of the current epoch done
-    sums: dict[str, float] = field(default_factory=dict)        # of the current epoch: parts times items, and norms
-    rows: list[dict[str, Any]] = field(default_factory=list)    # history of the epochs done
-    best_key: list[float] | None = None     # criteria of the best epoch, smaller is better; None for none yet
-    best_epoch: int = 0     # its 1-based number; 0 for none yet
-    stale: int = 0          # epochs in a row that patience has counted
-    finished: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)         # of a task that evaluates within epochs
-    speed: Speed = field(default_factory=Speed)
+# Tensors of a checkpoint
 
 
 def trained_tensors(module: nn.Module) -> dict[str, Tensor]:
     """Return what training changes in ``module``: its trainable parameters and persistent buffers, tied ones once."""
     tensors = {name: parameter.data for name, parameter in module.named_parameters() if parameter.requires_grad}
-    kept = set(module.state_dict())
-    tensors |= {name: buffer for name, buffer in module.named_buffers() if name in kept}
-    return tensors
+    persistent = set(module.state_dict())
+    return tensors | {name: buffer for name, buffer in module.named_buffers() if name in persistent}
 
 
 def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -403,17 +710,81 @@ def load_tensors(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             tensor.copy_(tensors[name])
 
 
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state of ``optimiser`` by ``number of the parameter/name``: its own tensors, not copies."""
-    return {f"{number}/{slot}": tensor for number, slots in optimiser.state_dict()["state"].items()
-            for slot, tensor in slots.items()}
+# Several processes, of a ``torch.distributed`` group; without one there is one process, and these do nothing
 
 
-def load_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Load ``tensors`` of :func:`optimiser_tensors` into ``optimiser``."""
-    slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        number, _, slot = name.partition("/")
-        slots.setdefault(int(number), {})[slot] = tensor
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": slots, "param_groups": groups})
+def place() -> tuple[int, int]:
+    """Return the number of this process and the number of processes; (0, 1) without a group."""
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def from_first(compute: Callable[[], Value]) -> Value:
+    """Return ``compute()`` of the first process, in every process; the others do not call it.
+
+    What steers a training must be the same everywhere to the bit, or one process goes on while another has stopped.
+    """
+    rank, world = place()
+    if world == 1:
+        return compute()
+    message = [compute() if rank == 0 else None]
+    distributed.broadcast_object_list(message, src=0)
+    return message[0]  # type: ignore[return-value]
+
+
+def gathered(value: Value) -> list[Value]:
+    """Return every process's ``value``, by the number of the process."""
+    values: list[Any] = [value] * place()[1]
+    if len(values) > 1:
+        distributed.all_gather_object(values, value)
+    return values
+
+
+def spread(tensors: Iterable[Tensor]) -> None:
+    """Overwrite ``tensors`` in place by those of the first process, byte by byte and one after another."""
+    if place()[1] == 1:
+        return
+    for tensor in tensors:
+        flat = tensor.detach().contiguous()
+        if flat.numel():
+            distributed.broadcast(flat.view(-1).view(torch.uint8), src=0)
+            tensor.detach().copy_(flat)
+
+
+def tensors_of_first(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return the first process's ``tensors`` in every process, on ``device``."""
+    rank, world = place()
+    if world == 1:
+        return dict(tensors)
+    shapes = from_first(lambda: {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()})
+    found = {name: tensors[name].to(device) if rank == 0 else torch.empty(shape, dtype=kind, device=device)
+             for name, (shape, kind) in shapes.items()}
+    spread(found.values())
+    return found
+
+
+def total_of_all(sums: dict[str, float]) -> dict[str, float]:
+    """Return the sum of all processes' ``sums``, name by name; a name that one of them lacks counts as 0."""
+    total: dict[str, float] = {}
+    for own in gathered(sums):
+        for name, value in own.items():
+            total[name] = total.get(name, 0.0) + value
+    return total
+
+
+def add_gradients_of_all(parameters: Sequence[nn.Parameter]) -> None:
+    """Put the sum of all processes' gradients into the parameters; every process calls it once a step."""
+    if place()[1] == 1:
+        return
+    without = [parameter.grad is None for parameter in parameters]
+    there = torch.tensor([not lacks for lacks in without], dtype=torch.float32, device=parameters[0].device)
+    distributed.all_reduce(there)
+    flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in parameters])
+    distributed.all_reduce(flat)
+    for parameter, total in zip(parameters, flat.split([one.numel() for one in parameters]), strict=True):
+        parameter.grad = total.view_as(parameter)
+    if any(without):  # only then is the device waited for
+        for parameter, count in zip(parameters, there.tolist(), strict=True):
+            if not count:
+                parameter.grad = None

@@ -6,16 +6,18 @@ Projections of several layers are joined into one product, and padding has no ro
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import EncoderDecoderCache
+from transformers import BertModel, EncoderDecoderCache
+from transformers.models.bert.modeling_bert import BertLayer
 
 from models.common.decoding import BeamCache, Pair
 from models.common.losses import at_least_float32
 
+Pooling = Literal["mean", "cls"]
 Cache = EncoderDecoderCache | BeamCache
 Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
 # What each query may see: under a tensor of booleans, or of numbers added to products; True: none that comes later
@@ -29,18 +31,14 @@ _ALIGNED = 64  # words come in multiples of it, as matrix units of accelerators 
 
 
 class RealTokens:
-    """Which places of a padded batch hold tokens; moves between (B, L, ...) and a row per token (M, ...).
+    """Places of the tokens of a padded batch; moves between (B, L, ...) and a row per token (M, ...).
 
-    Projections, norms and feed-forward networks look at one token at a time: on rows they do no work for padding,
-    which is a third of a batch of short texts. Attention alone needs the padded shape. If there is any padding, one
-    more row, the last, stands for all of it. So both directions are gathers, forward and backward, which neither add
-    nor sort: the same bits on every device.
-
-    The last row holds numbers that mean nothing. A loss must not read it, and attention must not look at padding: then
-    its gradient is 0 at every layer, and what it stands for has no part in any other.
+    Projections, norms and feed-forward networks work on rows, so that padding costs nothing; attention alone needs the
+    padded shape. If there is any padding, one more row, the last, stands for all of it: both directions are gathers,
+    forward and backward, with the same bits on every device. No loss may read that row.
 
     ``real`` (B, L) is True for tokens; ``index`` (M,) are the places of the rows in the flat batch, ascending, then one
-    of padding; ``inverse`` (B L,) is the row of each place. Both are found if None, for which a device is waited for.
+    of padding; ``inverse`` (B L,) is the row of each place.
     """
 
     def __init__(self, real: Tensor, index: Tensor | None = None, inverse: Tensor | None = None) -> None:
@@ -63,7 +61,7 @@ class RealTokens:
 
     @classmethod
     def given(cls, batch: Mapping[str, Tensor], name: str) -> Self:
-        """Return what :meth:`named` put into a batch."""
+        """Return the places that :meth:`named` put into a batch."""
         return cls(*(batch[f"{name}_{part}"] for part in ("real", "index", "inverse")))
 
     def named(self, name: str) -> dict[str, Tensor]:
@@ -87,7 +85,7 @@ class RealTokens:
 def gathered(flat: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
     """Return the rows ``index`` (M,) of ``flat`` (N, ...); gradients are gathered by ``inverse`` (N,).
 
-    That is the gradient where rows which share a place in ``index`` or in ``inverse`` have none; see the class.
+    That is the gradient where rows which share a place in ``index`` or in ``inverse`` have none.
     """
     return _Gathered.apply(flat, index, inverse)
 
@@ -130,10 +128,7 @@ class Attention(nn.Module):
 
 
 def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
-    """Return each group of linear layers as one, whose outputs stand one behind the other; two copies for all groups.
-
-    Under autocast they are in its precision, converted in one go.
-    """
+    """Return each group of linear layers as one, in the precision of autocast; two copies for all groups."""
     parts = [layer for group in groups for layer in group]
     weight, bias = (torch.cat([layer.get_parameter(name) for layer in parts]) for name in ("weight", "bias"))
     weight, bias = (part.to(precision(part)) for part in (weight, bias))
@@ -142,10 +137,9 @@ def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
 
 
 def joined_by_layer(projections: Sequence[Sequence[nn.Linear]]) -> list[Projection | None]:
-    """Return :func:`joined_groups` of each layer's projections of itself; None without gradients.
+    """Return :func:`joined_groups` of each layer's projections; None without gradients, where it spares nothing.
 
-    Those that are trained are joined all at once. Frozen layers stay apart, or gradients would pass through them;
-    without gradients, joining would cost as much as it spares.
+    Frozen layers are joined apart, or gradients would pass through them.
     """
     if not torch.is_grad_enabled():
         return [None] * len(projections)
@@ -157,10 +151,7 @@ def joined_by_layer(projections: Sequence[Sequence[nn.Linear]]) -> list[Projecti
 
 
 class Heads:
-    """Vectors as the heads of attention, and back: the rows (M, d) of ``tokens``, or (B, L, d) without them.
-
-    Rows become heads in one copy: a training step of PGKPR takes 2 to 3 % longer by way of the padded vectors.
-    """
+    """Vectors as the heads of attention, and back: rows (M, d) of ``tokens``, or (B, L, d) without them."""
 
     def __init__(self, heads: int, tokens: RealTokens | None = None) -> None:
         self.heads, self.tokens = heads, tokens
@@ -211,9 +202,9 @@ class Heads:
 class DecoderStep:
     """What all layers of a decoder share in one pass.
 
-    ``projections`` of each layer are to queries, keys and values of self-attention, None if they are not joined;
-    ``memories`` are keys and values of each layer, by memory, and ``biases`` hide the padding of each; ``noise`` is of
-    every addition of all layers, from :func:`residual_noise`, or dropout that is drawn for each.
+    ``projections`` are to queries, keys and values of each layer's self-attention, None if not joined; ``memories``
+    keys and values of each layer, by memory, whose padding ``biases`` hide; ``noise`` is of all additions, or drawn for
+    each.
     """
 
     def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
@@ -223,7 +214,7 @@ class DecoderStep:
         self.memories, self.biases, self.noise, self.cache = memories, biases, noise, cache
 
     def own(self, number: int, attention: Attention, normed: Tensor) -> Tensor:
-        """Return what self-attention of layer ``number`` adds."""
+        """Return the output of self-attention of layer ``number``."""
         projection, split = self.projections[number], self.places.split
         if projection is None:
             queries, keys, values = (split(layer(normed), 1)[0] for layer in attention.projections)
@@ -235,7 +226,7 @@ class DecoderStep:
         return attention(queries, keys, values, self.visible, self.places)
 
     def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
-        """Return what attention of layer ``number`` draws from a memory."""
+        """Return the output of attention of layer ``number`` to a memory."""
         (queries,) = self.places.split(attention.query(normed), 1)
         return attention(queries, *self.memories[memory][number], self.biases[memory], self.places)
 
@@ -275,28 +266,17 @@ class DecoderLayer(nn.Module):
 
 
 def precision(like: Tensor) -> torch.dtype:
-    """Return in which type products with tensors like ``like`` are computed: under autocast, in its."""
+    """Return the type in which products with tensors like ``like`` are computed, under autocast too."""
     kind = like.device.type
     lowered = like.dtype == torch.float32 and torch.is_autocast_enabled(kind)
     return torch.get_autocast_dtype(kind) if lowered else like.dtype
 
 
 def masking(real: Tensor, like: Tensor) -> Tensor:
-    """Return what to add to products with places (..., S): 0 where they are ``real``, minus infinity elsewhere.
-
-    Rows begin at multiples of 16 numbers: attention on a GPU would otherwise copy the mask in each layer.
-    """
+    """Return numbers to add to products with places (..., S): 0 where they are ``real``, minus infinity elsewhere."""
     length = real.shape[-1]
-    aligned = F.pad(real, (0, -length % 16))
+    aligned = F.pad(real, (0, -length % 16))  # attention on a GPU would else copy the mask in each layer
     return torch.zeros_like(aligned, dtype=precision(like)).masked_fill_(~aligned, -torch.inf)[..., :length]
-
-
-def causal(length: int, like: Tensor) -> Tensor | None:
-    """Return what hides later tokens from each of ``length``, (length, length); None if there is but one."""
-    if length == 1:
-        return None
-    hidden = like.new_full((length, length + -length % 8), -torch.inf, dtype=precision(like)).triu_(1)
-    return hidden[:, :length]
 
 
 def residual_noise(like: Tensor, rate: float, count: int, training: bool) -> Sequence[Tensor | None]:
@@ -331,19 +311,14 @@ class Embedder(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self._table: Tensor | None = None  # vectors of positions; not saved, since positions say what they are
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Return vectors (B, L, d) of tokens (B, L)."""
-        return self._joined(ids, self._positions(ids.shape[1])[:ids.shape[1]])
-
-    def beams(self, ids: Tensor, position: int) -> Tensor:
-        """Return vectors (B, W, d) of tokens (B, W), all at one position."""
-        return self._joined(ids, self._positions(position + 1)[position])
-
-    def rows(self, ids: Tensor, tokens: RealTokens) -> Tensor:
-        """Return the vectors (M, d) of tokens (M,), the rows of ``tokens``."""
-        return self._joined(ids, self._positions(tokens.real.shape[1]).index_select(0, tokens.columns))
-
-    def _joined(self, ids: Tensor, positions: Tensor) -> Tensor:
+    def forward(self, ids: Tensor, tokens: RealTokens | None = None, position: int | None = None) -> Tensor:
+        """Return vectors (B, L, d) of tokens (B, L); (M, d) of the rows of ``tokens``; or all at one position."""
+        if tokens is not None:
+            positions = self._positions(tokens.real.shape[1]).index_select(0, tokens.columns)
+        elif position is not None:
+            positions = self._positions(position + 1)[position]
+        else:
+            positions = self._positions(ids.shape[1])[:ids.shape[1]]
         return self.dropout(torch.add(positions, self.words(ids), alpha=math.sqrt(self.words.embedding_dim)))
 
     def _positions(self, count: int) -> Tensor:
@@ -369,21 +344,14 @@ class EncoderLayer(nn.Module):
         self.activation = activation
 
     def forward(self, hidden: Tensor, projection: Projection, bias: Tensor, places: Heads, noise: Noise) -> Tensor:
-        """Transform hidden (M, d), the rows of ``places``, of which ``bias`` hides padding.
-
-        ``projection`` is to queries, keys and values, ``noise`` of both additions.
-        """
+        """Transform hidden (M, d), the rows of ``places``; ``bias`` hides padding, ``noise`` is of both additions."""
         heads = places.split(F.linear(self.norms[0](hidden), *projection), 3)
         hidden = added(hidden, self.attention(*heads, bias, places), noise[0])
         return added(hidden, self.narrow(self.activation(self.widen(self.norms[1](hidden)))), noise[1])
 
 
 class Encoder(nn.Module):
-    """A stack of encoder layers with a final norm.
-
-    ``sizes``: ``width``, ``heads``, ``feed_forward``, ``dropout``, ``layers`` and perhaps ``inner_dropout``, dropout
-    behind the ReLU too.
-    """
+    """A stack of encoder layers with a final norm, of ``sizes`` as :func:`layer_sizes` reads them, and ``layers``."""
 
     def __init__(self, sizes: Mapping[str, Any]) -> None:
         super().__init__()
@@ -391,11 +359,11 @@ class Encoder(nn.Module):
         self.norm = nn.LayerNorm(sizes["width"])
         self.dropout = sizes["dropout"]
 
-    def forward(self, embedder: Embedder, ids: Tensor, bias: Tensor, places: Heads) -> Tensor:
+    def forward(self, embedder: Embedder, ids: Tensor, places: Heads, bias: Tensor) -> Tensor:
         """Return the states (M, d) of tokens (M,), rows of ``places``, of which ``bias`` (B, 1, 1, S) hides padding."""
         tokens = places.tokens
         assert tokens is not None
-        hidden = embedder.rows(ids, tokens)
+        hidden = embedder(ids, tokens)
         noise = residual_noise(hidden, self.dropout, 2 * len(self.layers), self.training)
         projections = joined_groups([cast(EncoderLayer, layer).attention.projections for layer in self.layers])
         for number, (layer, projection) in enumerate(zip(self.layers, projections, strict=True)):
@@ -423,24 +391,22 @@ class Decoder(nn.Module):
                 tokens: RealTokens | None = None) -> Tensor:
         """Return the states (B, L, d) from which the next tokens are predicted, or the rows (M, d) of ``tokens``.
 
-        ``ids`` are tokens (B, L); with a cache, the next ones of as many beams, all at one position; with ``tokens``,
-        their rows (M,). ``given`` is for each memory what hides its padding, then :meth:`project` of each.
+        ``ids`` are (B, L), with a cache the next ones of as many beams, with ``tokens`` their rows (M,). ``given`` is
+        for each memory the mask of its padding, then :meth:`project` of each.
         """
         if cache is not None:
-            hidden, allowed = embedder.beams(ids, cache.steps), cache.allowed(ids.shape[1], ids.device)
+            hidden, allowed = embedder(ids, position=cache.steps), cache.allowed(ids.shape[1], ids.device)
             own_bias = None if allowed is None else masking(allowed, hidden)
         else:
-            hidden = embedder(ids) if tokens is None else embedder.rows(ids, tokens)
-            own_bias = causal((ids if tokens is None else tokens.real).shape[1], hidden)
+            hidden, length = embedder(ids, tokens), (ids if tokens is None else tokens.real).shape[1]
+            own_bias = None if length == 1 else hidden.new_full(  # hides later tokens (L, L)
+                (length, length + -length % 8), -torch.inf, dtype=precision(hidden)).triu_(1)[:, :length]
         biases, count = given[:self.memories], 2 * len(self.layers)
         flat = [given[self.memories + number * count:][:count] for number in range(self.memories)]
         memories = [list(zip(parts[::2], parts[1::2], strict=True)) for parts in flat]
         noise = residual_noise(hidden, self.dropout, self.additions * len(self.layers), self.training)
-
-        def projected() -> list[Projection]:
-            return joined_groups([cast(DecoderLayer, layer).self_attention.projections for layer in self.layers])
-
-        projections = projected() if cache is None else cache.once(projected)
+        groups = [cast(DecoderLayer, layer).self_attention.projections for layer in self.layers]
+        projections = joined_groups(groups) if cache is None else cache.once(lambda: joined_groups(groups))
         step = DecoderStep(Heads(self.heads, tokens), projections, own_bias, memories, biases, noise, cache)
         for number, layer in enumerate(self.layers):
             hidden = layer(hidden, step, number)
@@ -454,11 +420,7 @@ def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float, Callabl
 
 
 def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, reduction: str = "sum") -> Tensor:
-    """Return -log p of ``targets`` (M,), summed, or (M,) with ``reduction`` "none"; ``ignored`` ones cost nothing.
-
-    ``states`` are those of the tokens to predict alone (M, d), since words are most of the work: ``output`` makes
-    unnormalised scores (M, V) of them, continued to a multiple of 64 by words of no probability.
-    """
+    """Return -log p of ``targets`` (M,) by states (M, d), summed, or (M,) with ``reduction`` "none"."""
     weight: Tensor = output.weight
     bias: Tensor = output.bias
     if lacking := -output.out_features % _ALIGNED:
@@ -466,3 +428,96 @@ def token_nll(output: nn.Linear, states: Tensor, targets: Tensor, ignored: int, 
         bias = torch.cat([bias, bias.new_full((lacking,), -torch.inf)])
     (logits,) = at_least_float32(F.linear(states, weight, bias))
     return F.cross_entropy(logits, targets, ignore_index=ignored, reduction=reduction)
+
+
+# Encoders of the BERT family
+
+
+def mean_pool(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Return the mean (B, d) of hidden states (B, L, d) over real tokens, [CLS] and [SEP] among them; else zeros."""
+    weights = mask.to(hidden.dtype).unsqueeze(-1)  # (B, L, 1)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1.0)
+
+
+def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mean") -> Tensor:
+    """Return one vector per text (B, d) of tokens (B, L): the mean over real ones, or the state of [CLS]."""
+    hidden = encode(encoder, ids, mask)
+    return hidden[:, 0] if pooling == "cls" else mean_pool(hidden, mask)
+
+
+def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass."""
+    if is_plain_bert(encoder):
+        return bert_states(cast(BertModel, encoder), ids, mask, types)
+    segments = {} if types is None else {"token_type_ids": types}
+    return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
+
+
+class FrozenStates:
+    """Encoder states of batches that a frozen encoder reads again, such as those of every validation.
+
+    On a CPU only, where a batch is recognised without waiting for a device; at most ``limit`` bytes are stored.
+    """
+
+    def __init__(self, limit: int = 1 << 26) -> None:
+        self.limit = limit
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all, since the weights are others now."""
+        self._kept: dict[tuple[object, ...], Tensor] = {}
+        self._size = 0
+
+    def encode(self, encoder: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return :func:`encode` of a batch, which nobody may write into."""
+        trained = encoder.training or any(parameter.requires_grad for parameter in encoder.parameters())
+        if trained or torch.is_grad_enabled() or not ids.is_cpu:
+            return encode(encoder, ids, mask)
+        key = (ids.shape, ids.numpy().tobytes(), mask.numpy().tobytes(), torch.is_autocast_enabled("cpu"))
+        if key in self._kept:
+            return self._kept[key]
+        states = encode(encoder, ids, mask)
+        if self._size + states.nbytes <= self.limit:
+            self._kept[key] = states
+            self._size += states.nbytes
+        return states
+
+
+# A pass through a BERT in fewer operations than the library's, over the library's own weights: a GPU takes longer to
+# launch its work for a few short texts than to do it.
+
+
+def is_plain_bert(encoder: nn.Module) -> bool:
+    """Return whether :func:`bert_states` computes what ``encoder`` does."""
+    wanted = {"hidden_act": "gelu", "is_decoder": False, "add_cross_attention": False, "chunk_size_feed_forward": 0,
+              "position_embedding_type": "absolute", "_attn_implementation": "sdpa"}
+    return type(encoder) is BertModel and all(getattr(encoder.config, name, value) == value
+                                              for name, value in wanted.items())
+
+
+def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
+    """Return the last hidden states (B, L, d) of a model that :func:`is_plain_bert`; ``types`` are segments (B, L)."""
+    embeddings = model.embeddings
+    segments = embeddings.token_type_embeddings
+    places = embeddings.position_embeddings.weight[: ids.shape[1]]
+    places = places + (segments.weight[0] if types is None else segments(types))
+    hidden = embeddings.dropout(embeddings.LayerNorm(embeddings.word_embeddings(ids) + places))
+    bias = masking(mask.bool(), hidden)[:, None, None]
+    layers = [cast(BertLayer, layer) for layer in model.encoder.layer]
+    attentions = [layer.attention.self for layer in layers]
+    joined = joined_by_layer([(part.query, part.key, part.value) for part in attentions])
+    for layer, attention, weights in zip(layers, attentions, joined, strict=True):
+        after, last = layer.attention.output, layer.output
+        heads, width = attention.num_attention_heads, attention.attention_head_size
+        if weights is not None:
+            parts = F.linear(hidden, *weights).unflatten(-1, (3, heads, width)).unbind(2)
+        else:
+            parts = tuple(part(hidden).unflatten(-1, (heads, width))
+                          for part in (attention.query, attention.key, attention.value))
+        query, key, value = (part.transpose(1, 2) for part in parts)  # (B, H, L, d / H) each
+        rate = attention.dropout.p if attention.training else 0.0
+        states = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=rate)
+        hidden = after.LayerNorm(after.dropout(after.dense(states.transpose(1, 2).flatten(2))) + hidden)
+        inner = F.gelu(layer.intermediate.dense(hidden))
+        hidden = last.LayerNorm(last.dropout(last.dense(inner)) + hidden)
+    return hidden

@@ -12,6 +12,7 @@ import math
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +22,11 @@ from torch.nn import functional as F
 from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers import initialization as init
 
-from models.common.decoding import BeamCache, CachedSteps, Decodable, project_in_full
-from models.common.encoders import encode, mean_pool
+from models.common import recurrent as rnn
+from models.common import transformer
+from models.common.decoding import CachedSteps, Decodable, project_in_full
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl
-from models.common.recurrent import (
-    AdditiveAttention,
-    Given,
-    PointerGenerator,
-    RecurrentSteps,
-    State,
-    by_length,
-    read,
-    recurrent,
-)
-from models.common.task import Step
-from models.common.transformer import Decoder, DecoderLayer, Embedder, Encoder, Heads, RealTokens, masking
+from models.common.training import Step
 from models.hcl.hcl import kl_weight
 from models.hcl.pretrained import T5, Batch, DialoGpt, PieceModel, SimCtg, T5Claps
 
@@ -48,10 +39,7 @@ _RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
 
 class PieceConfig(PretrainedConfig):
-    """Configuration of a baseline that is built here; ``sizes`` is its block of the params, plain.
-
-    ``mean_target_length`` is of the training targets, end token included; ``bos_token_id`` is the start token.
-    """
+    """Configuration of a baseline that is built here; ``sizes`` is its block of the params, plain."""
 
     model_type = "keycontrast-pieces"
 
@@ -75,7 +63,7 @@ class OwnPieceModel(PieceModel, PreTrainedModel):
         found = {**batch}
         for name, mask in (("x", "x_mask"), ("y", "y_in_mask")):
             if mask in batch and f"{name}_real" not in batch:
-                found |= RealTokens(batch[mask]).named(name)
+                found |= transformer.RealTokens(batch[mask]).named(name)
         return found
 
     def first(self, batch: Batch) -> Tensor:
@@ -95,7 +83,7 @@ class OwnPieceModel(PieceModel, PreTrainedModel):
             init.zeros_(module.bias)
 
 
-def item_sums(values: Tensor, tokens: RealTokens) -> Tensor:
+def item_sums(values: Tensor, tokens: transformer.RealTokens) -> Tensor:
     """Return the sums (B,) of values (M,), the rows of ``tokens``, over the tokens of each item."""
     return tokens.padded(values).masked_fill(~tokens.real, 0.0).sum(-1)
 
@@ -115,43 +103,37 @@ class PieceTransformer(OwnPieceModel):
     def __init__(self, config: PieceConfig) -> None:
         super().__init__(config)
         sizes = config.sizes
-        self.embedder = Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
-        self.encoder, self.decoder = Encoder(sizes), Decoder(sizes, DecoderLayer)
+        self.embedder = transformer.Embedder(config.vocab_size, sizes["width"], sizes["dropout"])
+        self.encoder, self.decoder = transformer.Encoder(sizes), transformer.Decoder(sizes, transformer.DecoderLayer)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.post_init()
 
     def memory(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return what outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
-        tokens = RealTokens.given(self.planned(batch), "x")
-        places = Heads(self.config.sizes["heads"], tokens)
-        bias = masking(tokens.real, self.bias)[:, None, None]
-        states = self.encoder(self.embedder, tokens.rows(batch["x_ids"]), bias, places)
+        tokens = transformer.RealTokens.given(self.planned(batch), "x")
+        places = transformer.Heads(self.config.sizes["heads"], tokens)
+        bias = transformer.masking(tokens.real, self.bias)[:, None, None]
+        states = self.encoder(self.embedder, tokens.rows(batch["x_ids"]), places, bias)
         return (bias, *self.decoder.project(0, states, places))
 
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
         batch = self.planned(batch)
-        tokens = RealTokens.given(batch, "y")
+        tokens = transformer.RealTokens.given(batch, "y")
         states = self.decoder(self.embedder, tokens.rows(batch["y_in"]), self.memory(batch), None, tokens)
         logits = F.linear(states, self.embedder.words.weight, self.bias)
         return item_sums(piece_nll(logits, tokens.rows(batch["y_out"])), tokens)
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; see :meth:`PieceModel.begin`."""
-        return CachedSteps(self._decoded, self._scored, self.memory(batch), slots), self.first(batch)
-
-    def _decoded(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None) -> Tensor:
-        return self.decoder(self.embedder, tokens, given, cache)
-
-    def _scored(self, states: Tensor) -> Tensor:
-        return project_in_full(states, self.embedder.words.weight, self.bias)
+        score = partial(project_in_full, weight=self.embedder.words.weight, bias=self.bias)
+        return CachedSteps(partial(self.decoder, self.embedder), score, self.memory(batch), slots), self.first(batch)
 
 
 def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
-    """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, which draws sigmoid(G) to 1 for s of 1, and to 0 for -1.
+    """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, with ``match`` s in [-1, 1].
 
-    ``advantage`` is G = log p_m(r | c) - log p_n(r | c), of sums over all tokens, ``match`` s in [-1, 1]; 0 teaches
-    nothing.
+    ``advantage`` is G = log p_m(r | c) - log p_n(r | c), of sums over all tokens; s of 0 teaches nothing.
     """
     # 1/2 + s (h - 1/2) = (1 + s) / 2 h + (1 - s) / 2 (1 - h), whose terms' logarithms are stable
     towards = torch.log((1 + match) / 2) + F.logsigmoid(advantage)
@@ -167,9 +149,8 @@ def contrast_share(step: float, speed: float) -> float:
 class GroupWise(PieceTransformer):
     """The target model: a Transformer as it is used; it is trained within :class:`GroupWiseTraining`.
 
-    Training batches hold pairs besides, C other contexts of each item's own response and C other responses to its own
-    context: ``cand_x_ids``, ``cand_x_mask`` (B, 2, C, Lx), ``cand_y_in``, ``cand_y_out``, ``cand_y_in_mask``
-    (B, 2, C, T) and ``cand_score`` (B, 2, C).
+    Training batches hold C other contexts of each item's response and C other responses to its context besides:
+    ``cand_x_*`` (B, 2, C, Lx), ``cand_y_*`` (B, 2, C, T) and ``cand_score`` (B, 2, C).
     """
 
     title = "Group-wise (Cai et al. 2020)"
@@ -236,10 +217,7 @@ class GroupWiseTraining(nn.Module):
 
 
 def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
-    """Return the observed pairs and ``count`` draws for each item, (B + count B) rows, and the scores of the draws.
-
-    A draw takes either side with a chance of 1/2 and one of its candidates; it is from torch's generator.
-    """
+    """Return the observed pairs and ``count`` draws for each item, (B + count B) rows, and the scores of the draws."""
     scores = batch["cand_score"]
     items, _, candidates = scores.shape
     rows = torch.arange(items, device=scores.device).repeat(count)  # (count B,)
@@ -254,13 +232,10 @@ def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
 
 
 class Pointing(OwnPieceModel):
-    """An LSTM that writes words of the vocabulary or of the source; subclasses say what it attends to.
-
-    Symbols: s decoder outputs (B, T, d), x embeddings of the words that it reads (B, T, e). Contexts are not fed back.
-    """
+    """An LSTM that writes words of the vocabulary or of the source: states s (B, T, d), embedded words x (B, T, e)."""
 
     decoder: nn.LSTM
-    words: PointerGenerator
+    words: rnn.PointerGenerator
     dropout: nn.Dropout
 
     @property
@@ -269,19 +244,19 @@ class Pointing(OwnPieceModel):
         """Embeddings of the words that are read and written."""
 
     @abstractmethod
-    def encode(self, batch: Batch) -> tuple[State, Given]:
+    def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
         """Return the first hidden state and cell (B, 1, d), and what is decoded from, the source's tokens last."""
 
     @abstractmethod
-    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+    def features(self, embedded: Tensor, states: Tensor, given: rnn.Given) -> tuple[Tensor, Tensor]:
         """Return [s; contexts; x] (B, T, ...) of states s behind words x, and the attention to the source (B, T, S)."""
 
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
         batch = self.planned(batch)
-        tokens, (state, given) = RealTokens.given(batch, "y"), self.encode(batch)
+        tokens, (state, given) = transformer.RealTokens.given(batch, "y"), self.encode(batch)
         embedded = self.dropout(self.table(batch["y_in"]))
-        states, _ = recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
+        states, _ = rnn.recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
         features, weights = self.features(embedded, states, given)
         weights = weights * self.copyable(batch["x_ids"])
         same = batch["x_ids"].unsqueeze(1) == batch["y_out"].unsqueeze(-1)  # (B, T, S)
@@ -297,27 +272,24 @@ class Pointing(OwnPieceModel):
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; see :meth:`PieceModel.begin`."""
-        return RecurrentSteps(self._advanced, self._scored, *self.encode(batch)), self.first(batch)
+        return rnn.RecurrentSteps(self._advanced, self._scored, *self.encode(batch)), self.first(batch)
 
-    def _advanced(self, tokens: Tensor, state: State, given: Given) -> tuple[Tensor, State]:
+    def _advanced(self, tokens: Tensor, state: rnn.State, given: rnn.Given) -> tuple[Tensor, rnn.State]:
         embedded = self.table(tokens)  # (B, W, e)
         rows = embedded.flatten(0, 1).unsqueeze(1)
-        states, last = recurrent(self.decoder, rows, tuple(part.flatten(0, 1).unsqueeze(0) for part in state))
+        states, last = rnn.recurrent(self.decoder, rows, tuple(part.flatten(0, 1).unsqueeze(0) for part in state))
         found, weights = self.features(embedded, states.view(*tokens.shape, -1), given)
         return torch.cat([found, weights.to(found.dtype)], dim=-1), tuple(
             part.view(*tokens.shape, -1) for part in last)
 
-    def _scored(self, states: Tensor, given: Given) -> Tensor:
+    def _scored(self, states: Tensor, given: rnn.Given) -> Tensor:
         x_ids = given[-1]
         features, weights = states[..., :-x_ids.shape[1]], states[..., -x_ids.shape[1]:]
         return self.words.scores(features, weights.float() * self.copyable(x_ids), x_ids, self.table.weight)
 
 
 class PointerSeq2Seq(Pointing):
-    """A bidirectional LSTM reads the source; an LSTM writes, attends to its outputs (B, S, 2 d), and copies.
-
-    The decoder starts from tanh(W [last forward; last backward state]) (our choice).
-    """
+    """An LSTM decoder with attention and copying over a bidirectional one, from tanh(W [last states]) (our choice)."""
 
     title = "Seq2Seq with attention and pointer"
 
@@ -330,27 +302,27 @@ class PointerSeq2Seq(Pointing):
         self.encoder = nn.LSTM(embedding, width, batch_first=True, bidirectional=True)
         self.bridge = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(2))  # to hidden and cell
         self.decoder = nn.LSTM(embedding, width, batch_first=True)
-        self.attention = AdditiveAttention(2 * width, width, width)
-        self.words = PointerGenerator(3 * width, embedding, config.vocab_size)
+        self.attention = rnn.AdditiveAttention(2 * width, width, width)
+        self.words = rnn.PointerGenerator(3 * width, embedding, config.vocab_size)
         self.post_init()
 
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of real tokens, and sources by their length."""
-        return batch if "x_host" in batch else {**super().planned(batch), **by_length(batch, ["x"])}
+        return batch if "x_host" in batch else {**super().planned(batch), **rnn.by_length(batch, ["x"])}
 
     @property
     def table(self) -> nn.Embedding:
         """Embeddings of the words that are read and written."""
         return self.embedding
 
-    def encode(self, batch: Batch) -> tuple[State, Given]:
+    def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
         """Return the decoder's first states, and what is decoded from."""
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = read(self.encoder, embedded, batch, "x")
+        memory, last = rnn.read(self.encoder, embedded, batch, "x")
         state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
-    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+    def features(self, embedded: Tensor, states: Tensor, given: rnn.Given) -> tuple[Tensor, Tensor]:
         """Return [s; c; x], and the attention."""
         contexts, weights = self.attention(states, *given[:3])
         return torch.cat([states, contexts, embedded], dim=-1), weights
@@ -360,10 +332,9 @@ class Seq2SeqDu(Pointing):
     """Symbols: D = BERT(x), a vector per token (B, m, d); S, the mean of BERT's states of each phrase (B, k, d).
 
     D'_i = sum_j softmax_j(v tanh(W1 d_i + W2 s_j)) s_j, and S'_j likewise of D. [D; D'] and [S; S'] are projected to d;
-    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source.
-    Our choice: it starts from the mean of the fused D by tanh and a linear layer; one BERT reads tokens and phrases.
-    ``config.encoder`` is BERT's own configuration, ``config.keywords`` the keyword of each source of the data set, and
-    ``config.lexicon`` those of training texts, of which a text may hold more.
+    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source. Our choice:
+    it starts from the mean of the fused D; one BERT reads tokens and phrases. ``config.keywords`` are of each source,
+    ``config.lexicon`` of training texts.
     """
 
     title = "Seq2Seq-DU, adapted"
@@ -373,13 +344,13 @@ class Seq2SeqDu(Pointing):
         super().__init__(config)
         self.encoder = BertModel(BertConfig(**config.encoder), add_pooling_layer=False)
         width = self.encoder.config.hidden_size
-        self.to_schema, self.to_source = (AdditiveAttention(width, width, width) for _ in range(2))
+        self.to_schema, self.to_source = (rnn.AdditiveAttention(width, width, width) for _ in range(2))
         self.fuse_source, self.fuse_schema = (nn.Linear(2 * width, width) for _ in range(2))
         self.dropout = nn.Dropout(config.sizes["dropout"])
         self.bridge = nn.ModuleList(nn.Linear(width, width) for _ in range(2))  # to hidden and cell
         self.decoder = nn.LSTM(width, width, batch_first=True)
-        self.read_source, self.read_schema = (AdditiveAttention(width, width, width) for _ in range(2))
-        self.words = PointerGenerator(3 * width, width, config.vocab_size)
+        self.read_source, self.read_schema = (rnn.AdditiveAttention(width, width, width) for _ in range(2))
+        self.words = rnn.PointerGenerator(3 * width, width, config.vocab_size)
         self._found: dict[str, list[str]] = {}
         self.post_init()
 
@@ -398,10 +369,7 @@ class Seq2SeqDu(Pointing):
             super()._init_weights(module)
 
     def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
-        """Return the phrases of texts, ``s_ids``, ``s_mask`` (B, k, L) with [CLS] and [SEP].
-
-        ``s_real`` (B, k) is True for phrases; a text without any has one of [CLS] [SEP] alone.
-        """
+        """Return the phrases of texts, ``s_ids``, ``s_mask`` (B, k, L) with [CLS] and [SEP]; ``s_real`` (B, k)."""
         rows = [self.phrases(source) or [""] for source in sources]
         count = max(map(len, rows))
         made = tokenizer([phrase for row in rows for phrase in row + [""] * (count - len(row))], padding=True,
@@ -421,22 +389,23 @@ class Seq2SeqDu(Pointing):
             self._found[source] = held[:_PHRASES]
         return self._found[source]
 
-    def encode(self, batch: Batch) -> tuple[State, Given]:
+    def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
         """Return the decoder's first states, and what is decoded from: both memories, and the source."""
         mask, real = batch["x_mask"].bool(), batch["s_real"]
-        tokens = encode(self.encoder, batch["x_ids"], mask)
+        tokens = transformer.encode(self.encoder, batch["x_ids"], mask)
         flat = batch["s_mask"].flatten(0, 1)
-        schema = mean_pool(encode(self.encoder, batch["s_ids"].flatten(0, 1), flat), flat).unflatten(0, real.shape)
+        phrases = transformer.embed(self.encoder, batch["s_ids"].flatten(0, 1), flat)
+        schema = phrases.unflatten(0, real.shape)
         of_schema, _ = self.to_schema(tokens, schema, self.to_schema.keys(schema), real)
         of_source, _ = self.to_source(schema, tokens, self.to_source.keys(tokens), mask)
         source = self.dropout(self.fuse_source(torch.cat([tokens, of_schema], dim=-1)))
         fused = self.dropout(self.fuse_schema(torch.cat([schema, of_source], dim=-1)))
-        start = mean_pool(source, mask)
+        start = transformer.mean_pool(source, mask)
         state = tuple(torch.tanh(layer(start)).unsqueeze(1) for layer in self.bridge)
         return state, (source, self.read_source.keys(source), mask, fused, self.read_schema.keys(fused), real,
                        batch["x_ids"])
 
-    def features(self, embedded: Tensor, states: Tensor, given: Given) -> tuple[Tensor, Tensor]:
+    def features(self, embedded: Tensor, states: Tensor, given: rnn.Given) -> tuple[Tensor, Tensor]:
         """Return [s; contexts of both; x], and the attention to the source."""
         contexts, weights = self.read_source(states, *given[:3])
         schema, _ = self.read_schema(states, *given[3:6])
@@ -446,11 +415,10 @@ class Seq2SeqDu(Pointing):
 class Cvae(OwnPieceModel):
     """A conditional variational autoencoder of GRUs, without attention, whose sizes are those of the released code.
 
-    One GRU, both ways, makes a vector of a text, its two last states; another reads that of the source as a context of
-    one utterance, whose state is c (B, dc). The prior p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one
-    on c; the posterior q(z | x, y) one linear layer on [c; vector of y]. The decoder starts from a linear layer on
-    [c; z], and the bag of words is predicted by tanh and a linear layer from the same. Texts are written from the
-    prior's mean (our choice), as HCL's are.
+    One GRU, both ways, makes a vector of a text, its two last states; another reads that of the source, whose state is
+    c (B, dc). p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c, q(z | x, y) one linear layer on
+    [c; vector of y]; the decoder starts from a linear layer on [c; z], and the bag of words is predicted from the same.
+    Texts are written from the prior's mean (our choice).
     """
 
     title = "CVAE (Zhao et al. 2017)"
@@ -485,15 +453,15 @@ class Cvae(OwnPieceModel):
     def planned(self, batch: Batch) -> Batch:
         """Return ``batch`` with the places of real tokens, and its texts by their length."""
         texts = [name for name in ("x", "y") if f"{name}_mask" in batch and f"{name}_host" not in batch]
-        return {**super().planned(batch), **by_length(batch, texts)}
+        return {**super().planned(batch), **rnn.by_length(batch, texts)}
 
     def vector(self, batch: Batch, name: str) -> Tensor:
         """Return the last states of texts ``name``, both ways (B, d)."""
-        return read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
+        return rnn.read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
-        c = recurrent(self.context, self.vector(batch, "x").unsqueeze(1))[0][:, 0]
+        c = rnn.recurrent(self.context, self.vector(batch, "x").unsqueeze(1))[0][:, 0]
         return c, *_gaussian(self.prior(c))
 
     def parts(self, batch: Batch) -> dict[str, Tensor]:
@@ -503,8 +471,8 @@ class Cvae(OwnPieceModel):
         mu, logvar = _gaussian(self.posterior(torch.cat([c, self.vector(batch, "y")], dim=-1)))
         noise = batch["eps"] if "eps" in batch else torch.randn_like(mu)
         given = torch.cat([c, mu + torch.exp(0.5 * logvar) * noise], dim=-1)
-        states, _ = recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
-        tokens = RealTokens.given(batch, "y")
+        states, _ = rnn.recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
+        tokens = transformer.RealTokens.given(batch, "y")
         cost = piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"]))
         return {"reconstruction": item_sums(cost, tokens), "kl": gaussian_kl(mu, logvar, mu_p, logvar_p),
                 "bow": bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())}
@@ -528,15 +496,15 @@ class Cvae(OwnPieceModel):
         """Encode sources, z at the prior's mean; see :meth:`PieceModel.begin`."""
         c, mu, _ = self.condition(batch)
         state = self.bridge(torch.cat([c, mu], dim=-1)).unsqueeze(1)
-        return RecurrentSteps(self._advanced, self._scored, [state], []), self.first(batch)
+        return rnn.RecurrentSteps(self._advanced, self._scored, [state], []), self.first(batch)
 
-    def _advanced(self, tokens: Tensor, state: State, given: Given) -> tuple[Tensor, State]:
+    def _advanced(self, tokens: Tensor, state: rnn.State, given: rnn.Given) -> tuple[Tensor, rnn.State]:
         rows = self.embedding(tokens).flatten(0, 1).unsqueeze(1)
-        states, _ = recurrent(self.decoder, rows, state[0].flatten(0, 1).unsqueeze(0))
+        states, _ = rnn.recurrent(self.decoder, rows, state[0].flatten(0, 1).unsqueeze(0))
         states = states.view(*tokens.shape, -1)
         return states, (states,)
 
-    def _scored(self, states: Tensor, given: Given) -> Tensor:
+    def _scored(self, states: Tensor, given: rnn.Given) -> Tensor:
         return project_in_full(states, self.words.weight, self.words.bias)
 
 

@@ -16,19 +16,16 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from models.common.losses import at_least_float32
-from models.common.task import HostTensor
-from models.hcl.config import HclConfig
+from models.common.training import HostTensor
 
 Sizes = Sequence[tuple[int, int]]  # of each round: nodes that receive, and edges into them
 
 
 class KeywordGraph(nn.Module):
-    """Keyword nodes with constant vectors h0 and signed directed edges, in rows by receiving node.
+    """Keyword nodes with constant vectors h0 and signed directed edges, in rows by receiving node; all of it buffers.
 
-    Nothing here is learned: all tensors are buffers, so that a saved model carries its graph. Edges are
-    held as compressed rows: those into node i are ``offsets[i]`` to ``offsets[i + 1]``. Every node has
-    exactly one self loop, of positive sign, so that no softmax over neighbours is empty. The constructor makes an
-    empty graph of n nodes, E edges (self loops included) and vectors of width d, which loading fills.
+    Edges into node i are ``offsets[i]`` to ``offsets[i + 1]``. Every node has exactly one self loop, of positive sign,
+    so that no softmax over neighbours is empty. The constructor makes an empty graph, which loading fills.
     """
 
     h0: Tensor  # (n, d)
@@ -48,17 +45,20 @@ class KeywordGraph(nn.Module):
 
     @classmethod
     def from_edges(cls, vectors: Tensor, target: Tensor, source: Tensor, sign: Tensor) -> "KeywordGraph":
-        """Build the graph from vectors of nodes (n, d), in the order of ids, and edges (E',) with sign +1 or -1.
-
-        Self loops among the edges are dropped; one per node is added.
-
-        Raises:
-            ValueError: a node id outside the graph, another sign, or a pair of nodes given twice.
-        """
+        """Build the graph of vectors (n, d) and edges (E',), of sign +1 or -1; one self loop per node is added."""
         nodes = vectors.shape[0]
         target, source = target.to(torch.int64), source.to(torch.int64)
         between = target != source
-        _check(nodes, target, source, sign, between)
+        for name, ids in (("target", target), ("source", source)):
+            outside = (ids < 0) | (ids >= nodes)
+            if outside.any():
+                raise ValueError(f"KeywordGraph: {name} {int(ids[outside][0])} is no node; there are {nodes}")
+        if not torch.isin(sign, torch.tensor([-1, 1], dtype=sign.dtype)).all():
+            raise ValueError("KeywordGraph: sign must be +1 or -1")
+        pairs, counts = torch.unique((target * nodes + source)[between], return_counts=True)
+        if (counts > 1).any():
+            pair = int(pairs[counts > 1][0])
+            raise ValueError(f"KeywordGraph: the edge {pair // nodes} <- {pair % nodes} is given twice")
         loops = torch.arange(nodes)
         target, source = torch.cat([target[between], loops]), torch.cat([source[between], loops])
         sign = torch.cat([sign[between].to(torch.int8), torch.ones(nodes, dtype=torch.int8)])
@@ -95,31 +95,13 @@ def runs(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return (starts - (counts.cumsum(0) - counts))[place] + torch.arange(len(place), device=rows.device), place
 
 
-def _check(nodes: int, target: Tensor, source: Tensor, sign: Tensor, between: Tensor) -> None:
-    for name, ids in (("target", target), ("source", source)):
-        outside = (ids < 0) | (ids >= nodes)
-        if outside.any():
-            raise ValueError(f"KeywordGraph: {name} {int(ids[outside][0])} is no node; there are {nodes}")
-    if not torch.isin(sign, torch.tensor([-1, 1], dtype=sign.dtype)).all():
-        raise ValueError("KeywordGraph: sign must be +1 or -1")
-    pairs, counts = torch.unique((target * nodes + source)[between], return_counts=True)
-    if (counts > 1).any():
-        pair = int(pairs[counts > 1][0])
-        raise ValueError(f"KeywordGraph: the edge {pair // nodes} <- {pair % nodes} is given twice")
-
-
 def impostor_candidates(
     graph: KeywordGraph, output_nodes: Tensor, negative_nodes: Tensor, neighbours: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the samples (M,), sorted, and nodes (M,) that impostors are made of, and which samples have one (B,).
 
-    These are the negative neighbours of the output keyword; where it has none, the sample's own negative
-    keyword, unless that is the output keyword; else the sample has no impostor.
-
-    Args:
-        graph: the keyword graph.
-        output_nodes, negative_nodes: nodes of the keywords of output and negative output (B,); -1 for none.
-        neighbours: False looks at the own negative keyword only (the ablation without graph).
+    The negative neighbours of the output keyword, unless ``neighbours`` is False (the ablation without graph); where it
+    has none, the sample's own negative keyword, unless that is the output keyword. Nodes are (B,), -1 for none.
     """
     if neighbours:
         sample, node = graph.negative_neighbours(output_nodes)
@@ -138,36 +120,20 @@ def impostor_candidates(
 
 @dataclass(frozen=True)
 class Views:
-    """The differences of G views from the whole graph, on the CPU; those of a view stand together, ascending.
+    """The differences of G views from the whole graph, on the CPU; view 0 is the whole graph and has none."""
 
-    View 0 is the whole graph and has no difference.
-
-    Attributes:
-        edge_offsets: where the edges of each view begin and end (G + 2,).
-        edges: numbers of edges (C,) as :class:`KeywordGraph` counts them.
-        targets: the nodes that these go into (C,).
-        signs: what is left of each (C,) int8: 0 nothing, else its sign.
-        node_offsets: where the nodes of each view begin and end (G + 2,).
-        nodes: ids of nodes (N,).
-        rows: row of ``vectors`` that is the node's h^0 (N,); -1 for a node that is gone.
-        vectors: (R, d).
-    """
-
-    edge_offsets: Tensor
-    edges: Tensor
-    targets: Tensor
-    signs: Tensor
-    node_offsets: Tensor
-    nodes: Tensor
-    rows: Tensor
-    vectors: Tensor
+    edge_offsets: Tensor  # where the edges of each view begin and end (G + 2,)
+    edges: Tensor  # numbers of edges (C,) as KeywordGraph counts them; those of a view together, ascending
+    targets: Tensor  # the nodes that these go into (C,)
+    signs: Tensor  # what is left of each (C,) int8: 0 nothing, else its sign
+    node_offsets: Tensor  # where the nodes of each view begin and end (G + 2,)
+    nodes: Tensor  # ids of nodes (N,); those of a view together, ascending
+    rows: Tensor  # row of ``vectors`` that is the node's h^0 (N,); -1 for a node that is gone
+    vectors: Tensor  # (R, d)
 
 
 class _SeenGraph:
-    """The graph as the views of a batch have it.
-
-    A node of a view is a key, ``view * n + node``, an edge likewise ``view * E + edge``; view 0 is the whole graph.
-    """
+    """The graph as the views of a batch have it: nodes are keys ``view * n + node``, edges ``view * E + edge``."""
 
     def __init__(self, graph: KeywordGraph, views: Views | None, of: Tensor) -> None:
         self.graph = graph
@@ -195,10 +161,7 @@ class _SeenGraph:
         return receivers[left], (view * graph.num_nodes + graph.source[numbers])[left]
 
     def differing(self, keys: Tensor, hops: int) -> list[Tensor]:
-        """Return, for 0 to ``hops`` rounds, which nodes have another vector after them than in the whole graph.
-
-        Of those alone that ``keys`` need; ascending.
-        """
+        """Return which nodes, of those that ``keys`` need, have another vector in a view after 0 to ``hops`` rounds."""
         within = [torch.unique(keys[keys >= self.graph.num_nodes])]
         edges = [self.into(within[0])]
         for _ in range(hops - 1):
@@ -239,38 +202,22 @@ def neighbours(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """All that T rounds over a neighbourhood of T hops need.
+    """The nodes and edges of T rounds over a neighbourhood of T hops."""
 
-    Attributes:
-        nodes: ids of the nodes (n,); those that receive in a round are the first of them, fewer in each.
-        receivers, senders: of the edges (E,), as places among the nodes, sorted by receiver; each round reads the
-            first of them.
-        sizes: of each round.
-        changed: those of the nodes that begin with a vector of their own (R,).
-        rows: these vectors' rows among those of the views (R,).
-    """
-
-    nodes: Tensor
-    receivers: Tensor
+    nodes: Tensor  # ids (n,); those that receive in a round are the first of them, fewer in each
+    receivers: Tensor  # of the edges (E,), as places among the nodes, sorted; each round reads the first of them
     senders: Tensor
     sizes: Sizes
-    changed: Tensor
-    rows: Tensor
+    changed: Tensor  # those of the nodes that begin with a vector of their own (R,)
+    rows: Tensor  # these vectors' rows among those of the views (R,)
 
 
 def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, views: Views | None = None,
                   of: Tensor | None = None) -> tuple[Neighbourhood, Tensor]:
     """Return the neighbourhood of ``seeds`` (S,), and the row of each of them among its nodes (S,).
 
-    Nothing here depends on the size of the graph. A node is copied for a view only where the view has another vector
-    of it after that many rounds; all else is shared.
-
-    Args:
-        graph: on the CPU, where reading sizes waits for nothing.
-        seeds: ids of nodes, in any order, repeated or not.
-        hops: T, at least 1.
-        views: how views differ from the graph; None if all seeds are seen in the whole of it.
-        of: the view of each seed (S,); none may be gone in it.
+    Nothing here depends on the size of the graph, which is on the CPU. Seeds are seen in the views ``of`` (S,); a node
+    is copied for a view only where that has another vector of it after the rounds.
     """
     of = torch.zeros_like(seeds) if of is None else of
     seen, keys = _SeenGraph(graph, views, of), of * graph.num_nodes + seeds
@@ -301,16 +248,11 @@ def places_of(mask: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Planner:
-    """Finds on the CPU what batches of a model read of the graph, and the places of their tokens.
-
-    Attributes:
-        graph: its keyword graph, on the CPU.
-        config: of the model.
-        views: what batches do not see of the graph that say so by ``view``; None if there are no such batches.
-    """
+    """Finds on the CPU what batches of a model read of the graph and its ``views``, and the places of their tokens."""
 
     graph: KeywordGraph
-    config: HclConfig
+    uses_keyword: bool
+    iterations: int
     views: Views | None = None
 
     def plan(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
@@ -323,20 +265,16 @@ class Planner:
         - ``kw_alone`` (B, d), vectors of input keywords that are new nodes, if any is or may be dropped;
         - in ``training`` their neighbourhood as ``kw_nodes``, ``kw_receivers``, ``kw_senders``, ``kw_sizes`` and, with
           views, ``kw_changed`` and ``kw_vectors``; else vectors are read off those of all nodes.
-
-        Raises:
-            ValueError: an input keyword is no node, and the batch has no vector for it; or the batch has views, and
-                the planner none.
         """
-        found = places_of(batch["y_in_mask"])
-        return found | self._keywords(batch, training) if self.config.uses_keyword else found
+        places = places_of(batch["y_in_mask"])
+        return places | self._keywords(batch, training) if self.uses_keyword else places
 
     def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
-        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
+        return impostor_candidates(self.graph, ky, kneg, neighbours=self.iterations > 0)
 
     def _keywords(self, batch: Mapping[str, Tensor], training: bool) -> dict[str, Tensor]:
-        ky, iterations = batch["ky"], self.config.graph.iterations
+        ky = batch["ky"]
         sample, candidates, impostor = self.impostors(ky, batch["kneg"])
         kx, alone = self._seen(batch) if "view" in batch else (batch["kx"], batch.get("unseen_vectors"))
         unknown = int((kx < 0).sum())
@@ -348,9 +286,9 @@ class Planner:
         plan = {"kw_known": torch.stack([kx >= 0, ky >= 0, impostor]).long(), "kw_samples": sample}
         if unknown or "draw" in batch or "dropped" in batch:
             plan["kw_alone"] = cast(Tensor, alone)
-        if training and iterations > 0 and real.any():
+        if training and self.iterations > 0 and real.any():
             of = F.pad(batch["view"], (0, len(nodes) - len(kx)))[real] if "view" in batch else None
-            around, found = neighbourhood(self.graph, nodes[real], iterations, self.views, of)
+            around, found = neighbourhood(self.graph, nodes[real], self.iterations, self.views, of)
             rows = torch.zeros_like(nodes).index_put((real,), found)
             plan |= {"kw_nodes": around.nodes, "kw_receivers": around.receivers, "kw_senders": around.senders,
                      "kw_sizes": HostTensor.of(torch.tensor(around.sizes))}
@@ -359,16 +297,13 @@ class Planner:
         return {**plan, "kw_rows": rows}
 
     def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the input keywords (B,) in the batch's views, -1 where one is gone, and the vectors of new nodes.
-
-        Without rounds a node is its initial vector, so one that differs in its view is a new node.
-        """
+        """Return the input keywords (B,) in the batch's views, -1 where one is gone, and the vectors of new nodes."""
         if self.views is None:
             raise ValueError("HclModel: the batch says what it must not see of the graph, the planner has no views")
         kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
         rows = view_rows(self.graph, kx, self.views, view)
         gone = rows == -1
-        if self.config.graph.iterations == 0:
+        if self.iterations == 0:
             changed = rows >= 0
             alone = alone.clone().index_put((changed,), self.views.vectors[rows[changed]])
             gone = gone | changed
@@ -390,10 +325,7 @@ def largest(scores: Tensor, index: Tensor, count: int) -> Tensor:
 
 
 def weighted_mean(scores: Tensor, values: Tensor, index: Tensor, count: int) -> Tensor:
-    """Mean of those of ``values`` (E, d) that belong to each of ``count`` rows, weighed by the softmax of ``scores``.
-
-    In float32 at least, whatever precision they come in. Rows to which nothing belongs become zeros.
-    """
+    """Mean of the ``values`` (E, d) of each row, weighed by the softmax of ``scores`` (E,); zeros for no value."""
     (scores,) = at_least_float32(scores)  # (E,)
     weights = torch.exp(scores - largest(scores.detach(), index, count).index_select(0, index))
     total = segment_sum(weights, index, count).clamp(min=1.0)  # at least 1, the weight of the largest score
@@ -422,16 +354,14 @@ class EdgeFeedForward(nn.Module):
 class GraphAttention(nn.Module):
     """Keyword vectors u_c = h^T_c by T rounds of attention over signed edges.
 
-    Symbols of the paper (HCL section 3.2.2): h_i node vectors, r_ij vector of the edge by which i
-    receives from j, Wp, Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9. One set of
-    parameters serves all rounds. N_i holds the neighbours of both signs, and i itself.
+    Symbols of the paper (HCL section 3.2.2): h_i node vectors, r_ij vector of the edge by which i receives from j, Wp,
+    Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9. One set of parameters serves all rounds. N_i
+    holds the neighbours of both signs, and i itself.
 
-    Products are of nodes, not of edges, of which there are more: r Wp (h Wh)^T = r g^T with g = h Wh Wp^T, and
-    q (r Wr)^T = (q Wr^T) r^T; likewise each end of an edge has its half of the hidden layer of FFN_0. All that a node
-    sends along its edges stands in one row, and all that it reads them by in another, so that edges take it at once.
-
-    Without rounds (T = 0, the ablation without graph) vectors are h^0. ``layer_norm`` normalises after the residual of
-    eq. 9; ``largest`` is the size of (E, d) above which a round is computed again for its gradients.
+    Products are of nodes, not of edges, of which there are more: r Wp (h Wh)^T = r g^T with g = h Wh Wp^T, and q (r
+    Wr)^T = (q Wr^T) r^T; likewise each end of an edge has its half of the hidden layer of FFN_0. ``layer_norm``
+    normalises after the residual of eq. 9; ``largest`` is the size of (E, d) above which a round is computed again for
+    its gradients.
     """
 
     def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True, largest: int = LARGEST) -> None:
@@ -460,10 +390,7 @@ class GraphAttention(nn.Module):
         return self.rounds(h, batch["kw_receivers"], batch["kw_senders"], batch["kw_sizes"].tolist())
 
     def isolated(self, vectors: Tensor) -> Tensor:
-        """Return the vectors (M, d) of new nodes with initial ``vectors`` (M, d) and only their self loops.
-
-        For keywords that training never saw: they pass through the same T rounds, and no other node sees them.
-        """
+        """Return the vectors (M, d) of new nodes, of initial ``vectors`` (M, d), which have only their self loops."""
         count = len(vectors)
         loops = torch.arange(count, device=vectors.device)
         return self.rounds(vectors, loops, loops, [(count, count)] * self.iterations) if count else vectors
@@ -498,10 +425,7 @@ class GraphAttention(nn.Module):
         return h
 
     def _weights(self) -> tuple[Tensor, Tensor]:
-        """Return [g, k, v] of what nodes send (3 d, d), and [q, q Wr^T, g] of what they read it by; with 1 / sqrt(d).
-
-        Weights that follow each other are multiplied once for all rounds, in their own precision under autocast too.
-        """
+        """Return [g, k, v] of what nodes send (3 d, d), and [q, q Wr^T, g] of what they read, once for all rounds."""
         with torch.autocast(self.Wp.weight.device.type, enabled=False):
             scale = 1.0 / math.sqrt(self.width)
             bilinear, query = (self.Wp.weight * scale).T @ self.Wh.weight, self.Wq.weight * scale
@@ -510,10 +434,7 @@ class GraphAttention(nn.Module):
 
     def _round(self, weights: tuple[Tensor, Tensor], h: Tensor, near: Tensor, r: Tensor | None, receivers: Tensor,
                senders: Tensor) -> tuple[Tensor, Tensor]:
-        """Return h' (m, d) of the nodes that receive, ``near`` (m, d), from those with ``h`` (n, d), and r' (E, d).
-
-        ``r`` is of the round before, or None for the first round, where r^0 is made.
-        """
+        """Return h' (m, d) of the nodes ``near`` from those with ``h`` (n, d), and r' (E, d); r of None is r^0."""
         sent, received = [h, F.linear(h, weights[0])], [near, F.linear(near, weights[1])]
         if r is None:  # [a ; b] W = a W_a + b W_b
             layer = cast(EdgeFeedForward, self.ffn0[0]).first
@@ -541,11 +462,9 @@ _TEMPERATURE = 0.1
 
 
 class Impostor(nn.Module):
-    """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i.
+    """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i; the paper leaves W open.
 
-    The paper leaves W open. ``cosine`` weighs the candidates by their cosine to the output keyword, without any
-    parameter and without a gradient through the weights: a candidate cannot flee from its weight, only from its
-    place. ``linear`` maps their mean by a learned matrix, and may leave their convex hull.
+    ``cosine`` weighs them by their cosine to the output keyword, a constant; ``linear`` maps their mean by a matrix.
     """
 
     def __init__(self, width: int, weight: str = "cosine") -> None:

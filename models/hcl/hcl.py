@@ -1,28 +1,27 @@
 """HCL, "Keywords and Instances" (ACL 2022), in the order of the paper: latent variable, contrasts, network, loss.
 
-Graph and graph attention (eq. 4-9) are in ``graph``, the decoder in ``decoder``. Symbols: x input, y+ output, y-
+Graph and graph attention (eq. 4-9) are in ``graph``, generation is in ``model``. Symbols: x input, y+ output, y-
 negative output; u_in, u_out, u_imp keyword vectors of input, output and impostor; B samples, L tokens, d width, dz
 size of z.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertModel, PreTrainedModel
+from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from models.common.encoders import FrozenStates, mean_pool
+from models.common import filled, transformer
+from models.common.decoding import BeamCache, Pair
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl, gaussian_kl_dims, masked_mean
-from models.common.transformer import Cache
-from models.hcl.config import HclConfig
-from models.hcl.decoder import Decoder, LatentEntry, TiedOutput, padded_words
 from models.hcl.graph import (
     GraphAttention,
     Impostor,
@@ -33,7 +32,7 @@ from models.hcl.graph import (
     likeness,
     segment_sum,
 )
-from models.hcl.settings import CONTRASTS
+from models.hcl.settings import CONTRASTS, GROUPS, ContrastSettings, HclSettings
 
 LOGVAR_RANGE = (-8.0, 8.0)
 _SMALLEST_SQUARE = 1e-12  # mean square beside which that of a vector counts as none
@@ -42,12 +41,107 @@ _WORDS = 64  # a vocabulary of so many words, or a multiple, lies well in the me
 _SHORTEST = 1e-8  # a zero vector has cosine 0 to everything
 VANISHED_LOSS = 0.01  # below which a contrast teaches nothing
 LIKENESS = ("impostor_cosine", "impostor_hardest", "impostor_easiest")  # as KeywordOutput.likeness has them
+_ADDED = 0.15  # length of W z at the start, where z is noise, in units of what it is added to
 _WASTE = 1.25  # texts share one pass if padding them to one length costs at most a quarter
 
 
+class HclConfig(PretrainedConfig):
+    """Configuration of :class:`models.hcl.model.HclModel`; ``kwargs`` are the groups of :class:`HclSettings`, plain.
+
+    ``encoder`` is BERT's configuration as a dict, ``special_ids`` token ids by role: ``pad``, ``bos`` ([CLS]), ``eos``
+    ([SEP]), ``unk``, ``mask``. Edges, self loops included, are directed. Sentence sums are divided by
+    ``mean_target_length``, the mean number of predicted tokens per training target.
+    """
+
+    model_type = "keycontrast-hcl"
+
+    def __init__(self, encoder: Mapping[str, Any] | None = None, special_ids: Mapping[str, int] | None = None,
+                 num_nodes: int = 0, num_edges: int = 0, mean_target_length: float = 1.0, **kwargs: Any) -> None:
+        self.encoder = dict(encoder if encoder is not None else BertConfig().to_dict())
+        for machine_key in ("_name_or_path", "transformers_version"):  # a model must not depend on where it was made
+            self.encoder.pop(machine_key, None)
+        given = {name: values for name in GROUPS if (values := kwargs.pop(name, None)) is not None}
+        settings: HclSettings = filled(HclSettings(), given, "")
+        self.graph, self.keyword, self.latent = settings.graph, settings.keyword, settings.latent
+        self.contrasts, self.decoder = settings.contrasts, settings.decoder
+        self.special_ids = dict(special_ids or {"pad": 0, "bos": 101, "eos": 102, "unk": 100, "mask": 103})
+        self.num_nodes, self.num_edges, self.mean_target_length = num_nodes, num_edges, mean_target_length
+        ids = self.special_ids
+        if missing := [role for role in ("pad", "bos", "eos", "unk", "mask") if ids.get(role) is None]:
+            raise ValueError(f"HclConfig: special_ids lacks {', '.join(missing)}")
+        if self.encoder.get("model_type", "bert") != "bert":
+            raise ValueError(f"HclConfig: encoder is of type {self.encoder['model_type']!r}; HCL is built on BERT "
+                             f"encoders")
+        if mean_target_length <= 0:
+            raise ValueError(f"HclConfig: mean_target_length is {mean_target_length}, expected a positive number")
+        super().__init__(**{**kwargs, "tie_word_embeddings": True, "is_encoder_decoder": True,
+                            "pad_token_id": ids["pad"], "bos_token_id": ids["bos"], "eos_token_id": ids["eos"],
+                            "decoder_start_token_id": ids["bos"]})
+
+    @classmethod
+    def from_params(cls, block: Mapping[str, Any], encoder: PretrainedConfig, special_ids: Mapping[str, int],
+                    num_nodes: int, num_edges: int, mean_target_length: float) -> Self:
+        """Build the configuration from the plain values of the params block ``train_hcl``."""
+        return cls(encoder.to_dict(), special_ids, num_nodes, num_edges, mean_target_length,
+                   **{name: block[name] for name in GROUPS if name in block})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, the groups nested."""
+        return {**super().to_dict(), **{name: asdict(getattr(self, name)) for name in GROUPS}}
+
+    def get_text_config(self, decoder: bool | None = None, encoder: bool | None = None) -> Self:
+        """Return this configuration; the library would otherwise take ``decoder`` for one."""
+        return self
+
+    @property
+    def hidden_size(self) -> int:
+        """Width d of encoder, graph and decoder."""
+        return int(self.encoder["hidden_size"])
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of word pieces."""
+        return int(self.encoder["vocab_size"])
+
+    @property
+    def num_attention_heads(self) -> int:
+        """Attention heads of each decoder layer, as in the encoder."""
+        return int(self.encoder["num_attention_heads"])
+
+    @property
+    def num_hidden_layers(self) -> int:
+        """Decoder layers; the library sizes its key/value cache by this number."""
+        return self.decoder.layers
+
+    @property
+    def uses_keyword(self) -> bool:
+        """Whether the input keyword reaches the prior or the decoder's memory."""
+        return bool(self.keyword.condition) and (self.latent.enabled or self.decoder.kw_memory)
+
+    @property
+    def contrasts_used(self) -> list[str]:
+        """The contrasts that are part of the objective, in its order."""
+        has = {"latent": self.latent.enabled, "keyword": self.uses_keyword}
+        return [name for name, read in CONTRASTS.items() if self.contrast(name).weight > 0
+                and all(has[part] for part in read)]
+
+    def contrast(self, name: str) -> ContrastSettings:
+        """Return weight and temperature of one of :data:`CONTRASTS`."""
+        settings: ContrastSettings = getattr(self.contrasts, name)
+        return settings
+
+    @property
+    def uses_bow(self) -> bool:
+        """Whether the bag-of-words auxiliary loss is part of the objective."""
+        return self.latent.enabled and self.latent.bow_loss
+
+    @property
+    def banned_token_ids(self) -> list[int]:
+        """Tokens never generated: [PAD], [CLS], [UNK] and [MASK]."""
+        return sorted({self.special_ids[role] for role in ("pad", "bos", "unk", "mask")})
+
+
 # The latent variable (section 3.1)
-
-
 
 
 @dataclass(frozen=True)
@@ -68,37 +162,16 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class LatentOutput:
-    """Distributions over z and the distances between them.
-
-    Attributes:
-        prior, posterior, negative: p(z|x,u), q(z|x,y+), q(z|x,y-); ``negative`` is None without negatives.
-        kl_dims: KL(q+ || p) by dimension (B, dz).
-        d_pos, d_neg: KL(q+ || p) and KL(q- || p) as the contrast sees them, per dimension (B,).
-        has_negative: which negatives are real (B,).
-        bow: bag-of-words loss, summed over tokens (B,).
-    """
+    """Distributions over z, p(z|x,u), q(z|x,y+) and q(z|x,y-), and the distances between them."""
 
     prior: Gaussian
     posterior: Gaussian
     negative: Gaussian | None
-    kl_dims: Tensor
-    d_pos: Tensor
-    d_neg: Tensor | None
-    has_negative: Tensor | None
-    bow: Tensor | None
-
-    @classmethod
-    def of(cls, config: HclConfig, prior: Gaussian, texts: Gaussian, has_negative: Tensor | None,
-           bow: Tensor | None) -> "LatentOutput":
-        """Return the output of the prior and the posteriors (B, 1 or 2, dz) of true and, if any, negative outputs."""
-        all_dims = gaussian_kl_dims(texts.mu, texts.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
-        distances, posterior = all_dims.sum(-1) / config.latent.size, texts.of_text(0)  # (B, 1 or 2), (B, dz)
-        kl_dims, d_pos = all_dims[:, 0], distances[:, 0]
-        if texts.mu.shape[1] == 1:
-            return cls(prior, posterior, None, kl_dims, d_pos, None, None, bow)
-        if has_negative is None:
-            raise ValueError("HclModel: a batch with neg_ids needs has_negative (B,)")
-        return cls(prior, posterior, texts.of_text(1), kl_dims, d_pos, distances[:, 1], has_negative.bool(), bow)
+    kl_dims: Tensor  # KL(q+ || p) by dimension (B, dz)
+    d_pos: Tensor  # KL(q+ || p) as the contrast sees it, per dimension (B,)
+    d_neg: Tensor | None  # KL(q- || p) likewise
+    has_negative: Tensor | None  # which negatives are real (B,)
+    bow: Tensor | None  # bag-of-words loss, summed over tokens (B,)
 
     @property
     def kl(self) -> Tensor:
@@ -119,11 +192,7 @@ def unit_scale(vectors: Tensor) -> Tensor:
 
 
 def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
-    """KL of a batch (B, dz) of which ``nats`` are free: of each dimension's mean its share, or of their sum all.
-
-    Below its share a dimension has zero gradient; in ``total`` all dimensions have theirs as soon as the sum is above,
-    and none before (Kingma et al. 2016, sect. C.8). The mean is over the samples given, such as a micro-batch.
-    """
+    """KL of a batch (B, dz) of which ``nats`` are free: of each dimension's mean its share, or of their sum all."""
     (kl_dims,) = at_least_float32(kl_dims)
     mean = kl_dims.mean(0)  # (dz,)
     return mean.sum().clamp(min=nats) if by == "total" else mean.clamp(min=nats / len(mean)).sum()
@@ -132,13 +201,9 @@ def free_bits_kl(kl_dims: Tensor, nats: float, by: str = "dimension") -> Tensor:
 class GaussianNetwork(nn.Module):
     """MLP([h_x ; v]) -> mu, log variance: the prior with v = u_in, the posterior with v = h_y.
 
-    One hidden tanh layer of width max(2 dz, 100), as in Zhao et al. 2017, in the precision of its weights under
-    autocast too: the contrasts live on small differences between distances of these Gaussians. The two halves of its
-    input matrix are two layers, so that the ablation without keyword leaves one out and all rows start from the same
-    weights.
-
-    ``scaled`` reads both vectors at a root mean square of 1: graph attention with LayerNorm gives keywords a length of
-    sqrt(d), 19.6 at d = 384, where pooled texts have about 6, and the prior would read the keyword three times as loud.
+    One tanh layer of width max(2 dz, 100), as in Zhao et al. 2017, in the precision of its weights under autocast too.
+    The two halves of its input matrix are two layers, so that the ablation without keyword leaves one out. ``scaled``
+    reads both vectors at a root mean square of 1: keywords are else three times as long as texts.
     """
 
     def __init__(self, width: int, size: int, scaled: bool = False) -> None:
@@ -160,14 +225,12 @@ class GaussianNetwork(nn.Module):
 
 
 class Posterior(GaussianNetwork):
-    """q(z | x, y): a :class:`GaussianNetwork` whose means may be normalised, and may stand relative to the prior's.
+    """q(z | x, y): a :class:`GaussianNetwork` whose means may be normalised, and relative to the prior's.
 
-    ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where r and s are what the network says
-    (Vahdat & Kautz 2020). KL depends on r and s alone, and so teaches the posterior alone.
-
-    ``batch_norm`` gamma: the means have standard deviation gamma over a batch in every dimension (BN-VAE, Zhu et al.
-    2020); an ``absolute`` one has a learnt shift besides, of a ``relative`` one r is normalised. The statistics are
-    those of the true outputs, also for negatives: in training of the micro-batch, in evaluation mode those of
+    ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where the network gives r and s (Vahdat &
+    Kautz 2020); KL depends on r and s alone. ``batch_norm`` gamma: the means, of a relative posterior r, have standard
+    deviation gamma over a batch in every dimension (BN-VAE, Zhu et al. 2020), an absolute one with a learnt shift. The
+    statistics are those of the true outputs: in training of the micro-batch, in evaluation mode those of
     :meth:`calibrate`, 0 and 1 before.
     """
 
@@ -185,26 +248,20 @@ class Posterior(GaussianNetwork):
         found = self(h_x.unsqueeze(1), texts)
         mu, logvar = found.mu, found.logvar
         if self.gamma > 0:
-            mu = self._normalised(mu)
+            mean, variance = self.get_buffer("mean"), self.get_buffer("variance")
+            if self.training:
+                variance, mean = torch.var_mean(mu[:, 0], dim=0, correction=0)
+            mu = self.gamma * (mu - mean) * torch.rsqrt(variance + _SMALLEST_VARIANCE)
+            mu = mu if self.relative else mu + self.shift
         if self.relative:
             mean, log_variance = prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1)
             mu = mean + torch.exp(0.5 * log_variance) * mu
             logvar = (log_variance + logvar).clamp(*LOGVAR_RANGE)
         return Gaussian(mu, logvar)
 
-    def _normalised(self, mu: Tensor) -> Tensor:
-        mean, variance = self.get_buffer("mean"), self.get_buffer("variance")
-        if self.training:
-            variance, mean = torch.var_mean(mu[:, 0], dim=0, correction=0)
-        scaled = self.gamma * (mu - mean) * torch.rsqrt(variance + _SMALLEST_VARIANCE)
-        return scaled if self.relative else scaled + self.shift
-
     @torch.no_grad()
     def calibrate(self, pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-        """Set the statistics of evaluation mode to those of ``pairs``: h_x (B, d) and h_y (B, d) of true outputs.
-
-        No running averages, which would follow the order of steps and the number of processes.
-        """
+        """Set the statistics of evaluation mode to those of ``pairs``: h_x (B, d) and h_y (B, d) of true outputs."""
         mu = torch.cat([self(h_x, h_y).mu for h_x, h_y in pairs])
         variance, mean = torch.var_mean(mu, dim=0, correction=0)
         self.get_buffer("mean").copy_(mean)
@@ -216,37 +273,24 @@ class Posterior(GaussianNetwork):
 
 @dataclass(frozen=True)
 class KeywordOutput:
-    """Keyword vectors of a batch.
+    """Keyword vectors of a batch."""
 
-    Attributes:
-        u_in, u_out, u_imp: vectors of input, output and impostor keyword (B, d).
-        mask: samples with an output keyword and an impostor (B,).
-        likeness: cosines to the output keyword of impostor, hardest and easiest candidate, without gradient (3, B).
-    """
-
-    u_in: Tensor
-    u_out: Tensor
-    u_imp: Tensor
-    mask: Tensor
-    likeness: Tensor
+    u_in: Tensor  # of the input's keyword (B, d)
+    u_out: Tensor  # of the output's (B, d)
+    u_imp: Tensor  # of the impostor (B, d)
+    mask: Tensor  # samples with an output keyword and an impostor (B,)
+    likeness: Tensor  # cosines to u_out of impostor, hardest and easiest candidate, without gradient (3, B)
 
 
 @dataclass(frozen=True)
 class Contrasted:
-    """A contrast between a right and a wrong candidate for each sample of a batch.
+    """A contrast between a right and a wrong candidate for each sample of a batch."""
 
-    Attributes:
-        right, wrong: distance or similarity of the two candidates (B,).
-        loss: of each sample (B,); log 2 where the two are equal.
-        mask: samples that take part (B,); all else holds for these alone.
-        points: the right and the wrong candidate, if they are points of the latent space (B, 2, dz).
-    """
-
-    right: Tensor
-    wrong: Tensor
-    loss: Tensor
-    mask: Tensor
-    points: Tensor | None = None
+    right: Tensor  # distance or similarity of the right candidate (B,)
+    wrong: Tensor  # and of the wrong one (B,)
+    loss: Tensor  # of each sample (B,); log 2 where the two are equal
+    mask: Tensor  # samples that take part (B,); all else holds for these alone
+    points: Tensor | None = None  # right and wrong candidate, if they are points of the latent space (B, 2, dz)
 
     @classmethod
     def of_distances(cls, right: Tensor, wrong: Tensor, temperature: float, mask: Tensor,
@@ -263,12 +307,132 @@ class Contrasted:
 
 
 def mahalanobis(points: Tensor, mu: Tensor, logvar: Tensor) -> Tensor:
-    """Mean over dimensions of (v - mu)^2 / sigma^2 (B,), for points v (B, dz); 1 is expected of a draw.
-
-    HCL section 3.2.3, with the inverse that is missing in print.
-    """
+    """Mean over dimensions of (v - mu)^2 / sigma^2 (B,) of points v (B, dz), with the inverse missing in print."""
     points, mu, logvar = at_least_float32(points, mu, logvar)
     return ((points - mu).square() * torch.exp(-logvar)).mean(-1)
+
+
+# The decoder: how z enters it, its layers over a memory of encoder states and slots, and its scores of words
+
+
+class Decoder(nn.Module):
+    """A stack of decoder layers between embedded tokens and prediction states, as wide as the encoder."""
+
+    def __init__(self, config: HclConfig) -> None:
+        super().__init__()
+        width, heads, dropout = config.hidden_size, config.num_attention_heads, config.decoder.dropout
+        self.heads = heads
+        self.positions = nn.Embedding(int(config.encoder["max_position_embeddings"]), width)
+        self.input_norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        inner = int(config.encoder["intermediate_size"])
+        self.layers = nn.ModuleList(transformer.DecoderLayer(width, heads, inner, dropout, F.gelu)
+                                    for _ in range(config.num_hidden_layers))
+        self.output_norm = nn.LayerNorm(width)
+        self.transform = nn.Linear(width, width)
+        self.transform_norm = nn.LayerNorm(width)
+
+    def forward(self, embedded: Tensor, memory: Tensor, memory_mask: Tensor, cache: transformer.Cache | None = None,
+                inputs: Sequence[Tensor] | None = None) -> Tensor:
+        """Return the states (B, L, d) from which the next token is predicted.
+
+        Of embedded tokens (B, L, d), of as many beams with a :class:`BeamCache`; the mask of ``memory`` (B, S, d) is
+        True for real slots (B, S), or numbers to add (B, 1, 1, S); ``inputs`` are added to the input of each layer (B,
+        1, d).
+        """
+        length, device = embedded.shape[1], embedded.device
+        visible: transformer.Visible = True
+        if cache is None:
+            positions = self.positions.weight[:length]
+        elif isinstance(cache, BeamCache):  # the tokens of all beams stand at one position
+            positions, visible = self.positions.weight[cache.steps], cache.allowed(length, device)
+        else:
+            past = int(cache.get_seq_length())
+            positions = self.positions(torch.arange(past, past + length, device=device))
+            earlier = torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+            visible = None if length == 1 else earlier
+        hidden = self.dropout(self.input_norm(embedded + positions))
+        mask = memory_mask
+        if mask.dim() < 4:
+            mask = transformer.masking(mask.bool(), embedded)[:, None, None]
+        heads, layers = transformer.Heads(self.heads), [cast(transformer.DecoderLayer, layer) for layer in self.layers]
+        memories = [memory_keys_values(layers, memory, heads, cache)]
+        parts = [layer.self_attention.projections for layer in layers]
+        projections: Sequence[Pair | None] = (  # in decoding once for all tokens
+            cache.once(lambda: transformer.joined_groups(parts)) if isinstance(cache, BeamCache)
+            else transformer.joined_by_layer(parts))
+        step = transformer.DecoderStep(heads, projections, visible, memories, [mask], self.dropout, cache)
+        for number, layer in enumerate(layers):
+            hidden = layer(hidden if inputs is None else hidden + inputs[number], step, number)
+        # as BERT's head for masked words: the embedding matrix, shared with the input, wants states of its own kind
+        return self.transform_norm(F.gelu(self.transform(self.output_norm(hidden))))
+
+
+def memory_keys_values(layers: Sequence[transformer.DecoderLayer], memory: Tensor, heads: transformer.Heads,
+                       cache: transformer.Cache | None) -> list[Pair]:
+    """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer, from one product or the cache."""
+    attentions = [layer.cross_attention for layer in layers]
+    if cache is None:
+        (weights,) = transformer.joined_groups([[part for one in attentions for part in (one.key, one.value)]])
+        parts = heads.split(F.linear(memory, *weights), 2 * len(attentions))
+        return list(zip(parts[::2], parts[1::2], strict=True))
+
+    def projected(number: int) -> Pair:
+        return (heads.split(attentions[number].key(memory), 1)[0], heads.split(attentions[number].value(memory), 1)[0])
+
+    if isinstance(cache, BeamCache):
+        return [cache.memory(number, partial(projected, number)) for number in range(len(layers))]
+    for number in range(len(layers)):
+        if not cache.is_updated.get(number):
+            cache.cross_attention_cache.update(*projected(number), number)
+            cache.is_updated[number] = True
+    kept: list[Any] = cache.cross_attention_cache.layers
+    return [(layer.keys, layer.values) for layer in kept]
+
+
+def padded_words(embeddings: Tensor, multiple: int) -> Tensor:
+    """Return embeddings (V, d) with rows of zeros up to a multiple of ``multiple``, for a GPU's products."""
+    missing = -len(embeddings) % multiple
+    return F.pad(embeddings, (0, 0, 0, missing)) if missing else embeddings
+
+
+class TiedOutput(nn.Module):
+    """Scores over the vocabulary by the input embedding matrix, with a bias; further rows of it score -inf."""
+
+    def __init__(self, vocab_size: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, states: Tensor, embeddings: Tensor) -> Tensor:
+        """Score states (..., d) against embeddings (V, d) -> (..., V)."""
+        missing = len(embeddings) - len(self.bias)
+        bias = F.pad(self.bias, (0, missing), value=-torch.inf) if missing else self.bias
+        return F.linear(states, embeddings, bias)
+
+
+class LatentEntry(nn.Module):
+    """Learned maps of z (B, dz) into the decoder: a slot of the memory, [Wm z ; H_x], and We z with every word.
+
+    Or, ``layers``, Wl z added to the input of each layer; the others exist always.
+    """
+
+    def __init__(self, config: HclConfig) -> None:
+        super().__init__()
+        size, width = config.latent.size, config.hidden_size
+        self.by_layer, self.layers = config.latent.enters == "layers", config.num_hidden_layers
+        self.slot = nn.Linear(size, width)  # Wm
+        self.embedding = nn.Linear(size, width, bias=False)  # We
+        if self.by_layer:
+            self.inputs = nn.Linear(size, self.layers * width, bias=False)  # Wl of all layers, one below the other
+
+    @torch.no_grad()
+    def hush(self, words: Tensor) -> None:
+        """Scale the maps to the word embeddings ``words`` (V, d): else z, noise at the start, would drown the words."""
+        maps = [(self.embedding, _ADDED * words.std())]
+        if self.by_layer:
+            maps.append((self.inputs, torch.tensor(_ADDED)))  # states are normalised to 1
+        for layer, length in maps:
+            layer.weight.mul_(length / (layer.weight.std() * layer.weight.shape[1] ** 0.5))
 
 
 # The network
@@ -284,22 +448,14 @@ class Encoded:
 
 @dataclass(frozen=True)
 class HclOutput:
-    """Per-sample parts of a batch, before any weighting; a part that the configuration leaves out is None.
+    """Per-sample parts of a batch, before any weighting; a part that the configuration leaves out is None."""
 
-    Attributes:
-        hidden: encoder states of the input (B, Lx, d).
-        reconstruction: -log p(y+ | x, z), summed over the target's tokens (B,).
-        tokens: predicted tokens of each target (B,).
-        latent, keyword: None for the deterministic backbone, and without keyword.
-        contrasts: by name those of which model and batch have all that they read, whatever their weight.
-    """
-
-    hidden: Tensor
-    reconstruction: Tensor
-    tokens: Tensor
+    hidden: Tensor  # encoder states of the input (B, Lx, d)
+    reconstruction: Tensor  # -log p(y+ | x, z), summed over the target's tokens (B,)
+    tokens: Tensor  # predicted tokens of each target (B,)
     latent: LatentOutput | None
     keyword: KeywordOutput | None
-    contrasts: dict[str, Contrasted]
+    contrasts: dict[str, Contrasted]  # by name, of which model and batch have all that they read
 
 
 @dataclass(frozen=True)
@@ -329,17 +485,15 @@ class BatchTotals:
 class HclNetwork(PreTrainedModel):
     """HCL: x -> y by way of z, with keyword vectors from a graph; :class:`models.hcl.model.HclModel` adds decoding.
 
-    All modules of the full model exist whatever the configuration switches off; what is off is not run and gets
-    no gradient. Each module draws its weights from a seed of its own name, so that every row of an ablation
-    table starts from the same weights under one seed, whatever else a row has or lacks.
+    All modules exist whatever the configuration switches off; what is off is not run and gets no gradient. Each module
+    draws its weights from a seed of its own name, so that all rows of an ablation table start from the same weights.
 
     A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx); ``y_ids``, ``y_mask`` (B, Ly) with [CLS] and [SEP];
-    ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln),
-    ``has_negative`` (B,); ``kx``, ``ky``, ``kneg`` (B,) node ids, -1 for none. Optional: ``eps`` (B, dz), noise for
-    z (else drawn), and ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view``
-    (B,), what an item sees of the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a
-    new node; both read ``unseen_vectors`` too. Every mask has a real token in each row; a row without a negative
-    holds, say, [CLS] [SEP]. What :meth:`planner` adds spares the device the search for what the batch reads.
+    ``y_in``, ``y_out``, ``y_in_mask`` (B, Lt), the shifted pair; ``neg_ids``, ``neg_mask`` (B, Ln), ``has_negative``
+    (B,); ``kx``, ``ky``, ``kneg`` (B,) node ids, -1 for none. Optional: ``eps`` (B, dz), noise for z (else drawn), and
+    ``unseen_vectors`` (B, d), initial vectors where ``kx`` is -1. Training may add ``view`` (B,), what an item sees of
+    the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a new node; both read
+    ``unseen_vectors`` too. Every mask has a real token in each row.
     """
 
     config: HclConfig
@@ -366,7 +520,7 @@ class HclNetwork(PreTrainedModel):
         self.bow_hidden = nn.Linear(width + size, width)
         self.bow_scores = TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
-        self._frozen_states = FrozenStates()
+        self._frozen_states = transformer.FrozenStates()
         self.register_load_state_dict_post_hook(_forget_vectors)
         self.post_init()
 
@@ -399,8 +553,8 @@ class HclNetwork(PreTrainedModel):
                 use_cache: bool | None = None, return_dict: bool | None = None) -> HclOutput | Seq2SeqLMOutput:
         """Run a training pass over ``batch``, or one decoding step for ``generate``.
 
-        A decoding step reads the tokens so far, or the last one if there is a cache (B, L), the memory as
-        ``encoder_outputs`` (B, S, d), its mask (B, S) and ``latent`` z (B, dz), None for the deterministic backbone.
+        A decoding step reads the next tokens (B, L), the memory as ``encoder_outputs`` (B, S, d), its mask, and z as
+        ``latent``.
         """
         if batch is not None:
             return self.passed(batch)
@@ -415,8 +569,7 @@ class HclNetwork(PreTrainedModel):
     def passed(self, batch: Mapping[str, Tensor], validating: bool = False) -> HclOutput:
         """Return all parts of a batch, z drawn from the posterior.
 
-        What selects a checkpoint may not depend on negatives, not even by rounding. So ``validating`` encodes them
-        apart, and contrasts of keywords are then of samples whose input keyword is a node too.
+        What selects a checkpoint may not depend on negatives, not even by rounding: ``validating`` encodes them apart.
         """
         has_latent = self.config.latent.enabled
         read = ["x", "y", "neg"] if has_latent else ["x"]
@@ -431,21 +584,27 @@ class HclNetwork(PreTrainedModel):
         contrasts["instance"] = self.instance_contrast(latent)
         contrasts["mahalanobis"] = self.mahalanobis_contrast(keyword, latent)
         u_in, hidden = keyword.u_in if keyword is not None else None, texts["x"].states
-        reconstruction = self.reconstruct(hidden, u_in, z, batch)
+        reconstruction = self.surprise(self.token_scores(hidden, u_in, z, batch), batch)
         return HclOutput(hidden, reconstruction, batch["y_in_mask"].sum(-1), latent, keyword,
                          {name: found for name in CONTRASTS if (found := contrasts[name]) is not None})
 
     def latent(self, texts: Mapping[str, Encoded], keyword: KeywordOutput | None,
                batch: Mapping[str, Tensor]) -> tuple[LatentOutput, Tensor]:
-        """Return the distributions over z and z (B, dz), given :meth:`texts` x, y and neg: drawn from the posterior.
-
-        In training, for a share of the items at random, z is the prior's mean (Sohn et al. 2015): the decoder learns
-        from what texts are decoded from, and what it lacks there goes to prior, keyword and graph.
-        """
+        """Return the distributions over z, and z (B, dz), in training the prior's mean for a share of the items."""
         h_x, (prior, posteriors) = texts["x"].vector, self.gaussians(texts, keyword)
         z = posteriors.of_text(0).sample(self.noise(batch))
-        bow = self._bow(h_x, z, batch) if self.config.uses_bow else None
-        latent = LatentOutput.of(self.config, prior, posteriors, batch.get("has_negative"), bow)
+        bow = None
+        if self.config.uses_bow:
+            state = torch.tanh(self.bow_hidden(torch.cat([h_x, z], dim=-1)))  # (B, d)
+            bow = bow_loss(self.bow_scores(state, self._words()), batch["y_out"], batch["y_in_mask"].bool())
+        all_dims = gaussian_kl_dims(posteriors.mu, posteriors.logvar, prior.mu.unsqueeze(1), prior.logvar.unsqueeze(1))
+        distances, kl_dims = all_dims.sum(-1) / self.config.latent.size, all_dims[:, 0]  # (B, 1 or 2), (B, dz)
+        latent = LatentOutput(prior, posteriors.of_text(0), None, kl_dims, distances[:, 0], None, None, bow)
+        if "neg" in texts:
+            if "has_negative" not in batch:
+                raise ValueError("HclModel: a batch with neg_ids needs has_negative (B,)")
+            latent = replace(latent, negative=posteriors.of_text(1), d_neg=distances[:, 1],
+                             has_negative=batch["has_negative"].bool())
         if self.training and (share := self.config.latent.prior_share) > 0:
             z = torch.where(torch.rand(len(z), 1, device=z.device) < share, prior.mu, z)
         return latent, z
@@ -516,7 +675,7 @@ class HclNetwork(PreTrainedModel):
                        for parts, fill in ((ids, pad), (masks, 0)))
         hidden = self.encode(whole, mask)
         (full,) = at_least_float32(hidden)
-        vectors = mean_pool(full, mask).split(rows)
+        vectors = transformer.mean_pool(full, mask).split(rows)
         return {name: Encoded(states[:, : part.shape[1]], vector) for name, part, states, vector
                 in zip(names, ids, hidden.split(rows), vectors, strict=True)}
 
@@ -536,7 +695,7 @@ class HclNetwork(PreTrainedModel):
 
     def planner(self, views: Views | None = None) -> Planner:
         """Return the planner of batches, on the CPU; with ``views`` of the graph it plans those that have ``view``."""
-        return Planner(self.graph.structure(), self.config, views)
+        return Planner(self.graph.structure(), self.config.uses_keyword, self.config.graph.iterations, views)
 
     def planned(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return ``batch`` with its plan, which is made, where it lacks one: for that the host waits for the device."""
@@ -575,7 +734,7 @@ class HclNetwork(PreTrainedModel):
 
     def memory(self, hidden: Tensor, mask: Tensor, u_in: Tensor | None, z: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return what the decoder attends to, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
-        slots = self.latent_entry.memory_slots(z) if z is not None else []
+        slots = [] if z is None or self.latent_entry.by_layer else [self.latent_entry.slot(z)]
         if self.config.decoder.kw_memory and u_in is not None:
             slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword.unit_scale else u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
@@ -583,21 +742,18 @@ class HclNetwork(PreTrainedModel):
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
 
     def decode(self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None,
-               cache: Cache | None = None) -> Tensor:
+               cache: transformer.Cache | None = None) -> Tensor:
         """Return the states (B, L, d) from which words are scored, for input tokens (B, L) that follow the cache's."""
-        embedded = self.get_input_embeddings()(ids)
-        if z is None:
-            return self.decoder(embedded, memory, mask, cache)
-        entry = self.latent_entry
-        return self.decoder(entry.embedded(embedded, z), memory, mask, cache, entry.layer_inputs(z))
+        embedded, entry, inputs = self.get_input_embeddings()(ids), self.latent_entry, None
+        if z is not None and entry.by_layer:
+            inputs = entry.inputs(z).unsqueeze(1).chunk(entry.layers, dim=-1)
+        elif z is not None:
+            embedded = embedded + entry.embedding(z).unsqueeze(1)
+        return self.decoder(embedded, memory, mask, cache, inputs)
 
     def score(self, states: Tensor) -> Tensor:
         """Return scores over the vocabulary (..., V), in training perhaps padded, for states (..., d)."""
         return self.word_scores(states, self._words())
-
-    def reconstruct(self, hidden: Tensor, u_in: Tensor | None, z: Tensor | None, batch: Mapping[str, Tensor]) -> Tensor:
-        """Return -log p(y+ | x, z) (B,), summed over tokens, given encoder states of x (B, Lx, d) and u_in (B, d)."""
-        return self.surprise(self.token_scores(hidden, u_in, z, batch), batch)
 
     def surprise(self, logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the cross-entropy (B,) of scores (N, V), at least, of all targets' tokens, summed over each target."""
@@ -624,21 +780,13 @@ class HclNetwork(PreTrainedModel):
         return ids.masked_fill(dropped, self.config.special_ids["mask"])
 
     def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
-        """Hide some of the last ``states`` places of a memory's mask (B, S), those of x, in training.
-
-        In a memory without slots of z or keyword, the first state of x stays.
-        """
+        """Hide some of the last ``states`` places of a memory's mask (B, S) in training; the first one stays."""
         rate = self.config.decoder.source_dropout
         if not self.training or rate == 0.0:
             return mask
         kept = torch.rand(mask.shape, device=mask.device) >= rate
         kept[:, :max(1, mask.shape[1] - states)] = True
         return mask & kept
-
-    def _bow(self, h_x: Tensor, z: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-        state = torch.tanh(self.bow_hidden(torch.cat([h_x, z], dim=-1)))  # (B, d)
-        logits = self.bow_scores(state, self._words())  # (B, V), at least
-        return bow_loss(logits, batch["y_out"], batch["y_in_mask"].bool())
 
     def _words(self) -> Tensor:
         """Return what losses score words by: in training on a GPU padded, so that products take its faster ways."""
@@ -655,14 +803,11 @@ class HclNetwork(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         name = next(name for name, part in self.named_modules() if part is module)
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(_seed(self._draw, name))  # alone, as it alone comes back
+            digest = hashlib.sha256(f"{self._draw} {name}".encode()).digest()
+            torch.default_generator.manual_seed(int.from_bytes(digest[:8], "big") >> 1)  # alone, as it alone comes back
             super()._init_weights(module)
         if isinstance(module, TiedOutput):
             init.zeros_(module.bias)
-
-
-def _seed(draw: int, name: str) -> int:
-    return int.from_bytes(hashlib.sha256(f"{draw} {name}".encode()).digest()[:8], "big") >> 1
 
 
 def _forget_vectors(model: HclNetwork, _: object) -> None:
@@ -688,10 +833,9 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
     """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
     Eq. 3 beside the contrasts of section 3.2: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted
-    contrasts. With ``added_to: sentence`` the contrasts are divided too, and so weigh beside the sum over a sentence as
-    it is printed. Free bits act here alone; beta touches no contrast. ``totals`` are the sizes of the whole batch if
-    ``output`` is a part of it; shares then add up to the batch's loss. Only the free bits are granted to each part by
-    itself, and the posterior's means normalised.
+    contrasts, which ``added_to: sentence`` divides too. Free bits act here alone; beta touches no contrast. ``totals``
+    are the sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's loss, but for the
+    free bits and the posterior's normalisation, which are of each part by itself.
     """
     totals = totals or BatchTotals.of(output)
     share = len(output.reconstruction) / totals.items
@@ -715,8 +859,7 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
 def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
     """Return beta KL, mean over samples, above its free bits.
 
-    Where these are for the posterior alone, the prior has the gradient of KL at full weight from the first step. As in
-    the balancing of DreamerV2 (Hafner et al. 2021), each side sees the other as a constant.
+    Where these are for the posterior alone, each side sees the other as a constant (DreamerV2, Hafner et al. 2021).
     """
     settings, (q, p) = config.latent, (latent.posterior, latent.prior)
     if settings.free_bits_for == "both":
@@ -727,10 +870,7 @@ def _kl_term(latent: LatentOutput, config: HclConfig, beta: float) -> Tensor:
 
 
 def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
-    """Return the loss that selects checkpoints, per sample (B,): the bound of eq. 2 over the mean target length.
-
-    Beta is 1, without free bits, auxiliary losses and contrasts: all rows of a table are selected by one quantity.
-    """
+    """Return the loss that selects checkpoints, per sample (B,): (L_rec + KL) / mean target length, for all rows."""
     total = output.reconstruction if output.latent is None else output.reconstruction + output.latent.kl
     return total / config.mean_target_length
 
@@ -738,9 +878,8 @@ def validation_loss(output: HclOutput, config: HclConfig) -> Tensor:
 def training_monitors(output: HclOutput, totals: BatchTotals) -> dict[str, Tensor | float]:
     """Return a micro-batch's shares in the monitors of its batch, which has the sizes ``totals``.
 
-    ``mean_log_sigma`` of the posterior; ``impostor_cosine``, ``_hardest``, ``_easiest``, mean cosine to the output
-    keyword of the impostor and of the candidates that it is made of; and for each contrast ``_masked``, the share of
-    samples that take no part, and ``_vanished``, of the others the share with a loss below 0.01.
+    ``_masked`` is the share of samples that take no part in a contrast, ``_vanished``, of the others, of losses below
+    0.01.
     """
     shares: dict[str, Tensor | float] = {}
     if output.latent is not None:

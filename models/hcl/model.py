@@ -8,19 +8,9 @@ import torch
 from torch import Tensor
 from transformers import GenerationMixin
 
-from models.common.decoding import (
-    BeamCache,
-    CachedSteps,
-    Decodable,
-    Rules,
-    beam_search,
-    contrastive_search,
-    project_in_full,
-)
-from models.common.encoders import mean_pool
-from models.common.transformer import masking
-from models.hcl.config import HclConfig
-from models.hcl.hcl import Gaussian, HclNetwork
+from models.common import decoding
+from models.common.transformer import masking, mean_pool
+from models.hcl.hcl import Gaussian, HclConfig, HclNetwork
 
 LatentSource = Literal["mean", "sample"]
 Search = Literal["beam", "contrastive"]
@@ -28,18 +18,12 @@ Search = Literal["beam", "contrastive"]
 
 @dataclass(frozen=True)
 class Conditions:
-    """What outputs of a batch are generated from; several outputs of one input share it.
+    """What outputs of a batch are generated from; several outputs of one input share it."""
 
-    Attributes:
-        hidden, mask: encoder states of the input (B, Lx, d), and True for its real tokens (B, Lx).
-        u_in: vector of the input keyword (B, d); None for a model without keyword.
-        prior: p(z | x, u_in); None for the deterministic backbone.
-    """
-
-    hidden: Tensor
-    mask: Tensor
-    u_in: Tensor | None
-    prior: Gaussian | None
+    hidden: Tensor  # encoder states of the input (B, Lx, d)
+    mask: Tensor  # True for its real tokens (B, Lx)
+    u_in: Tensor | None  # vector of the input keyword (B, d); None for a model without keyword
+    prior: Gaussian | None  # p(z | x, u_in); None for the deterministic backbone
 
     def latent(self, z: LatentSource | Tensor = "mean", generator: torch.Generator | None = None) -> Tensor | None:
         """Return latent vectors (B, dz): the prior's mean, a draw from it, or those given; None without a prior."""
@@ -58,8 +42,6 @@ class Conditions:
 class HclModel(HclNetwork, GenerationMixin):
     """The HCL model as it is trained, saved and used; see :class:`HclNetwork` for its parts and batches.
 
-    Saved models carry tokens' ids and the keyword graph, so that nothing but the tokenizer is needed beside:
-
     >>> model = HclModel.from_pretrained(folder)
     >>> model.paraphrase(ids, mask, keyword_nodes=nodes)
 
@@ -72,17 +54,9 @@ class HclModel(HclNetwork, GenerationMixin):
                    generator: torch.Generator | None = None, **options: Any) -> Tensor:
         """Generate one output per input: tokens (B, L), L <= max_length + 1, the output, [SEP], then [PAD].
 
-        Args:
-            input_ids, attention_mask: input with [CLS] and [SEP] (B, Lx).
-            keyword_nodes: node of each input keyword (B,), -1 for one that the graph lacks; None for models without.
-            unseen_vectors: initial vectors (B, d), read where ``keyword_nodes`` is -1.
-            z: ``mean`` of the prior, ``sample`` from it, or the latent vectors themselves (B, dz).
-            generator: source of the noise for ``sample``.
-            options: of the search, see :meth:`generate_from`.
-
-        Raises:
-            ValueError: keyword nodes or unseen vectors are missing, the model is in training mode, or an option is
-                not valid.
+        ``keyword_nodes`` (B,) are -1 for keywords that the graph lacks, of which ``unseen_vectors`` (B, d) are read.
+        ``z``: ``mean`` of the prior, ``sample`` from it by ``generator``, or latent vectors (B, dz). ``options``:
+        :meth:`generate_from`.
         """
         given = self.conditions(input_ids, attention_mask, keyword_nodes, unseen_vectors)
         return self.generate_from(given, given.latent(z, generator), **options)
@@ -94,7 +68,16 @@ class HclModel(HclNetwork, GenerationMixin):
         if self.training:
             raise ValueError("HclModel: call eval() before paraphrase(), or dropout decides the output")
         hidden = self.encode(input_ids, attention_mask)
-        u_in = self._keyword_condition(keyword_nodes, unseen_vectors)
+        u_in = None
+        if self.config.uses_keyword:
+            if keyword_nodes is None:
+                raise ValueError("HclModel: this model is conditioned on keywords; give keyword_nodes (B,)")
+            if unseen_vectors is None and (unknown := int((keyword_nodes < 0).sum())):
+                raise ValueError(f"HclModel: {unknown} input keywords are no nodes; give their unseen_vectors (B, d)")
+            with torch.autocast(keyword_nodes.device.type, enabled=False):  # the same vectors in every mode
+                u_in = self.keyword_vectors().index_select(0, keyword_nodes.clamp(min=0))
+                if unseen_vectors is not None:
+                    u_in = self._with_unseen(keyword_nodes >= 0, u_in, unseen_vectors)
         prior = self.prior(mean_pool(hidden, attention_mask), u_in) if self.config.latent.enabled else None
         return Conditions(hidden, attention_mask, u_in, prior)
 
@@ -102,51 +85,36 @@ class HclModel(HclNetwork, GenerationMixin):
     def generate_from(self, given: Conditions, z: Tensor | None, *, search: Search = "beam", num_beams: int = 4,
                       min_length: int = 5, max_length: int = 20, length_penalty: float = 1.0, top_k: int = 5,
                       alpha: float = 0.6) -> Tensor:
-        """Generate one output per input from what :meth:`conditions` returned and latent vectors (B, dz), if any.
+        """Generate one output per input from :meth:`conditions` and latent vectors (B, dz), if any.
 
         Beam search reads ``num_beams`` (1 is greedy) and ``length_penalty``, contrastive search ``top_k`` candidates
-        and ``alpha``, the weight of the penalty on likeness; lengths are of generated tokens, the end token not
-        counted.
-
-        Raises:
-            ValueError: an option is not valid.
+        and ``alpha``, the weight of the penalty on likeness; lengths are without the end token.
         """
         if search not in ("beam", "contrastive"):
             raise ValueError(f"HclModel: search is {search!r}, expected 'beam' or 'contrastive'")
         ids = self.config.special_ids
-        rules = Rules(ids["eos"], ids["pad"], min_length, max_length, tuple(self.config.banned_token_ids))
+        rules = decoding.Rules(ids["eos"], ids["pad"], min_length, max_length, tuple(self.config.banned_token_ids))
         memory, mask = self.memory(given.hidden, given.mask, given.u_in, z)
         slots = 1 + max_length * (num_beams if search == "beam" else top_k)
         steps = self.steps(memory, mask, z, slots)
         start = torch.full((len(mask),), ids["bos"], device=mask.device)
         if search == "contrastive":
-            return contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
-        return beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
+            return decoding.contrastive_search(steps, start, rules, top_k=top_k, alpha=alpha)
+        return decoding.beam_search(steps, start, rules, num_beams=num_beams, length_penalty=length_penalty)
 
-    def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> Decodable:
+    def steps(self, memory: Tensor, mask: Tensor, z: Tensor | None, slots: int) -> decoding.Decodable:
         """Return the steps of a search over a memory (B, S, d) with its mask and z (B, dz), for ``slots`` tokens."""
         given = [memory, masking(mask.bool(), memory)[:, None, None]]  # the mask once for all tokens
         if z is not None:
             given.append(z)
-        return CachedSteps(self._decoded, self._scored, given, slots)
+        return decoding.CachedSteps(self._decoded, self._scored, given, slots)
 
-    def _decoded(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None) -> Tensor:
+    def _decoded(self, tokens: Tensor, given: Sequence[Tensor], cache: decoding.BeamCache | None) -> Tensor:
         memory, mask, *rest = given
         return self.decode(tokens, memory, mask, rest[0] if rest else None, cache)
 
     def _scored(self, states: Tensor) -> Tensor:
-        return project_in_full(states, self.get_input_embeddings().weight, self.word_scores.bias)
-
-    def _keyword_condition(self, nodes: Tensor | None, unseen: Tensor | None) -> Tensor | None:
-        if not self.config.uses_keyword:
-            return None
-        if nodes is None:
-            raise ValueError("HclModel: this model is conditioned on keywords; give keyword_nodes (B,)")
-        if unseen is None and (unknown := int((nodes < 0).sum())):
-            raise ValueError(f"HclModel: {unknown} input keywords are no nodes; give their unseen_vectors (B, d)")
-        with torch.autocast(nodes.device.type, enabled=False):  # vectors of nodes are the same in every mode
-            seen = self.keyword_vectors().index_select(0, nodes.clamp(min=0))
-            return seen if unseen is None else self._with_unseen(nodes >= 0, seen, unseen)
+        return decoding.project_in_full(states, self.get_input_embeddings().weight, self.word_scores.bias)
 
 
 # Modules that training reaches whenever there is a latent variable.
@@ -155,13 +123,7 @@ _LATENT = ("prior.of_text", "prior.output", "posterior", "latent_entry")
 
 @dataclass(frozen=True)
 class InitReport:
-    """What :func:`init_from` did, as sorted names of parameters of the model that starts.
-
-    Attributes:
-        copied: taken over.
-        left: as freshly initialised, because the other model has no such parameter, or one of another shape, or never
-            trained it, or trained it for another purpose: a posterior relative to the prior is none by itself.
-    """
+    """Sorted names of parameters that :func:`init_from` copied, and of those left as freshly initialised."""
 
     copied: tuple[str, ...]
     left: tuple[str, ...]
@@ -171,14 +133,13 @@ class InitReport:
 def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
     """Copy into ``model`` every parameter of ``other`` with the same name and shape that ``other`` has trained.
 
-    A deterministic backbone carries latent modules that no gradient ever reached; they stay as ``model`` drew and
-    scaled them, and so does all else that the other's configuration switched off. The keyword graph is no
-    parameter: each model keeps its own. Statistics of a batch normalisation go with its parameters.
-
-    Raises:
-        ValueError: widths or vocabularies differ, so that hardly anything would fit.
+    Each model keeps its own graph; statistics of a batch normalisation go with its parameters. Other widths or
+    vocabularies are a ValueError.
     """
-    _check(model.config, other.config)
+    facts = {"width": (model.config.hidden_size, other.config.hidden_size),
+             "vocabulary": (model.config.vocab_size, other.config.vocab_size)}
+    if differing := [f"{name} {own} here and {theirs} there" for name, (own, theirs) in facts.items() if own != theirs]:
+        raise ValueError(f"init: the models do not fit each other: {', '.join(differing)}; both need the same encoder")
     theirs, idle = dict(other.named_parameters()), untrained_modules(other.config)
     if model.config.latent.posterior != other.config.latent.posterior:
         idle = (*idle, "posterior")
@@ -216,11 +177,3 @@ def untrained_modules(config: HclConfig) -> tuple[str, ...]:
         "latent_entry.embedding": config.latent.enters == "memory+embed",
     }
     return tuple(sorted(name for name, used in trained.items() if not used))
-
-
-def _check(own: HclConfig, other: HclConfig) -> None:
-    facts = {"width": (own.hidden_size, other.hidden_size), "vocabulary": (own.vocab_size, other.vocab_size)}
-    differing = [f"{name} {mine} here and {theirs} there" for name, (mine, theirs) in facts.items() if mine != theirs]
-    if differing:
-        raise ValueError(f"init: the models do not fit each other: {', '.join(differing)}; both need the same "
-                         f"encoder")

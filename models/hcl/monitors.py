@@ -7,11 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.common.encoders import mean_pool
 from models.common.losses import at_least_float32, gaussian_kl
-from models.hcl.config import HclConfig
+from models.common.transformer import mean_pool
 from models.hcl.graph import places_of
-from models.hcl.hcl import LIKENESS, VANISHED_LOSS, HclNetwork, HclOutput, validation_loss
+from models.hcl.hcl import LIKENESS, VANISHED_LOSS, HclConfig, HclNetwork, HclOutput, validation_loss
 from models.hcl.settings import CONTRASTS
 
 Row = Mapping[str, float]
@@ -21,16 +20,9 @@ EVERY = 4  # reconstructions from the prior, its mean and zero cost a pass of th
 
 
 class Validation:
-    """Adds up validation batches; see :class:`HclNetwork` for what a batch holds.
+    """Adds up validation batches; negatives and output keywords, which monitors alone read, change no choice.
 
-    The loss that selects checkpoints reads input, target and input keyword alone. Negatives and output keywords,
-    where a batch has them, are read by monitors only, and so change no choice. One item in ``every`` is probed:
-    reconstructed from the prior, its mean and zero, and given another keyword.
-
-    >>> validation = Validation(model.eval())
-    >>> for batch in batches:
-    ...     validation.add(batch)
-    >>> validation.values()["loss"]
+    One item in ``every`` is probed: reconstructed from the prior, its mean and zero, and given another keyword.
     """
 
     def __init__(self, model: HclNetwork, every: int = EVERY) -> None:
@@ -40,11 +32,7 @@ class Validation:
 
     @torch.no_grad()
     def add(self, batch: Mapping[str, Tensor]) -> None:
-        """Take in a batch; see :meth:`HclNetwork.passed`.
-
-        Raises:
-            ValueError: the model is in training mode.
-        """
+        """Take in a batch, the model in evaluation mode; see :meth:`HclNetwork.passed`."""
         if self.model.training:
             raise ValueError("Validation: call eval() on the model, or dropout decides the values")
         output = self.model.passed(batch, validating=True)
@@ -69,18 +57,16 @@ class Validation:
         self._keep(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
 
     def values(self) -> dict[str, float]:
-        """Return the values by name; those without any sample are left out.
+        """Return the values by name, means over items; those without any sample are left out.
 
-        - ``loss`` selects: L_rec(z ~ q) + KL over the mean target length, mean over items.
-        - ``reconstruction`` with z from the posterior, ``_prior``, ``_mean`` and ``_zero`` with z from the prior, its
-          mean, and z = 0, in nats per item; the latter three differ from it as they do for the probed items.
-        - ``swap_outputs``, of the same items given another's keyword: how far the distribution of the next token
-          moves (total variation).
-        - ``kl``: mean KL(q+ || p) in nats; ``kl_train`` of training items.
-        - ``active_units``: dimensions of z whose posterior mean varies over inputs (that of a relative posterior around
-          the prior's, in its spread). ``under_floor``: share of dimensions whose mean KL the free bits cover.
+        - ``loss`` selects: L_rec(z ~ q) + KL over the mean target length.
+        - ``reconstruction`` in nats with z from the posterior; ``_prior``, ``_mean``, ``_zero`` with z from the prior,
+          its mean, and z = 0, which differ from it as they do for the probed items.
+        - ``swap_outputs``, of the same items given another's keyword: total variation of the next token's distribution.
+        - ``kl``: KL(q+ || p) in nats; ``kl_train`` of training items.
+        - ``active_units``: dimensions of z whose posterior mean varies over inputs, of a relative posterior in units of
+          the prior. ``under_floor``: share of dimensions whose mean KL the free bits cover.
         - for each contrast ``_masked``, share of samples that take no part; of the others ``_loss`` and ``_vanished``.
-          Contrasts of keywords are of items whose keywords are all nodes.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
         found = {name: float(part.mean()) for name, part in rows.items() if len(part) and not name.startswith("_")}
@@ -103,7 +89,7 @@ class Validation:
         return found
 
     def _probe(self, output: HclOutput, batch: Mapping[str, Tensor]) -> None:
-        """Keep how much worse some items are reconstructed without the posterior, and what another keyword changes."""
+        """Measure how much worse some items are without the posterior, and what another keyword changes."""
         first = -self._items % self.every  # by the item's number, however items fall into batches
         chosen = torch.arange(first, len(output.hidden), self.every, device=output.hidden.device)
         if not len(chosen) or (output.latent is None and output.keyword is None):
@@ -155,46 +141,30 @@ def _donors(vectors: Tensor) -> Tensor:
     return found.masked_fill(~differs.any(1), -1)
 
 
-# Thresholds of the alarms, each with its reason.
+# Thresholds of the alarms
 
-# Nats per item. Below, posterior and prior are told apart in hardly one draw of three: their total variation is at
-# most sqrt(KL / 2), by Pinsker's inequality.
-SMALL_KL = 0.2
-# Free bits hold the KL up without anything to say, unless the decoder shows that it reads z; a tenth above them is
-# their noise over batches.
-ABOVE_FREE_BITS = 1.1
-# Fewer units than this share of dz varying over inputs: the rest of z is noise.
-ACTIVE_SHARE = 0.05
-# One percent of a reconstruction of 20 to 30 nats is 0.2 to 0.3 nats, about the KL that is called small above.
-IGNORED_MARGIN = 0.01
-# Above this share of dimensions without a gradient of KL, prior, keyword and graph hardly learn from it.
-FLOOR_SHARE = 0.9
-# Half the KL on training items, in nats of which by chance, of means over a few hundred items, there is less than one:
-# overfitting alone comes to less while the validation loss still falls.
-LEAK_RATIO, LEAK_NATS = 2.0, 1.0
-# Of the items with two different keywords, those whose target's is a neighbour of the input's, training above
-# validation: on QQP 0.88 where the graph tells an item its target, 0.18 where siblings do, 0.04 where its component is
-# hidden.
+SMALL_KL = 0.2  # nats per item; by Pinsker's inequality, prior and posterior then differ in one draw of three at most
+ABOVE_FREE_BITS = 1.1  # free bits hold the KL up without anything to say; a tenth above them is noise over batches
+ACTIVE_SHARE = 0.05  # of dz that varies over inputs; below, the rest of z is noise
+IGNORED_MARGIN = 0.01  # of a reconstruction of 20 to 30 nats: about the KL that is small
+FLOOR_SHARE = 0.9  # of dimensions without a gradient of KL; above, prior, keyword and graph hardly learn from it
+LEAK_RATIO, LEAK_NATS = 2.0, 1.0  # KL on training and validation items; overfitting or chance alone come to less
+# Items whose target's keyword is a neighbour of the input's, training above validation: on QQP 0.88 where the graph
+# tells an item its target, 0.18 where siblings do, 0.04 where its component is hidden.
 LEAK_SHARE = 0.15
-# Total variation of the next token's distribution: below, not one of a hundred tokens is another under another keyword.
-IGNORED_SWAP = 0.01
-# Above this share of losses under 0.01 the contrast teaches nobody.
-VANISHED_SHARE = 0.9
-# A contrast that teaches falls by more than two percent in three epochs.
-STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3
-# Of the way from the easiest candidate to the hardest; a plain mean of candidates lies above the middle, since a mean
-# is nearer to anything than its parts are. Candidates closer together than the second figure leave nothing to choose.
+IGNORED_SWAP = 0.01  # total variation of the next token: not one of a hundred is another under another keyword
+VANISHED_SHARE = 0.9  # of losses under 0.01; above, the contrast teaches nobody
+STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3  # a contrast that teaches falls by more in so many epochs
+# Place of the impostor on the way from the easiest candidate to the hardest (a plain mean of candidates lies above the
+# middle), and how far these must be apart to leave a choice.
 EASY_PLACE, EASY_SPREAD = 0.5, 0.02
-# Distances go by 1 / s^2: at this fall of mean log s (half of log 2) all of them have doubled, and no vector moved.
-SHRUNK_LOG_SIGMA = 0.35
+SHRUNK_LOG_SIGMA = 0.35  # half of log 2: at this fall of mean log s all distances have doubled, and no vector moved
+_REC = "validation_reconstruction"
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that a training should be looked at for.
-
-    ``epoch`` is the first, from 1, since which the sign has been there; ``advice`` says what to try.
-    """
+    """Something that a training should be looked at for, since ``epoch`` (from 1); ``advice`` says what to try."""
 
     name: str
     epoch: int
@@ -203,24 +173,18 @@ class Alarm:
 
 
 class _Sign(NamedTuple):
-    """An alarm that stands if the last epoch has all ``columns`` and ``holds`` is true of it, the first and config.
-
-    ``message`` is filled with the columns of the last epoch, with ``first``, the first epoch's, and with ``config``.
-    """
+    """An alarm that stands if ``holds``; ``message`` is filled with the last row, ``first`` and ``config``."""
 
     name: str
-    columns: Sequence[str]
+    columns: Sequence[str]  # which the last epoch must have
     applies: Callable[[HclConfig], bool]
     holds: Callable[[Row, Row, HclConfig], bool]
     message: str
     advice: str
 
 
-_REC = "validation_reconstruction"
-
-
 def _gain(row: Row) -> float:
-    """Return what z from the posterior is worth at least, as a share of the reconstruction; 0 if nobody measured it."""
+    """Return how much z from the posterior is worth at least, as a share of the reconstruction; 0 if not measured."""
     others = [row[name] for name in (f"{_REC}_prior", f"{_REC}_zero") if name in row]
     return min(others) / row[_REC] - 1.0 if len(others) == 2 else 0.0
 
@@ -230,11 +194,6 @@ def _collapsed(row: Row, _: Row, config: HclConfig) -> bool:
     if kl <= SMALL_KL or row["validation_active_units"] < ACTIVE_SHARE * config.latent.size:
         return True
     return kl <= ABOVE_FREE_BITS * config.latent.free_bits and _gain(row) < IGNORED_MARGIN
-
-
-def _ignored(row: Row, *_: object) -> bool:
-    mean_is_idle = (row[f"{_REC}_zero"] - row[f"{_REC}_mean"]) / row[_REC] < IGNORED_MARGIN
-    return _gain(row) < IGNORED_MARGIN or mean_is_idle
 
 
 def _leaks(row: Row, *_: object) -> bool:
@@ -247,19 +206,12 @@ def _easy(row: Row, *_: object) -> bool:
     return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
 
 
-def _shrinks(row: Row, first: Row, _: HclConfig) -> bool:
-    """Whether the contrast fell by a spread that shrank, which moves no vector."""
-    spread, contrast = "train_mean_log_sigma", "train_mahalanobis"
-    return row[contrast] < first[contrast] and row[spread] < first[spread] - SHRUNK_LOG_SIGMA
-
-
 def _vanished(name: str) -> _Sign:
-    column = f"train_{name}_vanished"
     return _Sign(
-        f"contrast_vanished_{name}", (column,), lambda config: name in config.contrasts_used,
-        lambda row, *_: row[column] > VANISHED_SHARE,
-        f"the {name} contrast is below {VANISHED_LOSS} for {{{column}:.0%}} of the items that take part: it no longer "
-        f"teaches them anything", f"raise contrasts.{name}.temperature, or take harder negatives")
+        f"contrast_vanished_{name}", (f"train_{name}_vanished",), lambda config: name in config.contrasts_used,
+        lambda row, *_: row[f"train_{name}_vanished"] > VANISHED_SHARE,
+        f"the {name} contrast is below {VANISHED_LOSS} for {{train_{name}_vanished:.0%}} of the items that take part: "
+        f"it no longer teaches them anything", f"raise contrasts.{name}.temperature, or take harder negatives")
 
 
 _SIGNS = (
@@ -272,7 +224,9 @@ _SIGNS = (
         "latent.batch_norm"),
     _Sign(
         "latent_ignored", (_REC, f"{_REC}_prior", f"{_REC}_mean", f"{_REC}_zero"),
-        lambda config: config.latent.enabled, _ignored,
+        lambda config: config.latent.enabled,
+        lambda row, *_: _gain(row) < IGNORED_MARGIN
+        or (row[f"{_REC}_zero"] - row[f"{_REC}_mean"]) / row[_REC] < IGNORED_MARGIN,
         "reconstruction is {validation_reconstruction:.4g} nats with z from the posterior, "
         "{validation_reconstruction_prior:.4g} with z from the prior, {validation_reconstruction_mean:.4g} with its "
         "mean and {validation_reconstruction_zero:.4g} with z = 0: the decoder hardly reads z, or what the prior says",
@@ -313,7 +267,9 @@ _SIGNS = (
     *map(_vanished, CONTRASTS),
     _Sign(
         "spread_shrinking", ("train_mean_log_sigma", "train_mahalanobis"),
-        lambda config: "mahalanobis" in config.contrasts_used, _shrinks,
+        lambda config: "mahalanobis" in config.contrasts_used,
+        lambda row, first, _: row["train_mahalanobis"] < first["train_mahalanobis"]
+        and row["train_mean_log_sigma"] < first["train_mean_log_sigma"] - SHRUNK_LOG_SIGMA,
         "mean log s of the posterior fell from {first[train_mean_log_sigma]:.3g} to {train_mean_log_sigma:.3g} while "
         "the Mahalanobis contrast fell from {first[train_mahalanobis]:.3g} to {train_mahalanobis:.3g}: both distances "
         "grow as s shrinks, so the contrast may fall without any vector moving",
@@ -322,21 +278,25 @@ _SIGNS = (
 
 
 def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
-    """Return the alarms that stand after the last of ``rows``, a training's history by epoch.
-
-    None for what the configuration leaves out, and none whose columns are missing.
-    """
-    found = [alarm for sign in _SIGNS if (alarm := _standing(sign, rows, config)) is not None]
-    vanished = {alarm.name for alarm in found}
-    return found + [alarm for name in config.contrasts_used if f"contrast_vanished_{name}" not in vanished
-                    if (alarm := _stuck(rows, config, name)) is not None]
+    """Return the alarms that stand after the last of ``rows``, a training's history by epoch."""
+    alarms = []
+    for sign in _SIGNS:
+        known = [row for row in rows if all(column in row for column in sign.columns)]
+        if not sign.applies(config) or not known or known[-1] is not rows[-1]:
+            continue
+        standing = [*(sign.holds(row, known[0], config) for row in reversed(known)), False].index(False)  # last rows
+        if standing:
+            message = sign.message.format(config=config, first=known[0], **rows[-1])
+            alarms.append(Alarm(sign.name, int(known[-standing]["epoch"]), message, sign.advice))
+    vanished = {alarm.name for alarm in alarms}
+    return alarms + [alarm for name in config.contrasts_used if f"contrast_vanished_{name}" not in vanished
+                     if (alarm := _stuck(rows, config, name)) is not None]
 
 
 def leak_of_graph(seen: float, held_out: float, config: HclConfig) -> Alarm | None:
-    """Return the alarm of a graph that tells training items their target, whatever posterior and prior make of it.
+    """Return the alarm of a graph that tells training items their target; None for a model that does not read it.
 
-    ``seen`` is the share of training items, of those with two different keywords, whose target's keyword is a neighbour
-    of the input's; ``held_out`` that of validation items. A model that does not read the graph has no alarm.
+    ``seen`` and ``held_out`` are shares of training and validation items whose target's keyword is a neighbour.
     """
     if not config.uses_keyword or config.graph.iterations == 0 or seen - held_out <= LEAK_SHARE:
         return None
@@ -344,21 +304,6 @@ def leak_of_graph(seen: float, held_out: float, config: HclConfig) -> Alarm | No
                             f"items with two different keywords, and for {held_out:.0%} of those of validation: it "
                             f"tells a training item its target",
                  "hide from each item what its component gave to the graph (graph.own_edges component)")
-
-
-def _standing(sign: _Sign, rows: Sequence[Row], config: HclConfig) -> Alarm | None:
-    """Return the alarm of a sign, since the epoch from which it has held up to the last row; None if it does not."""
-    known = [row for row in rows if all(column in row for column in sign.columns)]
-    if not sign.applies(config) or not known or known[-1] is not rows[-1]:
-        return None
-    epoch = None
-    for row in reversed(known):
-        if not sign.holds(row, known[0], config):
-            break
-        epoch = int(row["epoch"])
-    if epoch is None:
-        return None
-    return Alarm(sign.name, epoch, sign.message.format(config=config, first=known[0], **rows[-1]), sign.advice)
 
 
 def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:

@@ -5,40 +5,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import (
-    DynamicCache,
-    GenerationConfig,
-    GPT2LMHeadModel,
-    PretrainedConfig,
-    PreTrainedTokenizerBase,
-    T5Config,
-    T5ForConditionalGeneration,
-)
 
 from models.common.decoding import Decodable, Rules, beam_search
-from models.common.encoders import mean_pool
 from models.common.losses import at_least_float32
-from models.common.task import Step
+from models.common.training import Step
+from models.common.transformer import mean_pool
 
 Batch = Mapping[str, Tensor]
 
 
 class PieceModel(ABC):
-    """A mixin beside ``PreTrainedModel``: what the frame of training and decoding asks of a baseline.
+    """A mixin beside ``PreTrainedModel``: what training and decoding ask of a baseline.
 
-    A batch is a dict of tensors: ``x_ids``, ``x_mask`` (B, Lx), a source between its marks; ``y_ids``, ``y_mask``
-    (B, Ly), a target between the same; ``y_in``, ``y_out``, ``y_in_mask`` (B, T), the target behind the start token and
-    before the end token; ``neg_*`` likewise of negatives; all padded at the right; and :meth:`inputs`. Decoding has
-    ``x_*`` and :meth:`inputs` alone. Values of items are in nats and not divided by any length.
+    A batch is a dict of tensors, padded at the right: ``x_ids``, ``x_mask`` (B, Lx), a source between its marks;
+    ``y_ids``, ``y_mask`` (B, Ly), a target between the same; ``y_in``, ``y_out``, ``y_in_mask`` (B, T), the target
+    behind the start token and before the end token; ``neg_*`` likewise; and :meth:`inputs`. Decoding has ``x_*`` and
+    :meth:`inputs` alone. Values of items are in nats and not divided by any length.
     """
 
     title: str  # in the model card
     noise_size = 0  # of eps (B, noise_size), which a validation batch holds, fixed by example
     encoder_prefix: str | None = None  # with which the names of parameters begin that learn at the encoder's rate
 
-    def inputs(self, sources: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> dict[str, Tensor]:
+    def inputs(self, sources: Sequence[str], tokenizer: transformers.PreTrainedTokenizerBase) -> dict[str, Tensor]:
         """Return further tensors that the model reads of source texts, a row per text."""
         return {}
 
@@ -64,10 +56,7 @@ class PieceModel(ABC):
         return 0
 
     def trainee(self) -> nn.Module:
-        """Return what is trained: itself, or a module around it, as its ``model``, with an ``objective`` of its own.
-
-        What such a module keeps besides are persistent buffers: checkpoints hold them, saved models do not.
-        """
+        """Return the module to train: itself, or one around its ``model`` with an ``objective`` of its own."""
         assert isinstance(self, nn.Module)
         return self
 
@@ -101,15 +90,11 @@ def positions(mask: Tensor) -> Tensor:
 
 
 def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, **inputs: Tensor) -> Tensor:
-    """Return tokens (B, L), without any prompt, by ``generate`` of transformers.
-
-    Lengths count generated tokens alone, as :func:`models.common.decoding.beam_search` does. The model's own
-    ``generation_config`` is not read.
-    """
+    """Return tokens (B, L), without any prompt, by ``generate`` of transformers; lengths are of generated tokens."""
     if model.training:
         raise ValueError(f"{type(model).__name__}: call eval() before rewrite(), or dropout decides the output")
     start = getattr(model.config, "decoder_start_token_id", None)
-    model.generation_config = GenerationConfig(
+    model.generation_config = transformers.GenerationConfig(
         do_sample=False, num_beams=num_beams, length_penalty=length_penalty, early_stopping=False,
         min_new_tokens=rules.min_length, max_new_tokens=rules.max_length + 1, forced_eos_token_id=rules.end,
         suppress_tokens=list(rules.banned) or None, eos_token_id=rules.end, pad_token_id=rules.pad,
@@ -124,7 +109,7 @@ class PromptedSteps:
 
     def __init__(self, decoder: nn.Module, head: nn.Linear, ids: Tensor, mask: Tensor) -> None:
         self._decoder, self._head, self._mask = decoder, head, mask
-        self._width, self._cache = 1, DynamicCache()
+        self._width, self._cache = 1, transformers.DynamicCache()
         if ids.shape[1]:
             self._run(ids, positions(mask))
 
@@ -159,12 +144,8 @@ class PromptedSteps:
         self._mask, self._width = self._mask.index_select(0, rows), width
 
 
-class DialoGpt(PieceModel, GPT2LMHeadModel):
-    """GPT-2 of ``transformers``, as it is; an instance that is saved is one of that library.
-
-    Sources end with the end token, which is their first decoder input too: x <end> y <end>. Its loss is that of y and
-    of the last <end>. Padding stands at the left of x, and positions count real tokens.
-    """
+class DialoGpt(PieceModel, transformers.GPT2LMHeadModel):
+    """GPT-2 of ``transformers``, as it is: x <end> y <end>, with padding at the left; it is saved as one of that."""
 
     title = "DialoGPT"
 
@@ -200,10 +181,7 @@ class DialoGpt(PieceModel, GPT2LMHeadModel):
 
 
 class SimCtg(DialoGpt):
-    """DialoGPT's model and sequence, with the contrast between tokens in its objective.
-
-    The paper adds it to a mean over tokens, so that it counts ``mean_target_length`` times beside the sum over tokens.
-    """
+    """DialoGPT's model with the contrast between tokens in its objective, ``mean_target_length`` times beside sums."""
 
     title = "SimCTG"
 
@@ -219,8 +197,7 @@ class SimCtg(DialoGpt):
 def token_contrast(states: Tensor, real: Tensor, margin: float = 0.5) -> Tensor:
     """How alike the states (B, L, d) of different tokens of a text are, above a margin rho (Su et al. 2022, eq. 2).
 
-    For each ordered pair of its ``real`` tokens (B, L), max(0, rho - 1 + cosine); the mean over these pairs (B,),
-    between 0 and rho; 0 for a text of one token.
+    The mean (B,) over ordered pairs of its ``real`` tokens (B, L) of max(0, rho - 1 + cosine); 0 for one token.
     """
     (states,) = at_least_float32(states)
     with torch.autocast(states.device.type, enabled=False):
@@ -230,18 +207,15 @@ def token_contrast(states: Tensor, real: Tensor, margin: float = 0.5) -> Tensor:
     return costs.masked_fill(~pairs, 0.0).sum((1, 2)) / pairs.sum((1, 2)).clamp(min=1)
 
 
-def t5_config(config: PretrainedConfig) -> T5Config:
-    """Return the configuration under which :class:`T5` is the model of ``config``, of a T5 or an mT5.
-
-    They differ in one thing: an mT5 does not scale the states from which words are scored, whatever its file says.
-    """
-    if isinstance(config, T5Config):
+def t5_config(config: transformers.PretrainedConfig) -> transformers.T5Config:
+    """Return the configuration under which :class:`T5` is the model of ``config``; an mT5 does not scale its states."""
+    if isinstance(config, transformers.T5Config):
         return config
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
-    return T5Config(**{**values, "tie_word_embeddings": False})
+    return transformers.T5Config(**{**values, "tie_word_embeddings": False})
 
 
-class T5(PieceModel, T5ForConditionalGeneration):
+class T5(PieceModel, transformers.T5ForConditionalGeneration):
     """T5 of ``transformers``, as it is; weights of T5 1.1 and mT5 fit it too."""
 
     title = "T5"
@@ -252,10 +226,7 @@ class T5(PieceModel, T5ForConditionalGeneration):
         return item_nll(self.lm_head(states), batch["y_out"], batch["y_in_mask"])
 
     def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the states (B, Lx, d) of the encoder, and H (B, T, d) of the decoder, as the words are scored from.
-
-        A T5 whose words are tied scales H by d^-1/2; T5 1.1 and mT5, which untie them, do not.
-        """
+        """Return the states (B, Lx, d) of the encoder, and H (B, T, d) of the decoder, as the words are scored from."""
         mask = batch["x_mask"].long()
         encoded = self.encoder(input_ids=batch["x_ids"], attention_mask=mask).last_hidden_state
         states = self.decoder(input_ids=batch["y_in"], attention_mask=batch["y_in_mask"].long(),
@@ -284,11 +255,10 @@ class T5Claps(T5):
 class Claps(nn.Module):
     """Objective of CLAPS: -log p(y | x) / |y| + (near + far) / 2, where |y| is the mean length of targets.
 
-    H are the states from which words are scored. Their near view raises the NLL by a ``small`` step, and so stands for
-    a wrong target that looks like the right one; the far view goes away from the source by a ``large`` step, and back
-    to what predicts the same words. Both are constants, from which the decoder learns nothing. Targets and sources are
-    compared by the cosine of z, the mean over real tokens of ReLU(W . + b), W one for both. The items of one
-    micro-batch are each other's negatives. The released code leaves the temperature out of the second contrast.
+    H are the states from which words are scored. Their near view raises the NLL by a ``small`` step; the far view goes
+    away from the source by a ``large`` step, and back to what predicts the same words. Both are constants. Targets and
+    sources are compared by the cosine of z, the mean over real tokens of ReLU(W . + b). The items of one micro-batch
+    are each other's negatives. The released code leaves the temperature out of the second contrast.
     """
 
     temperature, small, large = 0.1, 1.0, 3.0
@@ -321,10 +291,7 @@ class Claps(nn.Module):
 
     def contrasts(self, source: Tensor, states: Tensor, near: Tensor, far: Tensor,
                   real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cross-entropies (B,) of finding a target, or its far view, beside other targets and the near view.
-
-        ``source`` (B, d) is z of the sources; ``states``, ``near`` and ``far`` (B, T, d) are H and its views.
-        """
+        """Return the cross-entropies (B,) of finding a target, or its far view, beside others and the near view."""
         own = torch.arange(len(source), device=source.device)
         wrong = F.cosine_similarity(source, self.pooled(near, real)).unsqueeze(1)  # (B, 1)
         between = cosines(source, self.pooled(states, real))  # (B, B)
@@ -364,10 +331,7 @@ def cosines(left: Tensor, right: Tensor) -> Tensor:
 
 
 def step_of(length: float, states: Tensor, value: Callable[[Tensor], Tensor], real: Tensor) -> Tensor:
-    """Return the step (B, T, d) of this length per real token along which ``value`` of ``states`` rises fastest.
-
-    A token that has no influence, and padding, stay where they are.
-    """
+    """Return the step (B, T, d) of a ``length`` per token along which ``value`` of ``states`` rises fastest, or 0."""
     at = states.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(value(at), at)
     gradient = gradient.masked_fill(~real.unsqueeze(-1), 0.0)

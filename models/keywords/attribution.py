@@ -5,9 +5,9 @@ Usage::
     batch = tokenizer(sources, targets, padding=True, truncation=True, return_tensors="pt")
     scores = word_saliency(classifier, batch, "pos_logit")      # one tensor per source, one score per word
 
-With f the chosen output and e_j the embedding of word piece j, a piece scores ||df/de_j||_2 (method ``gradient``),
-a word the mean of its pieces, and the words of a sentence are normalised to [0, 1]. Two further methods score
-pieces by |attribution|: integrated gradients of f, and the integrated Jacobians of a sentence encoder.
+With f the chosen output and e_j the embedding of word piece j, a piece scores ||df/de_j||_2 (method ``gradient``), a
+word the mean of its pieces, normalised to [0, 1] in its sentence; or by |attribution|: integrated gradients of f, and
+the integrated Jacobians of a sentence encoder.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,20 +18,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Encoding
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from transformers import BatchEncoding, PreTrainedModel
 
-from models.common.encoders import mean_pool
+from models.common.transformer import mean_pool
 
 POSITIVE = 1  # class of "these two sentences mean the same"
 ROWS = 64  # rows of a forward pass where the caller names none
 
 Inputs = Mapping[str, Tensor]
-
-
-# Words and their pieces
 
 
 @dataclass(frozen=True)
@@ -72,8 +68,7 @@ def as_batch(batch: SaliencyBatch | BatchEncoding) -> SaliencyBatch:
         return batch
     if not getattr(batch, "is_fast", False):
         raise ValueError("a fast tokenizer's output, or a SaliencyBatch, is needed to know the words")
-    words = _array([row.word_ids for row in _rows(batch)])  # (B, L), -1 for none
-    words = np.where(_source_pieces(batch), words, -1)
+    words = np.where(_column(batch, "sequence_ids") == 0, _column(batch, "word_ids"), -1)  # (B, L)
     counts = words.max(axis=1, initial=-1) + 1  # (B,)
     row, position = np.nonzero(words >= 0)
     firsts = np.cumsum(counts) - counts
@@ -83,17 +78,15 @@ def as_batch(batch: SaliencyBatch | BatchEncoding) -> SaliencyBatch:
 def from_characters(encoding: BatchEncoding, starts: Sequence[np.ndarray],
                     ends: Sequence[np.ndarray]) -> SaliencyBatch:
     """Return the batch of a fast tokenizer's output, whose words are given by their characters in the first segment."""
-    offsets = np.array([row.offsets for row in _rows(encoding)], dtype=np.int64)  # (B, L, 2)
-    return _batch_of(encoding, overlaps(offsets, _source_pieces(encoding), starts, ends))
+    source = _column(encoding, "sequence_ids") == 0
+    return _batch_of(encoding, overlaps(_column(encoding, "offsets"), source, starts, ends))
 
 
 def overlaps(offsets: np.ndarray, source: np.ndarray, starts: Sequence[np.ndarray],
              ends: Sequence[np.ndarray]) -> WordPieces:
-    """Return which pieces of the source overlap which words, by characters.
+    """Return which pieces of the ``source`` segment (B, L) overlap which words, by characters; a piece may several.
 
-    A piece over two words ("dont", cut elsewhere into "do" and "nt") counts for both. ``offsets`` (B, L, 2) are the
-    first character of each piece and the one after it, ``starts`` and ``ends`` likewise of the words of each row,
-    ascending; ``source`` (B, L) is True for pieces of the source segment.
+    ``offsets`` (B, L, 2) are the first character of each piece and the one after it, ``starts`` and ``ends`` of words.
     """
     counts = np.array([len(row) for row in starts], dtype=np.int64)
     # Each row gets characters of its own, so that the words of the batch are one ascending sequence.
@@ -112,21 +105,14 @@ def overlaps(offsets: np.ndarray, source: np.ndarray, starts: Sequence[np.ndarra
 
 def _batch_of(encoding: BatchEncoding, words: WordPieces) -> SaliencyBatch:
     names = ("input_ids", "attention_mask", "token_type_ids")
-    special = torch.tensor([row.special_tokens_mask for row in _rows(encoding)], dtype=torch.bool)
+    special = torch.from_numpy(_column(encoding, "special_tokens_mask") > 0)
     return SaliencyBatch({name: torch.as_tensor(encoding[name]) for name in names if name in encoding}, words, special)
 
 
-def _source_pieces(encoding: BatchEncoding) -> np.ndarray:
-    """Return True for the pieces of the first segment (B, L)."""
-    return _array([row.sequence_ids for row in _rows(encoding)]) == 0
-
-
-def _rows(encoding: BatchEncoding) -> list[Encoding]:
-    return encoding.encodings or []
-
-
-def _array(rows: Sequence[Sequence[int | None]]) -> np.ndarray:
-    return np.array([[-1 if item is None else item for item in row] for row in rows], dtype=np.int64)
+def _column(encoding: BatchEncoding, name: str) -> np.ndarray:
+    """Return one property of all pieces (B, L, ...), -1 for None."""
+    return np.array([[-1 if item is None else item for item in getattr(row, name)] for row in encoding.encodings or []],
+                    dtype=np.int64)
 
 
 # Equal norms come out of float32 sums with differences of this relative size.
@@ -141,11 +127,7 @@ NORMALISATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = 
 
 
 def word_scores(pieces: Tensor, words: WordPieces, normalisation: str) -> list[Tensor]:
-    """Return the mean of each word's ``pieces``, scores (B, L) >= 0, normalised over the words that have pieces.
-
-    For each sentence a float32 tensor (n_words,) on the CPU. Words without pieces get 0; if all words of a sentence
-    score the same, they get 0.5.
-    """
+    """Return each word's mean of ``pieces`` (B, L), normalised by sentence; 0 without pieces, 0.5 if all are equal."""
     normalise = NORMALISATIONS[normalisation]
     counts, word, row, position = (torch.from_numpy(array)
                                    for array in (words.counts, words.word, words.row, words.position))
@@ -155,21 +137,13 @@ def word_scores(pieces: Tensor, words: WordPieces, normalisation: str) -> list[T
     if len(word):
         sums = torch.zeros_like(scores).index_add_(0, word, pieces.double().cpu()[row, position])
         aligned = n_pieces > 0
-        scores[aligned] = _normalised(sums[aligned] / n_pieces[aligned], owner[aligned], len(counts), normalise)
+        means, owner, empty = sums[aligned] / n_pieces[aligned], owner[aligned], sums.new_zeros(len(counts))
+        least, greatest = (empty.scatter_reduce(0, owner, means, which, include_self=False)[owner]
+                           for which in ("amin", "amax"))
+        normalised = normalise(means, least, greatest, empty.index_add(0, owner, means)[owner])
+        scores[aligned] = torch.where(greatest - least <= _EQUAL * greatest, torch.full_like(means, 0.5), normalised)
     return list(scores.float().split(counts.tolist()))
 
-
-def _normalised(means: Tensor, owner: Tensor, n: int, normalise: Callable[..., Tensor]) -> Tensor:
-    """Normalise the word means (W,) within the sentences (W,) that own them."""
-    empty = torch.zeros(n, dtype=means.dtype)
-    least, greatest = (empty.scatter_reduce(0, owner, means, which, include_self=False)[owner]
-                       for which in ("amin", "amax"))
-    total = empty.index_add(0, owner, means)[owner]
-    equal = greatest - least <= _EQUAL * greatest
-    return torch.where(equal, torch.full_like(means, 0.5), normalise(means, least, greatest, total))
-
-
-# What is differentiated, and where
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -207,30 +181,41 @@ def _classes(logits: Tensor, released_bugs: bool) -> Tensor:
 
 
 def _pulled_back(result: Tensor, cotangent: Tensor, leaf: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradient by ``leaf`` in one backward pass, as a tensor and a factor for each row.
+    """Return the gradient by ``leaf`` in one backward pass, as a tensor and a factor for each row (B, 1).
 
-    Rows do not interact, so one pass holds the gradient of each. It starts from ``cotangent``, df / d result (B, n) in
-    double precision, scaled to numbers around 1, and the factor (B, 1) is kept apart: the gradient of a probability
-    next to 0 or 1 would vanish in single precision.
+    ``cotangent``, df / d result (B, n), is scaled around 1: the gradient of a probability next to 0 or 1 would vanish.
     """
     factor = cotangent.abs().amax(dim=1, keepdim=True).clamp(min=_TINY)
     gradient, = torch.autograd.grad(result, leaf, (cotangent / factor).to(result.dtype))
     return gradient, factor
 
 
-class Lookup:
-    """The word-embedding look-up, before position and type embeddings and normalisation."""
+class _Point:
+    """Where a network is differentiated: its word-embedding look-up, before position and type embeddings.
 
-    def __init__(self, network: PreTrainedModel) -> None:
-        self.network = network
+    With ``released_bugs`` the output of the whole embedding block, fed in again as if it were word embeddings:
+    positions and normalisation are applied twice, as in the released code of PGKPR.
+    """
+
+    def __init__(self, network: PreTrainedModel, released_bugs: bool = False) -> None:
+        self.network, self.released_bugs = network, released_bugs
+        self.block = getattr(getattr(network, "base_model", network), "embeddings", None)
+        if released_bugs and self.block is None:
+            raise ValueError(f"released_bugs: {type(network).__name__} has no embedding block to take the output of")
 
     def value(self, inputs: Inputs) -> Tensor:
         """Return the embedding of each piece (B, L, d), without history."""
         with torch.no_grad():
-            return self.network.get_input_embeddings()(inputs["input_ids"]).detach()
+            if not self.released_bugs:
+                return self.network.get_input_embeddings()(inputs["input_ids"]).detach()
+            return self.block(**{name: part for name, part in inputs.items()  # type: ignore[misc]
+                                 if name != "attention_mask"}).detach()
 
     def run(self, inputs: Inputs, embedding: Tensor) -> Any:
-        """Return what the network gives with ``embedding`` (B, L, d) in place of its own look-up."""
+        """Return the output of the network with ``embedding`` (B, L, d) in place of its own."""
+        if self.released_bugs:
+            return self.network(inputs_embeds=embedding, **{name: part for name, part in inputs.items()
+                                                            if name not in ("input_ids", "token_type_ids")})
         lookup = self.network.get_input_embeddings()
         handle = lookup.register_forward_hook(lambda module, arguments, output: embedding)
         try:
@@ -239,37 +224,9 @@ class Lookup:
             handle.remove()
 
 
-class BlockOutput:
-    """The output of the whole embedding block, fed in again as if it were word embeddings.
-
-    Positions and normalisation are thereby applied twice, to a text that the network never saw in training, and the
-    second pass does not tell segments apart: bugs of the released code of PGKPR, kept to reproduce it.
-    """
-
-    def __init__(self, network: PreTrainedModel) -> None:
-        self.network = network
-        self.block = getattr(getattr(network, "base_model", network), "embeddings", None)
-        if self.block is None:
-            raise ValueError(f"released_bugs: {type(network).__name__} has no embedding block to take the output of")
-
-    def value(self, inputs: Inputs) -> Tensor:
-        """Return the block's output for each piece (B, L, d), without history."""
-        with torch.no_grad():
-            return self.block(**{name: part for name, part in inputs.items()  # type: ignore[misc]
-                                 if name != "attention_mask"}).detach()
-
-    def run(self, inputs: Inputs, embedding: Tensor) -> Any:
-        """Return what the network gives with ``embedding`` (B, L, d) as ``inputs_embeds``."""
-        return self.network(inputs_embeds=embedding, **{name: part for name, part in inputs.items()
-                                                        if name not in ("input_ids", "token_type_ids")})
-
-
 @contextmanager
 def _at_rest(network: nn.Module) -> Iterator[None]:
-    """Switch ``network`` to evaluation mode with frozen parameters, gradients on, and everything back afterwards.
-
-    With frozen parameters a forward pass keeps only what the gradient by the embedding needs.
-    """
+    """Freeze ``network`` in evaluation mode with gradients on, and restore everything afterwards."""
     modes = [(part, part.training) for part in network.modules()]
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     network.eval()
@@ -289,15 +246,13 @@ def _at_rest(network: nn.Module) -> Iterator[None]:
 Pull = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
 
 
-def _integrated(point: Lookup | BlockOutput, inputs: Inputs, reference_ids: Tensor, pull: Pull, steps: int,
+def _integrated(point: _Point, inputs: Inputs, reference_ids: Tensor, pull: Pull, steps: int,
                 rows: int | None = None) -> Tensor:
     """Return the signed attribution of every word piece, (B, L) float64 on the CPU.
 
     That of coordinate i is (e_i - r_i) times the integral over a in [0, 1] of df/de_i at r + a (e - r); they sum to
     f(e) - f(r) (Sundararajan, Taly, Yan 2017, Axiomatic Attribution for Deep Networks, equation 1). The integral is a
-    Gauss-Legendre sum. The B * ``steps`` points go through the network ``rows`` at a time (by default as many as the
-    batch has, at least 64), those of a text beside each other, so memory does not grow with ``steps``. Paths begin at
-    ``reference_ids`` (B, L).
+    Gauss-Legendre sum, whose B * ``steps`` points go through the network ``rows`` at a time.
     """
     end = point.value(inputs)  # (B, L, d)
     begin = point.value({**inputs, "input_ids": reference_ids})
@@ -324,21 +279,14 @@ def nodes(steps: int) -> tuple[np.ndarray, np.ndarray]:
     return (places + 1) / 2, weights / 2
 
 
-# Pair classifiers
-
-
 def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncoding, target: str = "pos_logit",
                   normalisation: str = "minmax", *, method: str = "gradient", released_bugs: bool = False,
                   steps: int = 32, rows: int | None = None) -> list[Tensor]:
-    """Return the keyword probability of every source word, as :func:`word_scores`.
+    """Return the keyword probability of every source word, as :func:`word_scores`; the classifier is left as it was.
 
-    The classifier, which gives ``logits`` (B, 2), class 1 positive, runs in evaluation mode and is left as it was.
-    Target words and special tokens never score. ``target`` and ``normalisation`` are of ``TARGETS`` and
-    ``NORMALISATIONS``. Method ``gradient``: a piece scores ||df/de||_2, by one forward and one backward pass;
-    ``integrated_gradients``: |attribution| along the line from the same pair with every word piece replaced by [PAD],
-    of ``steps`` points, ``rows`` of them in a forward pass. ``released_bugs``, as the released code has it:
-    ``argmax_logit`` takes the first row's class for all, so that scores depend on the batch, and :class:`BlockOutput`
-    is differentiated.
+    Method ``gradient``: a piece scores ||df/de||_2; ``integrated_gradients``: |attribution| along the line from the
+    same pair with every word piece replaced by [PAD], of ``steps`` points. ``released_bugs``: ``argmax_logit`` takes
+    the first row's class for all, and the whole embedding block is differentiated.
     """
     batch = as_batch(batch)
     if method == "gradient":
@@ -351,7 +299,7 @@ def word_saliency(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncod
 def piece_norms(classifier: PreTrainedModel, inputs: Inputs, target: str = "pos_logit",
                 released_bugs: bool = False) -> Tensor:
     """Return ||df/de_j||_2 of every word piece, (B, L) float64 on the CPU; see :func:`word_saliency`."""
-    point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
+    point = _Point(classifier, released_bugs)
     with _at_rest(classifier):
         leaf = point.value(inputs).requires_grad_()  # (B, L, d)
         logits = point.run(inputs, leaf).logits  # (B, 2)
@@ -361,14 +309,10 @@ def piece_norms(classifier: PreTrainedModel, inputs: Inputs, target: str = "pos_
 
 def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | BatchEncoding, target: str = "pos_logit",
                        released_bugs: bool = False, *, steps: int = 32, rows: int | None = None) -> Tensor:
-    """Return the integrated gradient of every word piece, signed, (B, L) float64 on the CPU.
-
-    Over both segments the attributions of a pair sum to f(pair) - f(pair of blanks); special tokens get 0. The
-    class of ``argmax_logit`` is that of the pair itself, all along the path; it takes one forward pass more.
-    """
+    """Return the integrated gradient of every word piece, signed, (B, L) float64 on the CPU; ``argmax`` of the pair."""
     batch = as_batch(batch)
     inputs = batch.inputs
-    point = BlockOutput(classifier) if released_bugs else Lookup(classifier)
+    point = _Point(classifier, released_bugs)
     reference = batch.reference_ids(int(classifier.config.pad_token_id))
     with _at_rest(classifier):
         classes = torch.zeros(len(reference), dtype=torch.int64, device=reference.device)
@@ -382,17 +326,10 @@ def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | Batch
         return _integrated(point, inputs, reference, pull, steps, rows)
 
 
-# Sentence encoders
-
-
 def siamese_saliency(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEncoding,
                      others: SaliencyBatch | BatchEncoding, normalisation: str = "minmax", *, steps: int = 32,
                      rows: int | None = None) -> list[Tensor]:
-    """Return the keyword probability of every word of ``sources``, by its share in their cosine to ``others``.
-
-    A piece scores |sum_j A_ij| over the pieces j of the other text, see :func:`siamese_attributions`. A text's vector
-    is the mean of the encoder's ``last_hidden_state`` over real tokens.
-    """
+    """Return the keyword probability of every word of ``sources``, by |sum_j A_ij| of its pieces (see below)."""
     sources = as_batch(sources)
     pieces = siamese_attributions(encoder, sources, others, steps=steps, rows=rows)
     return word_scores(pieces.abs(), sources.words, normalisation)
@@ -403,26 +340,19 @@ def siamese_attributions(encoder: PreTrainedModel, sources: SaliencyBatch | Batc
                          rows: int | None = None) -> Tensor:
     """Return sum_j A_ij for every word piece i of ``sources``, signed, (B, L) float64 on the CPU.
 
-    L. Moeller, D. Nikolaev, S. Padó: An Attribution Method for Siamese Encoders (2023). With g the encoder, r_a and
-    r_b references of texts a and b (every word piece replaced by [PAD]), and J(a) the Jacobian of g integrated along
-    the line from r_a to a, the similarity has an attribution to every pair of coordinates i of a and j of b (their
-    equation 3)::
+    L. Moeller, D. Nikolaev, S. Padó: An Attribution Method for Siamese Encoders (2023), equation 3, with g the encoder,
+    r_a and r_b references of texts a and b, and J(a) the Jacobian of g integrated along the line from r_a to a:
 
         A_ij = (a - r_a)_i  [J(a)^T J(b)]_ij  (b - r_b)_j
-
-    What a piece of a contributes in all is the sum over j, and there the integral of b is done by the fundamental
-    theorem::
-
         sum_j J(b)_j (b - r_b)_j = g(b) - g(r_b) =: v
         sum_j A_ij = (a - r_a)_i [J(a)^T v]_i
 
-    which is the integrated gradient of the number x -> g(x).v. So neither Jacobian is ever made: each point of the
-    path costs one backward pass, not one for each of the encoder's d outputs, and b none at all.
+    That is the integrated gradient of x -> g(x).v: each point of the path costs one backward pass, and b none at all.
     """
     sources, others = as_batch(sources), as_batch(others)
     pad = int(encoder.config.pad_token_id)
     reference, other_reference = sources.reference_ids(pad), others.reference_ids(pad)
-    mask, point = sources.inputs["attention_mask"], Lookup(encoder)
+    mask, point = sources.inputs["attention_mask"], _Point(encoder)
 
     def vectors(output: Any, real: Tensor) -> Tensor:
         return normalize(mean_pool(output.last_hidden_state, real), dim=-1)  # the cosine is their product

@@ -1,8 +1,6 @@
 """A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR section 3).
 
-The network is the library's own sequence classifier over the pre-trained encoder, with two logits: their
-softmax cross-entropy is the binary cross-entropy of their difference, and attribution can ask for either
-logit or for both.
+The library's own sequence classifier with two logits; attribution can ask for either or for both.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,19 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import transformers
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    BatchEncoding,
-    BertForSequenceClassification,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
-from models.common.encoders import bert_states, freeze_lower_layers, is_plain_bert
-from models.common.task import Step, Task
+from models.common.encoders import freeze_lower_layers
+from models.common.training import Step, Task
+from models.common.transformer import bert_states, is_plain_bert
 
 LABELS = {0: "different", 1: "paraphrase"}
 
@@ -39,12 +31,10 @@ class PairPoint(NamedTuple):
 
 def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator, negatives: int = 2,
                 partners: Mapping[int, Collection[int]] | None = None) -> list[PairPoint]:
-    """Return the points of N pairs (s_i, t_i) with random negatives, 2 + ``negatives`` per pair in its order.
+    """Return the points of N pairs (s_i, t_i) of text ids, 2 + ``negatives`` per pair in its order.
 
-    They are (s_i, t_i) and (s_i, s_i), positive, and ``negatives`` times (s_i, t_k) with k random, negative: 4N
-    points with the paper's two. A drawn t_k is neither s_i nor any text that is known to mean the same: such a
-    pair would be a false negative; where there is no other, a ValueError. ``pairs`` are text ids, ``partners`` texts
-    that mean the same as a text, besides those paired with it in ``pairs``.
+    (s_i, t_i) and (s_i, s_i), positive, and (s_i, t_k) with k random, negative: 4N points with the paper's two. No t_k
+    is known to mean the same as s_i, by the pairs or by its ``partners``.
     """
     same: dict[int, set[int]] = {}  # each text of the pairs, and every text that is known to mean the same
     for source, target in pairs:
@@ -67,29 +57,30 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
     return points
 
 
-def build_pair_classifier(location: str | Path, pretrained: bool = True, freeze_layers: int = 0) -> PreTrainedModel:
+def build_pair_classifier(location: str | Path, pretrained: bool = True,
+                          freeze_layers: int = 0) -> transformers.PreTrainedModel:
     """Return a two-logit classifier over the encoder at ``location``; its head has random weights."""
-    config = AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
+    config = transformers.AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
                                         label2id={name: label for label, name in LABELS.items()})
     if pretrained:
-        classifier = AutoModelForSequenceClassification.from_pretrained(location, config=config)
+        classifier = transformers.AutoModelForSequenceClassification.from_pretrained(location, config=config)
     else:
-        classifier = AutoModelForSequenceClassification.from_config(config)
+        classifier = transformers.AutoModelForSequenceClassification.from_config(config)
     freeze_lower_layers(classifier.base_model, freeze_layers)
     return classifier
 
 
-def pair_logits(classifier: PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
+def pair_logits(classifier: transformers.PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
     """Return the logits (B, 2) of encoded pairs, for a BERT in fewer operations than the library's pass takes."""
-    if not isinstance(classifier, BertForSequenceClassification) or not is_plain_bert(classifier.bert):
+    if not isinstance(classifier, transformers.BertForSequenceClassification) or not is_plain_bert(classifier.bert):
         return classifier(**batch).logits
     hidden = bert_states(classifier.bert, batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
     assert classifier.bert.pooler is not None  # classifiers of whole texts have one
     return classifier.classifier(classifier.dropout(classifier.bert.pooler(hidden)))
 
 
-def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seconds: Sequence[str],
-                 max_length: int, width: int | None = None) -> BatchEncoding:
+def encode_pairs(tokenizer: transformers.PreTrainedTokenizerBase, firsts: Sequence[str], seconds: Sequence[str],
+                 max_length: int, width: int | None = None) -> transformers.BatchEncoding:
     """Return pairs as ``[CLS] first [SEP] second [SEP]``, the longer text cut first, as (B, L) tensors."""
     return tokenizer(list(firsts), list(seconds), truncation="longest_first", max_length=width or max_length,
                      padding="max_length" if width else "longest", return_tensors="pt")
@@ -99,8 +90,8 @@ def encode_pairs(tokenizer: PreTrainedTokenizerBase, firsts: Sequence[str], seco
 class PairTask(Task):
     """Training of a pair classifier, for :func:`models.common.training.fit`."""
 
-    module: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    module: transformers.PreTrainedModel
+    tokenizer: transformers.PreTrainedTokenizerBase
     texts: Mapping[int, str]
     train: Sequence[PairPoint]
     validation: Sequence[PairPoint]
@@ -108,13 +99,11 @@ class PairTask(Task):
     learning_rate: float
     batch_size: int
 
-    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the encoded pairs of training points, and their ``labels`` (B,)."""
-        return self._encoded([self.train[item] for item in items])
-
-    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the same of validation points."""
-        return self._encoded([self.validation[item] for item in items])
+    def tensors(self, rows: Sequence[PairPoint]) -> dict[str, Tensor]:
+        """Return the encoded pairs of points, and their ``labels`` (B,)."""
+        encoded = encode_pairs(self.tokenizer, [self.texts[point.first] for point in rows],
+                               [self.texts[point.second] for point in rows], self.max_length)
+        return {**encoded, "labels": torch.tensor([point.label for point in rows])}
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the mean cross-entropy, and in the accuracy, of the batch."""
@@ -126,11 +115,6 @@ class PairTask(Task):
         sums = self.validation_sums(
             lambda batch: dict(zip(("loss", "accuracy"), self._loss_and_right(batch), strict=True)))
         return {name: value / len(self.validation) for name, value in sums.items()}
-
-    def _encoded(self, points: Sequence[PairPoint]) -> dict[str, Tensor]:
-        encoded = encode_pairs(self.tokenizer, [self.texts[point.first] for point in points],
-                               [self.texts[point.second] for point in points], self.max_length)
-        return {**encoded, "labels": torch.tensor([point.label for point in points])}
 
     def _loss_and_right(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Sum of the cross-entropies, and number of points classified rightly."""

@@ -13,7 +13,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
 from models.common.recurrent import recurrent
-from models.common.task import Step, Task
+from models.common.training import Step, Task
 
 LABELS = {0: "secondary", 1: "primary"}
 PAD, UNKNOWN = 0, 1
@@ -38,10 +38,7 @@ class STaggerConfig(PretrainedConfig):
 
 
 class STagger(PreTrainedModel):
-    """Stacked LSTM over word embeddings, with two logits per word.
-
-    It reads from left to right, so what stands after a word, padding included, has no part in its logits. No
-    dropout, since the paper names none.
+    """Stacked LSTM over word embeddings, left to right and without dropout, with two logits per word.
 
     >>> tagger = STagger.from_pretrained(folder)  # doctest: +SKIP
     >>> tagger(word_ids).softmax(-1)[..., 1]  # doctest: +SKIP
@@ -93,13 +90,10 @@ class TagTask(Task):
     learning_rate: float
     batch_size: int
 
-    def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return ``ids`` and ``labels`` (B, L) of the words of ``items``; labels of padding are not to be learnt."""
-        return _padded([self.train[item] for item in items])
-
-    def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the same of validation texts."""
-        return _padded([self.validation[item] for item in items])
+    def tensors(self, rows: Sequence[TaggedText]) -> dict[str, Tensor]:
+        """Return ``ids`` and ``labels`` (B, L) of the words of texts; labels of padding are not to be learnt."""
+        ids, labels = ([torch.from_numpy(getattr(text, name)) for text in rows] for name in ("ids", "labels"))
+        return {"ids": pad_sequence(ids, True, PAD), "labels": pad_sequence(labels, True, _IGNORED)}
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the cross-entropy per word, and in the accuracy, of the batch."""
@@ -126,16 +120,8 @@ class TagTask(Task):
         return cross_entropy(answers.float(), labels, reduction="sum", ignore_index=_IGNORED), counts
 
 
-def _padded(texts: Sequence[TaggedText]) -> dict[str, Tensor]:
-    ids, labels = ([torch.from_numpy(getattr(text, name)) for text in texts] for name in ("ids", "labels"))
-    return {"ids": pad_sequence(ids, True, PAD), "labels": pad_sequence(labels, True, _IGNORED)}
-
-
 def primary_scores(counts: Tensor) -> dict[str, float]:
-    """Return accuracy, and precision, recall and F1 of primary, of counts [label, answer] (2, 2).
-
-    A share of nothing is 0: a tagger that calls no word primary has precision 0.
-    """
+    """Return accuracy, and precision, recall and F1 of primary, of counts [label, answer] (2, 2); 0 / 0 is 0."""
     right, missed, wrong = int(counts[1, 1]), int(counts[1, 0]), int(counts[0, 1])
     return {"accuracy": (right + int(counts[0, 0])) / max(1, int(counts.sum())),
             "precision": right / max(1, right + wrong), "recall": right / max(1, right + missed),

@@ -19,38 +19,25 @@ from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP, filled
 from models.common.decoding import BeamCache, CachedSteps, Decodable, Rules, beam_search, best_outputs, project_in_full
 from models.common.losses import at_least_float32, pair_contrast
 from models.common.transformer import Decoder, Embedder, Encoder, Heads, RealTokens, masking, token_nll
-from models.pgkpr.settings import (
-    IaNetSettings,
-    LatentBowSettings,
-    PairContrast,
-    Reconstruction,
-    ResidualLstmSettings,
-    RewriterSettings,
-    Sizes,
-    Source,
-)
+from models.pgkpr import settings
 
 Batch = Mapping[str, Tensor]
 
 # The groups of :class:`RewriterSettings`.
-GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(RewriterSettings)[1:]}
+GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(settings.RewriterSettings)[1:]}
 
 
 class RewriterConfig(PretrainedConfig):
-    """Configuration of every :class:`Rewriter`; a model reads the groups of its own architecture.
-
-    ``max_words`` of a text are read; the rest is cut. ``groups`` are plain values of the groups of
-    :class:`RewriterSettings`, under their names; whatever else there is goes to ``PretrainedConfig``.
-    """
+    """Configuration of every :class:`Rewriter`; ``groups`` are plain values of those of :class:`RewriterSettings`."""
 
     model_type = "keycontrast-rewriter"
-    reconstruction: Reconstruction
-    contrast: PairContrast
-    sizes: Sizes
-    source: Source
-    residual_lstm: ResidualLstmSettings
-    latent_bow: LatentBowSettings
-    ianet: IaNetSettings
+    reconstruction: settings.Reconstruction
+    contrast: settings.PairContrast
+    sizes: settings.Sizes
+    source: settings.Source
+    residual_lstm: settings.ResidualLstmSettings
+    latent_bow: settings.LatentBowSettings
+    ianet: settings.IaNetSettings
 
     def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, max_words: int = 17,
                  **groups: Any) -> None:
@@ -76,11 +63,10 @@ class RewriterConfig(PretrainedConfig):
 class Rewriter(PreTrainedModel, ABC):
     """Rewrites a source x as a target y; subclasses are the architectures, see :func:`load_rewriter`.
 
-    A batch is a dict of int64 tensors, padded at the right with 0: ``x_ids``, ``x_tags`` (B, L) and ``x_lengths``
-    (B,), words and tags of sources; ``t_ids``, ``t_tags`` (B, Lt) and ``t_lengths`` (B,) of targets; ``y_in``,
-    ``y_out`` (B, T), the target with <s> before and </s> behind; ``group`` (B,), equal for texts that mean the same;
-    for latent_bow ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L), True for words of the source
-    that are keywords (or primary), goes beside it; None for models that do not use keywords.
+    A batch is a dict of int64 tensors, padded at the right with 0: ``x_ids``, ``x_tags`` (B, L) and ``x_lengths`` (B,),
+    words and tags of sources; ``t_ids``, ``t_tags`` (B, Lt) and ``t_lengths`` (B,) of targets; ``y_in``, ``y_out`` (B,
+    T), the target with <s> before and </s> behind; ``group`` (B,), equal for texts that mean the same; for latent_bow
+    ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L) is True for keywords (or primary words).
     """
 
     config: RewriterConfig
@@ -103,17 +89,12 @@ class Rewriter(PreTrainedModel, ABC):
         raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
 
     def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with what follows from its numbers alone, such as places of words, unless it is there.
-
-        On an accelerator the shapes of these tensors would have to be waited for; whoever loads batches does it before.
-        """
+        """Return ``batch`` with what follows from its numbers alone, for which a device would be waited for."""
         return batch
 
     @abstractmethod
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return sums over the micro-batch, scalars with a graph, of each part of the loss that is not switched off.
-
-        Sums, so that whoever knows the whole batch can divide by what belongs to it:
+        """Return sums over the micro-batch, scalars with a graph, of each part of the loss that is not switched off:
 
         - ``generation``: -log p(y | x), over the tokens of ``y_out``;
         - ``reconstruction``: over tokens (``token_mean``), or over items of the mean over an item's tokens;
@@ -122,10 +103,7 @@ class Rewriter(PreTrainedModel, ABC):
 
     @abstractmethod
     def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
-        """Encode sources; return what takes decoding steps, and the first token of each output (B,).
-
-        ``slots`` tokens will be tried per item, all steps and hypotheses together; see :class:`BeamCache`.
-        """
+        """Encode sources; return the steps of decoding, ``slots`` tokens per item, and the first token of each (B,)."""
 
     @torch.no_grad()
     def rewrite(self, batch: Batch, mask: Tensor | None, rules: Rules, num_beams: int = 1,
@@ -154,17 +132,14 @@ class Rewriter(PreTrainedModel, ABC):
 
 def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
               width: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return TS_s of each text, and what is to be reconstructed of it.
+    """Return TS_s of each text (B, W), what is to be reconstructed of it, and which places are real.
 
-    Part 1 holds keywords as words and all else as tags, part 2 the other way round. Targets are the tags of part 1,
-    the keywords of part 2 and [NOK] where part 2 has a word; <s>, <sep> and </s> are their own targets.
+    Part 1 holds keywords as words and all else as tags, part 2 the other way round. Targets are the tags of part 1, the
+    keywords of part 2 and [NOK] where part 2 has a word; <s>, <sep> and </s> are their own targets, padding ``IGNORE``.
 
     >>> ids, tags = torch.tensor([[21, 22]]), torch.tensor([[11, 12]])
     >>> perturbed(ids, tags, torch.tensor([[True, False]]), torch.tensor([2]))[:2]
     (tensor([[ 2, 21, 12,  4, 11, 22,  3]]), tensor([[ 2, 11, 12,  4, 21,  5,  3]]))
-
-    Words, tags and mask (True for keywords) are (B, L), lengths (B,) at least 1. Ids, targets (``IGNORE`` at padding)
-    and which places are real are (B, W); ``width`` W is at least and by default 2 max(lengths) + 3.
     """
     (words, tags, keywords), first, second, special, real = _laid_out((x_ids, x_tags, mask.bool()), lengths, width)
     targets = torch.where(first, tags, torch.where(keywords, words, NOK))
@@ -175,14 +150,7 @@ def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
 
 def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
                 width: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return the unperturbed pair sequence of each text for the contrast (B, W), and which places are real (B, W).
-
-    ``order`` is ``pos_sent``, ``<s> tags <sep> words </s>``, or ``sent_pos``, words first; the rest as of
-    :func:`perturbed`.
-
-    >>> counterpart(torch.tensor([[21, 22]]), torch.tensor([[11, 12]]), torch.tensor([2]), "pos_sent")[0]
-    tensor([[ 2, 11, 12,  4, 21, 22,  3]])
-    """
+    """Return the unperturbed pair sequence of each text for the contrast, and which places are real (B, W)."""
     (words, labels), first, second, special, real = _laid_out((ids, tags), lengths, width)
     tags_here = first if order == "pos_sent" else second
     return torch.where(first | second, torch.where(tags_here, labels, words), special), real
@@ -190,10 +158,9 @@ def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
 
 def _laid_out(parts: Sequence[Tensor], lengths: Tensor,
               width: int | None) -> tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor]:
-    """Return ``parts`` (B, L) as both parts of sequences ``<s> part 1 <sep> part 2 </s>`` hold them.
+    """Return ``parts`` (B, L) as both parts of sequences ``<s> part 1 <sep> part 2 </s>`` hold them (B, W).
 
-    Further which places are of part 1, and of part 2; the ids of <s>, <sep>, </s> and padding at their places; and
-    which places are none of padding. Each (B, W).
+    Further the places of part 1, and of part 2; the ids of <s>, <sep>, </s> and padding; and the places that are real.
     """
     place = torch.arange(width or 2 * int(lengths.max()) + 3, device=lengths.device).unsqueeze(0)  # (1, W)
     length = lengths.unsqueeze(1)  # (B, 1)
@@ -217,10 +184,7 @@ def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class AttentiveRewriter(Rewriter):
-    """A model whose decoder attends to encoder states; subclasses say what is encoded, and how it is decoded.
-
-    One embedding serves all inputs, an output matrix of its own the scores.
-    """
+    """A model whose decoder attends to encoder states; one embedding serves all inputs, an output matrix the scores."""
 
     _supports_sdpa = True
     decoder: Decoder
@@ -275,20 +239,13 @@ class TransformerRewriter(AttentiveRewriter):
         self.encoder = Encoder(asdict(config.sizes))
         self.decoder = Decoder(asdict(config.sizes))
 
-    def encode(self, ids: Tensor, places: Heads, bias: Tensor) -> Tensor:
-        """Return encoder states (M, d) of tokens (M,), the rows of ``places``, of which ``bias`` hides padding."""
-        return self.encoder(self.embedder, ids, bias, places)
-
     def remembered(self, states: Tensor, places: Heads, bias: Tensor) -> tuple[Tensor, ...]:
         """Return :meth:`memory` of encoder states (M, d)."""
         return (bias, *self.decoder.project(0, states, places))
 
 
 class PlainTransformer(TransformerRewriter):
-    """The Transformer baseline: the encoder reads the words of the source, nothing else.
-
-    It differs from PGKPR without both of its losses in this input.
-    """
+    """The Transformer baseline: PGKPR without both of its losses, whose encoder reads the words of the source."""
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
@@ -309,7 +266,7 @@ class PlainTransformer(TransformerRewriter):
         """Return the memory of the source's words; ``mask`` is not read."""
         batch = self.planned(batch)
         seen = self.seen(RealTokens.given(batch, "x"))
-        return self.remembered(self.encode(batch["x_rows"], *seen), *seen)
+        return self.remembered(self.encoder(self.embedder, batch["x_rows"], *seen), *seen)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""
@@ -332,14 +289,11 @@ class ReconstructionHead(nn.Module):
 
 
 class Pgkpr(TransformerRewriter):
-    """PGKPR as it is trained, saved and used.
+    """PGKPR as it is trained, saved and used: the encoder reads TS_s, the decoder attends to all of its states.
 
-    The encoder reads TS_s, ``<s> part 1 <sep> part 2 </s>``, where keywords and all other words are replaced by their
-    tags in turn; the decoder attends to all of its states. Two losses come beside generation: L_rec, reconstruction
-    of tags and keywords at the encoder, and L_con, a contrast of e_s, the mean encoding of TS_s, with e_t,
-    that of the unperturbed pair sequence of the target, against other sentences of the batch. A loss of weight 0 is
-    not computed. All modules exist whatever the weights, so the rows of an ablation table start from the same weights
-    under one seed.
+    L_rec is reconstruction of tags and keywords at the encoder, L_con a contrast of e_s, the mean encoding of TS_s,
+    with e_t, that of the unperturbed pair sequence of the target, against other sentences of the batch. A loss of
+    weight 0 is not computed; its modules exist, so that all rows start from the same weights.
     """
 
     uses_keywords = True
@@ -373,7 +327,7 @@ class Pgkpr(TransformerRewriter):
         tokens = RealTokens.given(batch, "mixed")
         ids, _ = self._perturbed(batch, mask, tokens)
         seen = self.seen(tokens)
-        return self.remembered(self.encode(ids, *seen), *seen)
+        return self.remembered(self.encoder(self.embedder, ids, *seen), *seen)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
@@ -394,15 +348,17 @@ class Pgkpr(TransformerRewriter):
         others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
         rows = [batch[f"plain_{side}_rows"] for side in sides]
         if self._together():  # an accelerator spends a pass on launching it
-            together = self.encode(torch.cat([ids, *rows]), *self.seen(RealTokens.stacked([tokens, *others])))
+            stacked = self.seen(RealTokens.stacked([tokens, *others]))
+            together = self.encoder(self.embedder, torch.cat([ids, *rows]), *stacked)
             states, *contrasted = together.split([len(ids), *map(len, rows)])
         else:  # one pass costs as much as several (measured)
-            states, contrasted = self.encode(ids, *self.seen(tokens)), []
+            states, contrasted = self.encoder(self.embedder, ids, *self.seen(tokens)), []
         parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
         if self.config.reconstruction.weight > 0:
             parts["reconstruction"] = self._reconstruction(states, targets, tokens)
         # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
-        contrasted = contrasted or [self.encode(one, *self.seen(of)) for one, of in zip(rows, others, strict=True)]
+        contrasted = contrasted or [self.encoder(self.embedder, one, *self.seen(of))
+                                    for one, of in zip(rows, others, strict=True)]
         pooled = [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
         return parts, torch.cat(pooled, dim=-1)
 

@@ -15,21 +15,11 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from transformers import initialization as init
 
-from models.common import BOS, MASK, PAD
+from models.common import BOS, MASK, PAD, transformer
 from models.common.decoding import Decodable, project_in_full
 from models.common.losses import at_least_float32, bag_of_words
 from models.common.recurrent import Given, LstmStack, RecurrentSteps, State, States, attend
-from models.common.task import HostTensor
-from models.common.transformer import (
-    Attention,
-    Decoder,
-    DecoderLayer,
-    DecoderStep,
-    Embedder,
-    Encoder,
-    RealTokens,
-    token_nll,
-)
+from models.common.training import HostTensor
 from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig, wrapped
 
 
@@ -75,13 +65,10 @@ class RecurrentRewriter(Rewriter):
         order = batch["x_lengths"].argsort(descending=True, stable=True)
         ordered = {name: part.index_select(0, order) for name, part in batch.items()}
         return {**ordered, "x_host": HostTensor.of(ordered["x_lengths"].cpu()),
-                **RealTokens(ordered["y_out"] != PAD).named("y")}
+                **transformer.RealTokens(ordered["y_out"] != PAD).named("y")}
 
     def read(self, batch: Batch) -> tuple[Tensor, States, Tensor]:
-        """Return the encoder's outputs (B, L, d), the states after each last word, and which places hold words (B, L).
-
-        Outputs at padding are 0.
-        """
+        """Return outputs (B, L, d), 0 at padding, states after each last word, and which places hold words (B, L)."""
         planned, width = "x_host" in batch, batch["x_ids"].shape[1]
         lengths = batch["x_host"].as_subclass(Tensor) if planned else batch["x_lengths"].cpu()
         words = pack_padded_sequence(batch["x_ids"], lengths, batch_first=True, enforce_sorted=planned)
@@ -91,16 +78,15 @@ class RecurrentRewriter(Rewriter):
 
     def generation(self, states: Tensor, batch: Batch) -> Tensor:
         """Return the sum of -log p of the targets of a planned batch, predicted from states (B, T, d)."""
-        tokens = RealTokens.given(batch, "y")
-        return token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
+        tokens = transformer.RealTokens.given(batch, "y")
+        return transformer.token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
 
 
 class ResidualLstm(RecurrentRewriter):
     """Stacked LSTMs with residual additions that read the source, and write the output from their last states.
 
-    Most settings are ours (docs/pgkpr.md), since the paper's are not all known. A decoder's output h becomes
-    tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by dot products with h (Luong
-    et al. 2015, eq. 5, 8). Weights begin uniform in -0.1 .. 0.1, as there.
+    A decoder's output h becomes tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by
+    dot products with h (Luong et al. 2015, eq. 5, 8). Most settings are ours (docs/pgkpr.md).
     """
 
     def __init__(self, config: RewriterConfig) -> None:
@@ -158,20 +144,15 @@ class Bags(NamedTuple):
 class LatentBow(RecurrentRewriter):
     """Predicts the words of the paraphrase first, each source word some of them, then decodes from the likeliest.
 
-    Symbols: h_t is the encoder's output at source word t; every word has a few softmaxes over the vocabulary,
-    softmax(W_k2 W_k1 h_t); b is their sum over words and k. The memory M holds the K words v with the largest b_v as
-    embedding(v) b_v: gradients reach b through these factors, not through the choice.
+    h_t is the encoder's output at source word t; b is the sum over words and k of softmax(W_k2 W_k1 h_t). The memory M
+    holds the K words v with the largest b_v as embedding(v) b_v. Every layer of the decoder starts from the cell of the
+    encoder's first layer, and from its hidden state plus the mean of M. At each step the query q, the hidden state of
+    the decoder's top layer, attends to M by W q and to the h_t by W W q; the two contexts are joined and projected, and
+    the cell reads word + q + context, as in the released code.
 
-    Every layer of the decoder starts from the cell of the encoder's first layer, and from its hidden state plus the
-    mean of M. At each step the query q, the hidden state of the decoder's top layer, attends to M and to the h_t; the
-    two contexts are joined and projected, and the cell reads word + q + context. As in the released code: M is looked
-    up by W q and the h_t by W W q; each layer's input is added to its output, dropout between; weights begin as
-    N(0, 0.05), biases at 0, those of forget gates at 1.
-
-    ``gumbel``: the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature in training. In
-    evaluation mode, decoding included, the temperature is 1e-5 and we draw no noise, where the released code does, so
-    that an output depends on its source alone: each softmax then names its likeliest word, and the bag counts the
-    names. Words that are named equally often are taken in the order of the plain b.
+    ``gumbel``: in training the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature. In evaluation
+    mode the temperature is 1e-5 and there is no noise, unlike in the released code: each softmax names its likeliest
+    word, and equal counts are taken in the order of the plain b.
     """
 
     def __init__(self, config: RewriterConfig) -> None:
@@ -200,10 +181,7 @@ class LatentBow(RecurrentRewriter):
             init.zeros_(module.weight[PAD])
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return ``generation``, summed over tokens of ``y_out``, and ``bow``, summed over items; ``mask`` is not read.
-
-        ``bow_ids`` (B, K) of the batch are the distinct words to predict, padded with 0.
-        """
+        """Return ``generation``, summed over tokens, and ``bow``, over items, of distinct words ``bow_ids`` (B, K)."""
         batch = self.planned(batch)
         state, sources, bags = self._encoded(batch)
         predicting = []
@@ -278,15 +256,13 @@ _SEQUENCES = ("primary", "secondary")
 def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tokens, Tokens]:
     """Return the primary and the secondary sequence of each text, in which one [MASK] stands for a run of the others.
 
-    Read in order, one taking the other's next run at every [MASK], the two restore the text.
-
     >>> ids, mask = torch.tensor([[11, 12, 13, 14]]), torch.tensor([[True, False, False, True]])
     >>> (primary, _), (secondary, _) = primary_secondary(ids, mask, torch.tensor([4]))
     >>> primary, secondary
     (tensor([[11,  6, 14]]), tensor([[ 6, 12, 13,  6]]))
 
-    ``mask`` (B, L) is True for primary words. Ids and which of them are real are (B, S) each, S as the longest of the
-    batch needs. A text without primary words, or without secondary ones, has [MASK] alone in that sequence.
+    ``mask`` (B, L) is True for primary words; ids and which of them are real are (B, S) each. An empty sequence is
+    [MASK].
     """
     real = torch.arange(x_ids.shape[1], device=x_ids.device) < lengths.unsqueeze(1)
     primary, secondary = real & mask.bool(), real & ~mask.bool()
@@ -304,13 +280,11 @@ def _collapsed(ids: Tensor, kept: Tensor, others: Tensor) -> Tokens:
     return ids.masked_fill(starts, MASK).gather(1, order).masked_fill(~real, PAD), real
 
 
-class AggregationLayer(DecoderLayer):
-    """A decoder layer that attends to two memories from one state.
+class AggregationLayer(transformer.DecoderLayer):
+    """A decoder layer that attends to two memories from one state x, which self-attention leaves.
 
-    Self-attention, normalised before; then, all from the state x that it leaves, x1 = x + attention(primary),
-    x2 = x + attention(secondary), x = LayerNorm(x1 + x2); then a feed-forward network. Which norms stand before the
-    other parts is ours: one before the attentions to the memories, and none before the feed-forward network, which
-    reads what was just normalised.
+    x1 = x + attention(primary), x2 = x + attention(secondary), x = LayerNorm(x1 + x2); then a feed-forward network.
+    Norms before the parts are ours: one before self-attention, one before the attentions to the memories.
     """
 
     memories = 2
@@ -320,20 +294,20 @@ class AggregationLayer(DecoderLayer):
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
                  activation: Callable[[Tensor], Tensor] = F.relu) -> None:
         nn.Module.__init__(self)
-        self.self_attention = Attention(width, heads, dropout)
-        self.to_primary = Attention(width, heads, dropout)
-        self.to_secondary = Attention(width, heads, dropout)
+        self.self_attention = transformer.Attention(width, heads, dropout)
+        self.to_primary = transformer.Attention(width, heads, dropout)
+        self.to_secondary = transformer.Attention(width, heads, dropout)
         self.widen, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
         self.self_norm, self.cross_norm, self.joint_norm = (nn.LayerNorm(width) for _ in range(3))
         if self.separate_norms:
             self.secondary_norm, self.forward_norm = (nn.LayerNorm(width) for _ in range(2))
         self.activation = activation
 
-    def to_memories(self) -> list[Attention]:
+    def to_memories(self) -> list[transformer.Attention]:
         """Return the attentions to the primary memory and to the secondary one."""
         return [self.to_primary, self.to_secondary]
 
-    def forward(self, hidden: Tensor, step: DecoderStep, number: int) -> Tensor:
+    def forward(self, hidden: Tensor, step: transformer.DecoderStep, number: int) -> Tensor:
         """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
         first = self.additions * number
         hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
@@ -353,24 +327,19 @@ class SeparateNormsLayer(AggregationLayer):
 
 
 class IaNet(AttentiveRewriter):
-    """IANet's aggregation model: one encoder for what is to be kept, one for what is to be rewritten.
-
-    The mask of a source says which of its words are primary, by paired semantic importance. The primary and the
-    secondary sequence are read by encoders of their own; the decoder attends to both in every layer. The same model
-    serves IANet+X and IANet+S, which differ in the masks of test sources.
-    """
+    """IANet's aggregation model: an encoder for primary words, one for the others, a decoder that attends to both."""
 
     uses_keywords = True
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         layers, sizes = config.ianet, asdict(config.sizes)
-        self.encoders = nn.ModuleList(Encoder({**sizes, "layers": layers.encoder_layers}) for _ in range(2))
+        self.encoders = nn.ModuleList(transformer.Encoder({**sizes, "layers": layers.encoder_layers}) for _ in range(2))
         kind = SeparateNormsLayer if layers.norms == "separate" else AggregationLayer
-        self.decoder = Decoder({**sizes, "layers": layers.decoder_layers}, kind)
+        self.decoder = transformer.Decoder({**sizes, "layers": layers.decoder_layers}, kind)
         if layers.embeddings == "separate":
             self.source_embedders = nn.ModuleList(
-                Embedder(config.vocab_size, config.sizes.width, config.sizes.dropout) for _ in range(2))
+                transformer.Embedder(config.vocab_size, config.sizes.width, config.sizes.dropout) for _ in range(2))
         self.post_init()
 
     def planned(self, batch: Batch) -> Batch:
@@ -389,8 +358,8 @@ class IaNet(AttentiveRewriter):
             batch = {**batch, **self._sequences(batch, mask)}
         biases, projected = [], []
         for number, name in enumerate(_SEQUENCES):
-            places, bias = self.seen(RealTokens.given(batch, name))
-            states = self.encoders[number](self._embedder(number), batch[f"{name}_rows"], bias, places)
+            places, bias = self.seen(transformer.RealTokens.given(batch, name))
+            states = self.encoders[number](self._embedder(number), batch[f"{name}_rows"], places, bias)
             biases.append(bias)
             projected += self.decoder.project(number, states, places)
         return (*biases, *projected)
@@ -399,11 +368,11 @@ class IaNet(AttentiveRewriter):
         """Return the sum of the generation loss."""
         return {"generation": self.generation(batch, self.memory(batch, mask))}
 
-    def _embedder(self, number: int) -> Embedder:
+    def _embedder(self, number: int) -> transformer.Embedder:
         """Return the embeddings of what encoder ``number`` reads."""
         if self.config.ianet.embeddings == "shared":
             return self.embedder
-        return cast(Embedder, self.source_embedders[number])
+        return cast(transformer.Embedder, self.source_embedders[number])
 
     def _sequences(self, batch: Batch, primary: Tensor) -> dict[str, Tensor]:
         """Return both sequences as rows, and their places."""
@@ -413,7 +382,7 @@ class IaNet(AttentiveRewriter):
             if self.config.source.wrapped:
                 ids, lengths = wrapped(ids, real.sum(-1))
                 real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
-            tokens = RealTokens(real)
+            tokens = transformer.RealTokens(real)
             found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
         return found
 
@@ -441,9 +410,7 @@ _BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
 def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
     """Copy into ``model`` what ``other`` has of the same name, and return the names of what stays as it was.
 
-    Of a matrix with a row for each token, the rows of the tokens that both know are copied; the others stay as drawn.
-    ``places`` is the id that ``other`` has for each token of ``model`` (V,), -1 for a token that it lacks. Another of
-    other sizes, or of a kind that shares nothing but rows of tokens, is a ValueError.
+    ``places`` is the id that ``other`` has for each token of ``model`` (V,), -1 for none: rows of tokens move with it.
     """
     own, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     shared = {name: name.startswith(_BY_TOKEN) for name in own if name in theirs}

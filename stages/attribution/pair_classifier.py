@@ -16,8 +16,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder
-from models.common.task import Bar, CheckpointStore, Criterion, Settings
-from models.common.training import fit
+from models.common.training import Bar, CheckpointStore, Criterion, Settings, fit
 from models.keywords.pair_classifier import PairPoint, PairTask, build_pair_classifier, pair_points
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths

@@ -68,7 +68,7 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
     """
     import torch
 
-    from models.common.encoders import embed
+    from models.common.transformer import embed
 
     chunks = fixed_chunks(_lengths(tokenizer, texts), batch_size, max_length)
     for chunk in track(chunks):

@@ -26,8 +26,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import atomic_folder, sha256_of
 from keycontrast.text.batches import fixed_chunks
 from models.common.losses import products
-from models.common.task import Bar, CheckpointStore, Criterion, History, Settings
-from models.common.training import fit
+from models.common.training import Bar, CheckpointStore, Criterion, History, Settings, fit
 from models.keywords.s_tagger import LABELS, STagger, STaggerConfig, TaggedText, TagTask, primary_scores
 from stages.common.examples import reference_pairs
 from stages.common.paths import DatasetPaths

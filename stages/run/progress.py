@@ -16,23 +16,19 @@ class TrainingBar:
 
     def __init__(self, what: str, total: int, done: int, scratch: Path) -> None:
         """Show the training ``what``: steps in all, and those that an earlier, interrupted run has done."""
-        self._what, self._total, self._first, self._done = what, total, done, done
+        self._what, self._total, self._first = what, total, done
         self._began = time.monotonic()
         self._bar = progress_bar(what, total, "step", done)
+        self.update = self._bar.update
         if not sys.stderr.isatty():
             self._bar.write(f"{what}: step {done} of {total}; a line follows per epoch, and checkpoints are written to "
                             f"{scratch}", file=sys.stderr)
-
-    def update(self, n: int = 1) -> None:
-        """Count ``n`` more steps as done."""
-        self._done += n
-        self._bar.update(n)
 
     def end_epoch(self, row: Mapping[str, Any]) -> None:
         """Write the line of an epoch, given its row of the history, where there is no terminal."""
         if sys.stderr.isatty():
             return
-        left = (time.monotonic() - self._began) / max(self._done - self._first, 1) * (self._total - self._done)
+        left = (time.monotonic() - self._began) / max(row["step"] - self._first, 1) * (self._total - row["step"])
         epochs = round(self._total * row["epoch"] / row["step"])
         values = "".join(f", {name} {value:.4g}" for name, value in row.items()
                          if name == "train_loss" or name.startswith("validation_"))

@@ -25,8 +25,7 @@ from keycontrast.errors import InputError, nearest
 from models.clld import clld as networks
 from models.clld.clld import AdaptiveSchedule, ClldModel, ClldTask, LabelledTexts
 from models.common.losses import products
-from models.common.task import CheckpointStore, Criterion, History, Settings
-from models.common.training import fit
+from models.common.training import CheckpointStore, Criterion, History, Settings, fit
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.seeds import derived_seed

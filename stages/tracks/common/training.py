@@ -16,8 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder, hash_values
-from models.common.parallel import from_first, gathered, place
-from models.common.task import Bar, History
+from models.common.training import Bar, History, from_first, gathered, place
 from stages.common import training as shared
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group

@@ -15,8 +15,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
-from models.common.encoders import Pooling, load_encoder, special_ids
-from models.hcl.config import HclConfig
+from models.common.encoders import load_encoder, special_ids
+from models.common.transformer import Pooling
+from models.hcl.hcl import HclConfig
 from stages.common.encoders import embed_texts, resolve_encoder
 from stages.common.examples import TURN
 from stages.common.methods import KEYWORDS

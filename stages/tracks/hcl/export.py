@@ -14,7 +14,7 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from models.common.encoders import load_encoder
 from models.hcl.baselines import load_pieces
-from models.hcl.config import HclConfig
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel, untrained_modules
 from stages.common.encoders import resolve_encoder
 from stages.common.paths import ModelPaths

@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from keycontrast.errors import InputError, nearest
 from models.common.decoding import Rules, contrastive_search
 from models.hcl.baselines import load_pieces
-from models.hcl.config import HclConfig
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel
 from models.hcl.pretrained import PieceModel
 from stages.common.paths import ModelPaths

@@ -20,11 +20,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from models.common.encoders import freeze_lower_layers, load_encoder, special_ids
-from models.common.task import CheckpointStore, History, Parameters, Step, Task, batches_in_order
-from models.common.training import fit
+from models.common.training import CheckpointStore, History, Parameters, Step, Task, batches_in_order, fit
 from models.hcl import hcl
-from models.hcl.config import HclConfig
 from models.hcl.graph import KeywordGraph
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel, InitReport, init_from
 from models.hcl.monitors import Validation, find_alarms, leak_of_graph
 from stages.common.encoders import resolve_encoder
