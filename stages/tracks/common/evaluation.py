@@ -6,7 +6,7 @@ A stage calls :func:`evaluate`, which calls back; the track then scores by :func
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
@@ -30,9 +30,6 @@ from stages.tracks.common.floors import SEEDED_AS
 from stages.tracks.common.frame import for_each_seed
 from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 
-if TYPE_CHECKING:
-    from stages.tracks.common.params import BertScore
-
 
 def similarity_sources(params: Params) -> list[Any]:
     """Return what similarity is measured by, beside tables, as plain values that change with its content."""
@@ -51,8 +48,7 @@ def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
                  cut: Callable[[str], Text]) -> tuple[WordVectors, dict[str, Any]]:
     """Return the word vectors that ``evaluation.emb`` names, and what they are.
 
-    They are the encoder's, trained on the training split of ``items``, or a file's. Random vectors measure nothing:
-    those of encoder ``scratch`` are of the bundled one, whose tokenizer it shares.
+    Random vectors measure nothing: those of encoder ``scratch`` are of the bundled one, whose tokenizer it shares.
     """
     from models.common.encoders import load_encoder  # with torch, which a page of results does not need
 
@@ -78,8 +74,8 @@ def _texts(items: pd.DataFrame) -> set[str]:
     return {*items["source"], *(keyword for keyword in items["keyword"] if isinstance(keyword, str)), *lists}
 
 
-def bert_scorer(settings: "BertScore", device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
-    """Return the scorer of BERTScore and what it is; None and None where it is left out."""
+def bert_scorer(settings: Any, device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
+    """Return the scorer of the block ``evaluation.bertscore``, and what it is; None and None to leave it out."""
     from models.common.encoders import load_encoder
 
     if settings.encoder is None:
@@ -209,10 +205,7 @@ class Evaluated:
 
 def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
-    """Write scores and metrics of the run that ``process`` is an instance of, for each seed of its model.
-
-    ``scored`` returns them; ``cut`` makes a text what is scored, a text or a tuple of words.
-    """
+    """Write what ``scored`` returns for each seed of a run; ``cut`` makes of a text what is scored, perhaps words."""
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
         predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)

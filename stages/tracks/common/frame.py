@@ -129,10 +129,7 @@ class Rewritten:
 
 
 def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
-    """Write the predictions of the run that ``process`` is an instance of, with its model under each seed.
-
-    ``rewritten`` is given params, the run's name, the paths of its model, the device and what shows progress.
-    """
+    """Write the predictions of a run under each seed; ``rewritten`` gets params, run, model, device and progress."""
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, name, runtime = process.params, process.instance, process.params.runtime
         seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)

@@ -10,11 +10,7 @@ from stages.common.settings import NOTHING
 
 
 def block_of(settings: Any, base: type[Block] = Block) -> Any:
-    """Return the params block of a frozen dataclass: names, types, values, help and bounds, and its own check.
-
-    Fields of ``settings`` that are dataclasses become blocks; ``metadata`` of a field has ``help``, and bounds by
-    pydantic's names.
-    """
+    """Return the params block of a frozen dataclass, whose fields have ``help`` and pydantic's bounds as metadata."""
     kind, content = type(settings), dict[str, Any]()
     hints = get_type_hints(kind)
     for field in fields(kind):

@@ -100,10 +100,9 @@ STRATA = {one.name: one for one in (
 
 
 def keyword_columns(items: pd.DataFrame, example_ids: pd.Series) -> dict[str, Any]:
-    """Return ``cluster`` and ``known`` of evaluated examples, by the keywords of all training items.
+    """Return columns ``cluster`` and ``known`` of evaluated examples (n,), by the keywords of all training items.
 
-    ``cluster`` are the training inputs with the keyword of each input (n,) int64, none for inputs without one, which
-    form no cluster; ``known``, whether it is a node: the keyword of a training input, target or negative (n,) bool.
+    Inputs without a keyword form no cluster; nodes are the keywords of training inputs, targets and negatives.
     """
     training = items[items["split"] == "train"]
     nodes = pd.concat([training[name] for name in ("keyword", "target_keyword", "negative_keyword")])

@@ -101,8 +101,7 @@ class SeedTraining:
               **further: Any) -> bool:
         """Return whether there is something to train; else the model was finished before, and is put back.
 
-        ``settings`` are those of its block ``training``; ``tables``, the descriptions of the ``models`` that it is made
-        with, and whatever is ``further`` decide the weights with code and params.
+        ``tables``, descriptions of ``models`` and whatever is ``further`` decide the weights, with code and params.
         """
         process, runtime = self.process, self.params.runtime
         for table in tables:

@@ -52,9 +52,8 @@ class Rewriter:
                 track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:
         """Yield rows of table ``predictions`` for ``items``, a chunk of ``decode["batch_size"]`` at a time.
 
-        ``items`` have columns ``example_id``, ``source``, ``keyword``, ``references``, in the order of ids; and
-        ``unseen_text``, whose embedding stands for a keyword outside the graph (without it, ``source``). Draws of z
-        depend on seed, example and the number of the sample alone.
+        The embedding of column ``unseen_text`` (without it, ``source``) stands for a keyword outside the graph. Draws
+        of z depend on seed, example and the number of the sample alone.
         """
         size = decode["batch_size"]
         for chunk in track([items.iloc[start:start + size] for start in range(0, len(items), size)]):

@@ -46,16 +46,13 @@ class NewTexts:
             methods = [self._setting.partition(":")[0]] * len(texts)
         decode = {**self._decode, "batch_size": len(texts)}
         rows = pd.concat(list(self._rewriter.rewrite(items, decode, self._seed)))
-        return [self._line(same, method) for (_, same), method in zip(
-            rows.groupby("example_id", sort=True), methods, strict=True)]
-
-    def _line(self, same: pd.DataFrame, method: str) -> dict[str, Any]:
-        first = same.iloc[0]
-        texts = [readable_text(text, first["source"], self._written, self._language) for text in same["prediction"]]
-        line: dict[str, Any] = {"source": first["source"], "prediction": texts[0], "words": first["prediction"]}
-        if self._rewriter.uses_keyword:
-            line |= {"keyword": None if first["keyword"] == NO_KEYWORD else first["keyword"], "keyword_from": method,
-                     "keyword_in_graph": bool(first["keyword_known"])}
-        if len(same) > 1:
-            line["samples"] = texts[1:]
-        return line
+        lines = []
+        for (_, same), method in zip(rows.groupby("example_id", sort=True), methods, strict=True):
+            first, word = same.iloc[0], same["keyword"].iloc[0]
+            texts = [readable_text(text, first["source"], self._written, self._language) for text in same["prediction"]]
+            line = {"source": first["source"], "prediction": texts[0], "words": first["prediction"]}
+            if self._rewriter.uses_keyword:
+                line |= {"keyword": None if word == NO_KEYWORD else word, "keyword_from": method,
+                         "keyword_in_graph": bool(first["keyword_known"])}
+            lines.append(line | ({"samples": texts[1:]} if len(same) > 1 else {}))
+        return lines

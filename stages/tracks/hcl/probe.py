@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,6 @@ from stages.tracks.hcl.generate import Paraphraser
 from stages.tracks.hcl.latent_space import KINDS, mean_interval
 from stages.tracks.hcl.track import KEYWORD_SWAP, LATENT
 
-if TYPE_CHECKING:
-    from stages.tracks.hcl.params import ProbeHcl
-
 STAGE = "probe_hcl"
 # Beam search with the defaults of `generate_hcl`.
 DECODING = {"search": "beam", "num_beams": 4, "min_length": 5, "max_length": 20, "length_penalty": 1.0, "top_k": 5,
@@ -57,9 +54,9 @@ class Probed:
     plot: Plot
 
 
-def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: "ProbeHcl", decode: Mapping[str, Any],
+def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: Any, decode: Mapping[str, Any],
         seed: int) -> Probed:
-    """Probe a model."""
+    """Probe a model by the block ``probe_hcl`` of the params."""
     chosen = conditioned(items[items["split"] == params.split].sort_values("example_id", ignore_index=True),
                          paraphraser.condition)
     if chosen.empty:
@@ -114,7 +111,7 @@ def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str)
         "items": len(chosen), "fitting_items": int(fits.sum()), "filled_with_others": int((~fits[chosen]).sum())}
 
 
-def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame, params: "ProbeHcl",
+def _swap(paraphraser: Paraphraser, items: pd.DataFrame, training: pd.DataFrame, params: Any,
           decode: Mapping[str, Any], seed: int) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return table ``keyword_swap`` of the first items drawn, and the measures over all of them."""
     if not params.swaps:
@@ -139,15 +136,14 @@ def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequ
         while nodes - {word} and drawn in (None, word, NO_KEYWORD):
             drawn = keywords[int(source.integers(len(keywords)))]
         others.append(drawn)
-    if given is not None:
-        word = normal_form(given)
-        if word not in keywords:
-            raise InputError(f"probe_hcl.given: {given!r} is no keyword of the training graph; "
-                             f"{nearest(word, keywords)}")
-        return pd.DataFrame({"textrank": own, "random": others, "given": word}, dtype=object)
-    negatives = frequent_negatives(own, training, keywords, graph)
-    chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
-              for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
+    if given is None:
+        negatives = frequent_negatives(own, training, keywords, graph)
+        chosen = [negatives.get(word) or (negative if negative in nodes and negative != word else None)
+                  for word, negative in zip(own, sample["negative_keyword"].tolist(), strict=True)]
+    elif (word := normal_form(given)) in keywords:
+        chosen = [word] * len(own)
+    else:
+        raise InputError(f"probe_hcl.given: {given!r} is no keyword of the training graph; {nearest(word, keywords)}")
     return pd.DataFrame({"textrank": own, "random": others, "given": chosen}, dtype=object)
 
 
