@@ -6,10 +6,8 @@ import numpy as np
 
 from stages.metrics.tokens import Text, basic_tokens
 
-# Rows of the similarity matrix held at once; changes memory, never a value.
-_CHUNK = 256
-# Similarities that differ by less are ties, so that rounding in the last place decides nothing.
-_DECIMALS = 10
+_CHUNK = 256        # rows of the similarity matrix held at once; changes memory, never a value
+_DECIMALS = 10      # of similarities, so that rounding in the last place decides no tie
 
 
 def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> tuple[np.ndarray, np.ndarray]:

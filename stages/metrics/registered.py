@@ -1,7 +1,6 @@
 """Every metric once: its name, which way is better, how it is printed, and, where it stands alone, how it is computed.
 
-Report, results document, terminal and comparison read it from here. A new metric of texts is a function that returns a
-:class:`Statistic` and an entry in ``_ALL``.
+A new metric of texts is a function that returns a :class:`Statistic` and an entry in ``_ALL``.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

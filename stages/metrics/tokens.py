@@ -22,8 +22,8 @@ _SPLITTER = BertPreTokenizer()
 def basic_tokens(text: Text) -> list[str]:
     """Return the basic tokens of ``text``: ``basic_tokens("Don't!") == ["don", "'", "t", "!"]``.
 
-    Lower-cased, accents stripped, split at white space and around punctuation and Chinese characters, as
-    BERT does before word pieces (Devlin et al. 2019). A sequence of tokens is taken as it is.
+    Lower-cased, accents stripped, split at white space and around punctuation and Chinese characters, as in BERT
+    (Devlin et al. 2019). A sequence of tokens is taken as it is.
     """
     if not isinstance(text, str):
         return list(text)

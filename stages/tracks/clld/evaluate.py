@@ -2,8 +2,7 @@
 
 Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
 classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority and
-linear), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. The
-classifier alone is used, with what it reads: the contrast and the label distances serve training.
+linear), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
 """
 
 import sys

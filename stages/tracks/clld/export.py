@@ -16,10 +16,8 @@ from stages.tracks.clld.new_texts import classifier_card, load_classifier
 from stages.tracks.clld.tables import LABELLED_ITEMS
 from stages.tracks.clld.track import CLLD
 
-# Texts of the model that both are given once it is written.
-_COMPARED = 64
-# Of logits; what pool: cls costs is below half a unit in the last place of a state (models.clld.export).
-_CLOSE = 1e-3
+_COMPARED = 64  # texts that both models are given once the export is written
+_CLOSE = 1e-3   # of logits; what pool: cls costs is below half a unit in the last place of a state
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:

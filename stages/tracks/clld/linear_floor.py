@@ -1,8 +1,7 @@
 """Classify the texts of a data set by logistic regression on TF-IDF: the floor that papers omit.
 
 Reads the labelled texts; writes table linear_floor, the probabilities of every validation and test text, and metrics.
-It knows words and nothing else. Its regularisation is chosen on the validation split, of equal accuracies the
-strongest; no text but those of the training split is learned from.
+Its regularisation is chosen on the validation split, of equal accuracies the strongest.
 """
 
 import sys
@@ -72,8 +71,7 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
 def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: int) -> np.ndarray:
     """Return (n p + 1) / (n + N), Laplace's rule of succession, for the model's probabilities p of N classes (rows, N).
 
-    n are the training ``texts``. So a class without one, of which the model knows nothing, costs log(n + N) nats at
-    most; the order of the classes stays.
+    n are the training ``texts``. So a class without one costs log(n + N) nats at most; the order of the classes stays.
     """
     found = np.zeros((rows.shape[0], n_classes))
     found[:, model.classes_] = model.predict_proba(rows)

@@ -1,7 +1,4 @@
-"""A trained classifier, away from its artifacts: where it came from, its probabilities, its card, and new texts.
-
-Texts are read in chunks of fixed shape, so that the same texts give the same bytes.
-"""
+"""A trained classifier, away from its artifacts: where it came from, its probabilities, its card, and new texts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,8 +58,8 @@ def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, te
                         batch_size: int, track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:
     """Return the probabilities of the classes (n, N) float64 of each text; an empty one has the class of no words.
 
-    ``max_length`` counts special tokens; the rest of a text is cut. ``batch_size``, the rows of a chunk, is part of
-    what decides the last digits, as is the order of the texts. ``track`` wraps the list of chunks, to show progress.
+    Texts are read in chunks of fixed shape, so that the same texts in the same order, under the same ``batch_size``,
+    give the same bytes. ``track`` wraps the list of chunks, to show progress.
     """
     found = np.zeros((len(texts), len(model.config.classes)))
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if len(texts) else []

@@ -1,5 +1,4 @@
-"""The CLLD track: classifying texts, with contrasts that know how far classes are apart; and what its rows are called.
-"""
+"""The CLLD track: text classification with contrasts that know how far classes are apart; and the names of its rows."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,8 @@
 """Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set.
 
-Reads the labelled texts of the model's data set, and the confusing pairs of another model where the row takes them from
-there; writes the model in Hugging Face layout, its training history and metrics, the texts that it is evaluated on, its
-confusions on the validation split, and its label distance matrix over the training. The test split is never looked at.
-With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
+Reads the labelled texts of the data set, and the confusing pairs of another model where the row takes them from there;
+writes the model in Hugging Face layout, history, metrics, evaluated texts, confusions on the validation split, and its
+label distances. With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
 """
 
 import sys
@@ -40,7 +39,6 @@ from stages.tracks.clld.tables import class_numbers, classes_of
 from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
 from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, Table, train
 
-# Names the seeds of what is drawn.
 STAGE = "train_clld"
 Pairs = list[tuple[int, int]]
 _EVALUATIONS = ["evaluation", "step", "loss", "accuracy", "macro_f1"]
@@ -60,26 +58,18 @@ def with_own_rates(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     return {**values, "training": {**own, **({"warmup": 0.0} if "schedule" in given else {}), **given}}
 
 
-# Confusable classes: as somebody names them, or as a finished model has mistaken them
-
-
 def named_pairs(groups: Sequence[Sequence[str]], classes: Sequence[str], place: str) -> Pairs:
-    """Return the pairs within each group of names, or patterns such as ``comp.*``, as indices (a, b), a < b, sorted.
-
-    Errors name the ``place`` of the groups.
-    """
+    """Return the pairs within each group of names, or patterns such as ``comp.*``, as indices (a, b), a < b, sorted."""
     pairs: set[tuple[int, int]] = set()
     for group in groups:
-        members: set[int] = set()
         for pattern in group:
-            fitting = [number for number, name in enumerate(classes) if fnmatchcase(name, pattern)]
-            if not fitting:
+            if not any(fnmatchcase(name, pattern) for name in classes):
                 raise InputError(f"{place}: no class fits {pattern!r}; {nearest(pattern, classes)}")
-            members.update(fitting)
+        members = [number for number, name in enumerate(classes) if any(fnmatchcase(name, one) for one in group)]
         if len(members) == 1:
             raise InputError(f"{place}: {list(group)} is one class, and a group needs two. The classes are "
                              f"{', '.join(classes)}.")
-        pairs.update(combinations(sorted(members), 2))
+        pairs.update(combinations(members, 2))
     return sorted(pairs)
 
 
@@ -103,9 +93,6 @@ def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pair
         path = ModelPaths(other, params.earlier_seed(name, seed)).confusing_pairs
         return chosen_pairs(read_frame(path, clld.CONFUSING_PAIRS), classes, other)
     return []
-
-
-# The model
 
 
 def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Sequence[str],
@@ -203,9 +190,6 @@ def _schedule(settings: Settings, n_train: int) -> AdaptiveSchedule:
             f"steps, an update every ten evaluations, none in the first fifth of all steps. Give more epochs or "
             f"smaller batches.")
     return schedule
-
-
-# The stage
 
 
 def train_model(job: SeedTraining) -> None:

@@ -1,7 +1,6 @@
 """Items of the PGKPR track: their tables, texts as words and tags, the vocabulary, and which words are keywords.
 
     words = read_words(tokens)
-    words.words, words.tags  # a list per text
     words.beside("table attribution", ids, scores)  # lists aligned with tokens, made aligned with words
     vocabulary = Vocabulary.from_frame(read_frame(path, VOCABULARY))
     vocabulary.words_ids(["what", "is", "zyzzyva"])  # the last is [unk]
@@ -63,9 +62,6 @@ KINDS = ("special", "tag", "word")
 PENN_WORD_TAGS = ("CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNP", "NNPS", "NNS", "PDT",
                   "POS", "PRP", "PRP$", "RB", "RBR", "RBS", "RP", "SYM", "TO", "UH", "VB", "VBD", "VBG", "VBN", "VBP",
                   "VBZ", "WDT", "WP", "WP$", "WRB")
-
-
-# The vocabulary
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,6 @@ from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
 from stages.tracks.pgkpr.items import FLIPPED_RULES, Rule, Vocabulary, fixed_masks
 
-# Names the seeds of what is drawn.
 STAGE = "train_pgkpr"
 TABLES = (pgkpr.PARAPHRASE_ITEMS, pgkpr.VOCABULARY)
 TITLES = {"pgkpr": "PGKPR (Findings of ACL 2022)", "transformer": "Transformer baseline",
@@ -59,9 +58,6 @@ _FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "P
                             "WDT", "WP", "WP$", "WRB"))
 _FUNCTION_WORDS = frozenset(("am", "are", "be", "been", "being", "did", "do", "does", "doing", "had", "has", "have",
                              "having", "is", "was", "were", "'m", "'re", "'s", "'ve", "n't", "not"))
-
-
-# Pairs as padded tensors
 
 
 class Rows:
@@ -248,9 +244,6 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
             PairBatches(validation, vocabulary, max_length, fixed, bag=bag))
 
 
-# The task
-
-
 class RewriteTask(Task):
     """Trains a rewriter on pairs; see ``models.common.training.Task``.
 
@@ -415,9 +408,6 @@ def _described(start: frame.Start | None) -> dict[str, Any]:
 
 def _folder(start: frame.Start) -> Path:
     return start.folder if isinstance(start, frame.GivenStart) else start.weights
-
-
-# The stage
 
 
 def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
