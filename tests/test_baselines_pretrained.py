@@ -409,7 +409,7 @@ def test_contrastive_search_is_for_models_that_go_single_steps(encoder, tmp_path
         folder = tmp_path / f"{name}-model"
         case.model.save_pretrained(folder)
         case.tokenizer.save_pretrained(folder)
-        save_notes(folder, origin.notes())
+        save_notes(folder, {"trained_on.json": asdict(origin)})
         rewriter = PieceRewriter(folder)
         if name == "t5":
             with pytest.raises(InputError, match=r"generate_hcl.search is 'contrastive', and this model \(t5\)"):

@@ -21,7 +21,8 @@ def trained(request, tmp_path):
     folder = tmp_path / "model"
     case.model.save_pretrained(folder)
     case.tokenizer.save_pretrained(folder)
-    save_notes(folder, PieceOrigin(request.param, "tiny", "from scratch", asdict(case.marks), 12, 8, "first").notes())
+    origin = PieceOrigin(request.param, "tiny", "from scratch", asdict(case.marks), 12, 8, "first")
+    save_notes(folder, {"trained_on.json": asdict(origin)})
     return request.param, case, folder
 
 

@@ -120,26 +120,23 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
             finished.keep()
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """Table ``predictions`` of the evaluated split, and sentences, one per fall-back taken."""
+def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress],
+                                                        tuple[pd.DataFrame, list[str]]]) -> None:
+    """Write the predictions of a run under each seed.
 
-    predictions: pd.DataFrame
-    remarks: Sequence[str] = ()
-
-
-def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress], Rewritten]) -> None:
-    """Write the predictions of a run under each seed; ``rewritten`` gets params, run, model, device and progress."""
+    ``rewritten`` gets params, run, model, device and progress; it returns the table, and a remark per fall-back taken.
+    """
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, name, runtime = process.params, process.instance, process.params.runtime
         seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
         with computing(runtime) as device:
-            made = rewritten(params, name, paths, device, lambda chunks: progress(chunks, process.name, unit="chunk"))
-        for remark in made.remarks:
+            predictions, remarks = rewritten(params, name, paths, device,
+                                             lambda chunks: progress(chunks, process.name, unit="chunk"))
+        for remark in remarks:
             process.log.warning("%s", remark)
         model = {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}
-        write_table(RunPaths(name, paths.seed).predictions, PREDICTIONS, made.predictions, Provenance(
-            process.name, process.params_hash, {"model": model}, fallbacks=list(made.remarks),
+        write_table(RunPaths(name, paths.seed).predictions, PREDICTIONS, predictions, Provenance(
+            process.name, process.params_hash, {"model": model}, fallbacks=remarks,
             precision=computed_in(runtime.precision, runtime.tf32)))
 
     for_each_seed(process, make, lambda run: [run.predictions.parent])

@@ -21,7 +21,7 @@ from stages.common.examples import structure_of
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
-from stages.common.training import loop_settings
+from stages.common.training import TRAINED_ON_FILE, loop_settings
 from stages.tracks.common import training as common
 from stages.tracks.common.training import GivenStart, SeedTraining
 from stages.tracks.hcl import data
@@ -341,6 +341,7 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
          f"{metrics['parameters']} parameters; {len(start.tokenizer)} word pieces; {on.max_source} of a text are read",
          "`config.json` holds the settings, `trained_on.json` where the model came from"],
         '`keycontrast predict RUN "a sentence"`, or `models.hcl.baselines.load_pieces(FOLDER, ARCHITECTURE)`')
+    notes = {TRAINED_ON_FILE: asdict(on)}
     job.save(architecture, model, history,
-             common.ModelFolder(card, on.notes(), [data.items_table(items)], metrics, start.tokenizer))
+             common.ModelFolder(card, notes, [data.items_table(items)], metrics, start.tokenizer))
 

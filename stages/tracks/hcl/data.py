@@ -232,10 +232,6 @@ class PieceOrigin:
     max_target: int
     keep: Keep
 
-    def notes(self) -> dict[str, Any]:
-        """Return the notes that go with the weights."""
-        return {TRAINED_ON_FILE: asdict(self)}
-
     @classmethod
     def load(cls, folder: Path) -> "PieceOrigin":
         """Return the origin of the model in ``folder``."""

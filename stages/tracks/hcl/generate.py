@@ -28,7 +28,7 @@ from stages.common.seeds import generator
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.frame import Progress, Rewritten, generate, split_of
+from stages.tracks.common.frame import Progress, generate, split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl import data
 
@@ -196,11 +196,12 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
     return pd.concat(list(rewriter.rewrite(read, decode, seed, track)), ignore_index=True)
 
 
-def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track: Progress) -> Rewritten:
+def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
+               track: Progress) -> tuple[pd.DataFrame, list[str]]:
     decode, rewriter = params.decoding(name).plain(), load_rewriter(paths.weights, device)
     predictions = run(read_frame(paths.items, ITEMS), rewriter, decode, params.seed, track)
     remark = unseen_remark(decode["keyword"], rewriter.keywords)
-    return Rewritten(predictions, [] if remark is None else [remark])
+    return predictions, [] if remark is None else [remark]
 
 
 def _work(process: StageProcess) -> None:

@@ -24,7 +24,7 @@ from stages.common.paths import ModelPaths
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
-from stages.tracks.common.frame import Progress, Rewritten, generate, split_of
+from stages.tracks.common.frame import Progress, generate, split_of
 from stages.tracks.pgkpr.export import load_lookup
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks, marked_words
 
@@ -107,10 +107,10 @@ def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
     return pd.concat(list(paraphraser.rewrite(items, decode, track)), ignore_index=True)
 
 
-def _rewritten(params: Params, name: str, paths: ModelPaths, device: str, track: Progress) -> Rewritten:
+def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
+               track: Progress) -> tuple[pd.DataFrame, list[str]]:
     pairs = read_frame(paths.paraphrase_items, PARAPHRASE_ITEMS)
-    return Rewritten(run(pairs, Paraphraser(paths.weights, device), params.decoding(name).plain(),
-                         params.seed, track))
+    return run(pairs, Paraphraser(paths.weights, device), params.decoding(name).plain(), params.seed, track), []
 
 
 def _work(process: StageProcess) -> None:
