@@ -242,9 +242,7 @@ def log_share_of_positives(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tens
 def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) -> Tensor:
     """Return minus the mean log share of a vector's positives in the softmax over all others, the mean over vectors.
 
-    SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out), of all views' vectors (V M, d) and
-    classes (V M,). With LDM = 1, :func:`label_distance_contrast` is this at twice the temperature, less the mean of log
-    |P(i)|.
+    SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out), of all views' vectors (V M, d).
     """
     (h,) = at_least_float32(h)
     if len(h) < 2:
@@ -493,10 +491,7 @@ _WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 
 
 class TextCnn(nn.Module):
-    """Encoder of texts as (B, filters of all widths) features: maxima over runs of w words, of filters of width w.
-
-    A text of fewer than w words is continued by zero vectors to one run. Padding has no part in any feature.
-    """
+    """Encoder of texts as (B, filters of all widths) features: maxima over runs of w words, of filters of width w."""
 
     def __init__(self, vocabulary: int, embedding: int, filters: int) -> None:
         super().__init__()
@@ -536,10 +531,7 @@ class TextCnn(nn.Module):
 
 
 def word_tokenizer(texts: Iterable[str], min_count: int) -> transformers.PreTrainedTokenizerFast:
-    """Return a tokenizer of lower-case words and signs, its vocabulary counted on the training ``texts``.
-
-    Ids are in the order of frequency, then of the alphabet; a word that is rarer than ``min_count`` is unknown (ours).
-    """
+    """Return a tokenizer of lower-case words and signs of ``texts``; rarer than ``min_count`` ones are unknown."""
     splitting, counts = _rules(), Counter[str]()
     for text in texts:
         lower = splitting.normalizer.normalize_str(text)

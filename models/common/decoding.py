@@ -207,12 +207,11 @@ def best_outputs(model: Decodable, start: Tensor, rules: Rules, count: int, *, n
                  length_penalty: float = 1.0) -> Tensor:
     """Return the ``count`` best different outputs that ``num_beams`` K hypotheses find for each item (B, count, L).
 
-    Best first, L <= max_length + 1: the output, the end token, then padding; padding alone where the search found
-    fewer. ``start`` (B,) is the first token of each item. Of the 2 K best continuations those among the first K that
-    end are finished, with their sum of log probabilities divided by length ** ``length_penalty``, the end token
-    counted; the K best others go on. An item is done, and leaves the batch, when it has K finished outputs and its best
-    running hypothesis, divided likewise by its present length, is no better than the worst of them. One beam is greedy.
-    Scores that are equal within rounding may fall either way; each search is deterministic.
+    Best first: the output, the end token, then padding; padding alone where the search found fewer. ``start`` (B,) is
+    the first token. Of the 2 K best continuations those among the first K that end are finished, with their sum of log
+    probabilities divided by length ** ``length_penalty``, the end token counted; the K best others go on. An item is
+    done when it has K finished outputs and its best running hypothesis, divided likewise by its present length, is no
+    better than the worst of them. One beam is greedy. Scores that are equal within rounding may fall either way.
     """
     if not 1 <= count <= num_beams:
         raise ValueError(f"decoding: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
@@ -330,8 +329,7 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
     """Return one output per item (B, L), of likely tokens whose states are unlike those before them.
 
     Each step takes, of the ``top_k`` likeliest tokens v that are allowed, the largest (1 - alpha) p(v | prefix) - alpha
-    max_j cos(h_v, h_j), where h_v is the state after v, from which the next token is predicted, and h_j those after the
-    tokens before. The states of all candidates come from one pass. ``top_k`` of 1 and ``alpha`` of 0 are greedy.
+    max_j cos(h_v, h_j) of states h after v and after the tokens before. ``top_k`` of 1 and ``alpha`` of 0 are greedy.
     """
     before, after = rules.forbidden(start.device)
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)

@@ -240,8 +240,7 @@ class Task:
     def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
         """Return the share of a micro-batch in the loss of ``step.batch``, a scalar with a graph, and its parts.
 
-        Shares add up: divide by what belongs to the whole batch (``len(step.batch)``), never by the size of ``batch``.
-        Parts, plain or 0-d, add up in the same manner.
+        Shares and parts add up: divide by what belongs to the whole batch (``len(step.batch)``), never to ``batch``.
         """
         raise NotImplementedError
 
@@ -384,17 +383,14 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
     """Train ``task.module`` and leave the weights of its best epoch in it.
 
     A training that was killed at any moment and is called again with the same arguments goes on from its last
-    checkpoint in ``store`` and ends in the same bytes as one that ran through; ``store`` holds only states of these
-    very arguments. ``seed_of`` maps ``("order", epoch)``, ``("step", step, micro-batch)`` and ``("validation",)`` to
-    seeds; ``open_bar``, given the number of steps and of those done, returns a progress bar.
+    checkpoint in ``store`` and ends in the same bytes as one that ran through. ``seed_of`` maps ``("order", epoch)``,
+    ``("step", step, micro-batch)`` and ``("validation",)`` to seeds; ``open_bar``, given the number of steps and of
+    those done, returns a progress bar.
 
-    The processes of an initialised ``torch.distributed`` group share the micro-batches of every step and add up their
-    gradients. A micro-batch draws the same in each of them, so any number of processes trains the same model up to the
-    rounding of sums. The first one validates and saves, and tells the others where a training goes on: they need no
-    disk in common.
-
-    Modules all of whose parameters are frozen stay in evaluation mode: they have no dropout, and, where nothing trained
-    comes before them, no graph. A FloatingPointError says which loss, gradient or validation value is not finite.
+    The processes of an initialised ``torch.distributed`` group share the micro-batches of every step; a micro-batch
+    draws the same in each of them. The first one validates and saves: they need no disk in common. Modules all of whose
+    parameters are frozen stay in evaluation mode. A loss, gradient or validation value that is not finite is a
+    FloatingPointError.
     """
     switches: Any = torch.utils.deterministic
     fills = switches.fill_uninitialized_memory
@@ -663,10 +659,10 @@ def cached_contrast(task: Task, step: Step, runs: Sequence[Sequence[int]], own: 
     """Contrast one step's batch; return its parts, and its gradient by the vectors of this process's micro-batches.
 
     Gradient caching (Gao et al. 2021, Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup): each
-    micro-batch goes through the network once for its vectors alone; the contrast of all vectors gives the gradient by
-    each of them; then each micro-batch goes through again, under the same seed, and is differentiated from its own
-    vectors' gradient on. ``runs`` are the items of every micro-batch of the step, ``own`` those of this process by
-    their place among them; ``begun``, given such a place, seeds it and sets the precision of a block.
+    micro-batch goes through the network once for its vectors alone, and again, under the same seed, to be
+    differentiated from the gradient of the contrast of all vectors on. ``runs`` are the items of every micro-batch of
+    the step, ``own`` those of this process by their place; ``begun``, given a place, seeds it and sets the precision of
+    a block.
     """
     found = {}
     for number, batch in own:

@@ -33,12 +33,10 @@ _ALIGNED = 64  # words come in multiples of it, as matrix units of accelerators 
 class RealTokens:
     """Places of the tokens of a padded batch; moves between (B, L, ...) and a row per token (M, ...).
 
-    Projections, norms and feed-forward networks work on rows, so that padding costs nothing; attention alone needs the
-    padded shape. If there is any padding, one more row, the last, stands for all of it: both directions are gathers,
-    forward and backward, with the same bits on every device. No loss may read that row.
-
-    ``real`` (B, L) is True for tokens; ``index`` (M,) are the places of the rows in the flat batch, ascending, then one
-    of padding; ``inverse`` (B L,) is the row of each place.
+    Projections, norms and feed-forward networks work on rows, so that padding costs nothing. If there is any padding,
+    one more row, the last, stands for all of it: both directions are gathers, forward and backward, with the same bits
+    on every device. No loss may read that row. ``real`` (B, L) is True for tokens; ``index`` (M,) are the places of the
+    rows in the flat batch, ascending, then one of padding; ``inverse`` (B L,) is the row of each place.
     """
 
     def __init__(self, real: Tensor, index: Tensor | None = None, inverse: Tensor | None = None) -> None:

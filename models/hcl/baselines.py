@@ -415,10 +415,9 @@ class Seq2SeqDu(Pointing):
 class Cvae(OwnPieceModel):
     """A conditional variational autoencoder of GRUs, without attention, whose sizes are those of the released code.
 
-    One GRU, both ways, makes a vector of a text, its two last states; another reads that of the source, whose state is
-    c (B, dc). p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c, q(z | x, y) one linear layer on
-    [c; vector of y]; the decoder starts from a linear layer on [c; z], and the bag of words is predicted from the same.
-    Texts are written from the prior's mean (our choice).
+    One GRU, both ways, makes a vector of a text; another reads that of the source, whose state is c (B, dc). p(z | x)
+    is a tanh layer of width max(2 dz, 100) and a linear one on c, q(z | x, y) one linear layer on [c; vector of y]; the
+    decoder starts from a linear layer on [c; z]. Texts are written from the prior's mean (our choice).
     """
 
     title = "CVAE (Zhao et al. 2017)"

@@ -355,13 +355,10 @@ class GraphAttention(nn.Module):
     """Keyword vectors u_c = h^T_c by T rounds of attention over signed edges.
 
     Symbols of the paper (HCL section 3.2.2): h_i node vectors, r_ij vector of the edge by which i receives from j, Wp,
-    Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9. One set of parameters serves all rounds. N_i
-    holds the neighbours of both signs, and i itself.
-
-    Products are of nodes, not of edges, of which there are more: r Wp (h Wh)^T = r g^T with g = h Wh Wp^T, and q (r
-    Wr)^T = (q Wr^T) r^T; likewise each end of an edge has its half of the hidden layer of FFN_0. ``layer_norm``
-    normalises after the residual of eq. 9; ``largest`` is the size of (E, d) above which a round is computed again for
-    its gradients.
+    Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9, for all rounds. N_i holds the neighbours of
+    both signs, and i itself. Products are of nodes, not of edges, of which there are more: r Wp (h Wh)^T = r g^T with g
+    = h Wh Wp^T, and q (r Wr)^T = (q Wr^T) r^T; likewise each end of an edge has its half of the hidden layer of FFN_0.
+    A round of more than ``largest`` numbers in (E, d) is computed again for its gradients.
     """
 
     def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True, largest: int = LARGEST) -> None:

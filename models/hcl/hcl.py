@@ -228,10 +228,9 @@ class Posterior(GaussianNetwork):
     """q(z | x, y): a :class:`GaussianNetwork` whose means may be normalised, and relative to the prior's.
 
     ``relative``: mu_q = mu_p + sigma_p r, log sigma_q = log sigma_p + s, where the network gives r and s (Vahdat &
-    Kautz 2020); KL depends on r and s alone. ``batch_norm`` gamma: the means, of a relative posterior r, have standard
-    deviation gamma over a batch in every dimension (BN-VAE, Zhu et al. 2020), an absolute one with a learnt shift. The
-    statistics are those of the true outputs: in training of the micro-batch, in evaluation mode those of
-    :meth:`calibrate`, 0 and 1 before.
+    Kautz 2020). ``batch_norm`` gamma: the means, of a relative posterior r, have standard deviation gamma over a batch
+    in every dimension (BN-VAE, Zhu et al. 2020), an absolute one with a learnt shift; in evaluation mode by the
+    statistics of :meth:`calibrate`, 0 and 1 before.
     """
 
     def __init__(self, width: int, size: int, relative: bool = False, gamma: float = 0.0) -> None:
@@ -833,9 +832,8 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
     """Return the training loss of a batch, or a micro-batch's share in it, and its parts, detached and unweighted.
 
     Eq. 3 beside the contrasts of section 3.2: L = (L_rec + beta * KL + L_bow) / mean target length + sum of weighted
-    contrasts, which ``added_to: sentence`` divides too. Free bits act here alone; beta touches no contrast. ``totals``
-    are the sizes of the whole batch if ``output`` is a part of it; shares then add up to the batch's loss, but for the
-    free bits and the posterior's normalisation, which are of each part by itself.
+    contrasts, which ``added_to: sentence`` divides too. ``totals`` are the sizes of the whole batch if ``output`` is a
+    part of it; shares then add up, but for the free bits and the posterior's normalisation.
     """
     totals = totals or BatchTotals.of(output)
     share = len(output.reconstruction) / totals.items

@@ -42,10 +42,8 @@ class Conditions:
 class HclModel(HclNetwork, GenerationMixin):
     """The HCL model as it is trained, saved and used; see :class:`HclNetwork` for its parts and batches.
 
-    >>> model = HclModel.from_pretrained(folder)
-    >>> model.paraphrase(ids, mask, keyword_nodes=nodes)
-
-    ``generate`` of ``transformers`` works too, given ``encoder_outputs`` (the memory), its mask and ``latent``.
+    Use ``HclModel.from_pretrained(folder).paraphrase(ids, mask, keyword_nodes=nodes)``; or ``generate`` of
+    ``transformers``, given ``encoder_outputs`` (the memory), its mask and ``latent``.
     """
 
     @torch.no_grad()
@@ -133,8 +131,7 @@ class InitReport:
 def init_from(model: HclNetwork, other: HclNetwork) -> InitReport:
     """Copy into ``model`` every parameter of ``other`` with the same name and shape that ``other`` has trained.
 
-    Each model keeps its own graph; statistics of a batch normalisation go with its parameters. Other widths or
-    vocabularies are a ValueError.
+    Each model keeps its own graph. Other widths or vocabularies are a ValueError.
     """
     facts = {"width": (model.config.hidden_size, other.config.hidden_size),
              "vocabulary": (model.config.vocab_size, other.config.vocab_size)}

@@ -60,12 +60,10 @@ class Validation:
         """Return the values by name, means over items; those without any sample are left out.
 
         - ``loss`` selects: L_rec(z ~ q) + KL over the mean target length.
-        - ``reconstruction`` in nats with z from the posterior; ``_prior``, ``_mean``, ``_zero`` with z from the prior,
-          its mean, and z = 0, which differ from it as they do for the probed items.
-        - ``swap_outputs``, of the same items given another's keyword: total variation of the next token's distribution.
-        - ``kl``: KL(q+ || p) in nats; ``kl_train`` of training items.
-        - ``active_units``: dimensions of z whose posterior mean varies over inputs, of a relative posterior in units of
-          the prior. ``under_floor``: share of dimensions whose mean KL the free bits cover.
+        - ``reconstruction`` in nats; ``_prior``, ``_mean``, ``_zero`` of the probed items: z of the prior, its mean,
+          and z = 0; ``swap_outputs``, total variation of the next token's distribution under another's keyword.
+        - ``kl``, and ``kl_train`` of training items; ``active_units``, dimensions of z whose posterior mean varies;
+          ``under_floor``, share of dimensions whose mean KL the free bits cover.
         - for each contrast ``_masked``, share of samples that take no part; of the others ``_loss`` and ``_vanished``.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}

@@ -256,9 +256,9 @@ class Claps(nn.Module):
     """Objective of CLAPS: -log p(y | x) / |y| + (near + far) / 2, where |y| is the mean length of targets.
 
     H are the states from which words are scored. Their near view raises the NLL by a ``small`` step; the far view goes
-    away from the source by a ``large`` step, and back to what predicts the same words. Both are constants. Targets and
-    sources are compared by the cosine of z, the mean over real tokens of ReLU(W . + b). The items of one micro-batch
-    are each other's negatives. The released code leaves the temperature out of the second contrast.
+    away from the source by a ``large`` step, and back to what predicts the same words; both are constants. Texts are
+    compared by the cosine of z, the mean of ReLU(W . + b). The released code leaves the temperature out of the second
+    contrast.
     """
 
     temperature, small, large = 0.1, 1.0, 3.0

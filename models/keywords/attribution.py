@@ -250,9 +250,9 @@ def _integrated(point: _Point, inputs: Inputs, reference_ids: Tensor, pull: Pull
                 rows: int | None = None) -> Tensor:
     """Return the signed attribution of every word piece, (B, L) float64 on the CPU.
 
-    That of coordinate i is (e_i - r_i) times the integral over a in [0, 1] of df/de_i at r + a (e - r); they sum to
-    f(e) - f(r) (Sundararajan, Taly, Yan 2017, Axiomatic Attribution for Deep Networks, equation 1). The integral is a
-    Gauss-Legendre sum, whose B * ``steps`` points go through the network ``rows`` at a time.
+    That of coordinate i is (e_i - r_i) times the integral over a in [0, 1] of df/de_i at r + a (e - r) (Sundararajan,
+    Taly, Yan 2017, Axiomatic Attribution for Deep Networks, equation 1), a Gauss-Legendre sum of ``steps`` points,
+    ``rows`` at a time.
     """
     end = point.value(inputs)  # (B, L, d)
     begin = point.value({**inputs, "input_ids": reference_ids})

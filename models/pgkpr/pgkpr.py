@@ -173,12 +173,7 @@ def _laid_out(parts: Sequence[Tensor], lengths: Tensor,
 
 
 def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``<s> words </s>`` of texts (B, L), padded at the right: (B, L + 2), and the lengths of these (B,).
-
-    >>> wrapped(torch.tensor([[21, 22], [23, 0]]), torch.tensor([2, 1]))
-    (tensor([[ 2, 21, 22,  3],
-            [ 2, 23,  3,  0]]), tensor([4, 3]))
-    """
+    """Return ``<s> words </s>`` of texts (B, L), padded at the right: (B, L + 2), and the lengths of these (B,)."""
     longer = F.pad(F.pad(ids, (1, 0), value=BOS), (0, 1), value=PAD)
     return longer.scatter(1, lengths.unsqueeze(1) + 1, EOS), lengths + 2
 

@@ -145,14 +145,13 @@ class LatentBow(RecurrentRewriter):
     """Predicts the words of the paraphrase first, each source word some of them, then decodes from the likeliest.
 
     h_t is the encoder's output at source word t; b is the sum over words and k of softmax(W_k2 W_k1 h_t). The memory M
-    holds the K words v with the largest b_v as embedding(v) b_v. Every layer of the decoder starts from the cell of the
-    encoder's first layer, and from its hidden state plus the mean of M. At each step the query q, the hidden state of
-    the decoder's top layer, attends to M by W q and to the h_t by W W q; the two contexts are joined and projected, and
-    the cell reads word + q + context, as in the released code.
+    holds the K words v with the largest b_v as embedding(v) b_v. Every layer of the decoder starts from the encoder's
+    first layer, its hidden state plus the mean of M. At each step the query q, the hidden state of the decoder's top
+    layer, attends to M by W q and to the h_t by W W q; the two contexts are joined and projected, and the cell reads
+    word + q + context.
 
-    ``gumbel``: in training the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature. In evaluation
-    mode the temperature is 1e-5 and there is no noise, unlike in the released code: each softmax names its likeliest
-    word, and equal counts are taken in the order of the plain b.
+    ``gumbel``: in training the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature; in evaluation
+    mode the temperature is 1e-5 and there is no noise, unlike in the released code, and ties go by the plain b.
     """
 
     def __init__(self, config: RewriterConfig) -> None:
