@@ -224,7 +224,7 @@ class HclTask(Task):
         if self.item_views is not None and "draw" in batch:
             batch = {**batch, "dropped": self.item_views.dropped(batch["draw"], step.epoch)}
         output = self.model(batch)
-        chosen = list(step.batch)
+        chosen = torch.tensor(step.batch)
         totals = hcl.BatchTotals(len(chosen), int(self.train.has_negative[chosen].sum()),
                                  int(self.has_impostor[chosen].sum()))
         beta = hcl.kl_weight(step.number, self.annealing_steps)
