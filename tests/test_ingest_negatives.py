@@ -112,10 +112,23 @@ def test_parts_of_training_share_no_component_and_make_up_the_whole(tmp_path):
     assert len(texts := set(limited[limited["split"] == "train"]["source"])) <= 20 and texts < training[1]
 
 
+def test_a_part_split_by_pairs_shares_no_text_with_another_part(tmp_path):
+    pairs = corpus(700, seed=6)
+    frames = {name: by_key(made_of(pairs, tmp_path, neg_source="none", **changes)) for name, changes in (
+        ("whole", {"split_by": "pair"}), ("part", {"split_by": "pair", "train_part": [0, 0.3]}),
+        ("rest", {"split_by": "hashed", "train_part": [0.3, 1]}))}
+    part, whole = frames["part"], frames["whole"]
+    assert 0.2 < len(part) / len(whole) < 0.4
+    assert not texts_of(part, ["train", "validation", "test"]) & texts_of(frames["rest"], ["train"])
+    assert set(part["split"]) == {"train", "validation", "test"}  # its own shares, not those of the whole
+    shares = part["split"].value_counts(normalize=True)
+    assert abs(shares["test"] - SHARES["test"]) < 0.02 and abs(shares["validation"] - SHARES["validation"]) < 0.02
+
+
 def test_a_part_of_training_that_cannot_be_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"lower and a higher share of \[0, 1\], found \[0.5, 0.2\]"):
         Ingest(split_by="hashed", train_part=[0.5, 0.2])
-    with pytest.raises(ValueError, match="needs ingest.split_by: hashed, found component"):
+    with pytest.raises(ValueError, match="needs ingest.split_by: hashed or pair, found component"):
         Ingest(train_part=[0, 0.5])
     with pytest.raises(InputError, match="no example is left for train: .* widen ingest.train_part"):
         made_of(corpus(700, seed=6), tmp_path, neg_source="none", split_by="hashed", train_part=[0, 1e-9])

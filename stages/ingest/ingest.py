@@ -218,23 +218,30 @@ def _limits(params: Ingest) -> dict[str, int | None]:
 def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
         np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
-    rows, group, outside = found.rows, found.group, None
+    rows, of_item, outside = found.rows, found.group[items.source], None
     if params.split_by == "pair":
-        return split_items(items.rank, rows.published, params.validation, params.test, seed), None, outside
-    n_groups = int(group.max()) + 1
+        if params.train_part is not None:
+            outside = ~in_range(_hashes(found), params.train_part, seed)[of_item]
+        return split_items(items.rank, rows.published, params.validation, params.test, seed, outside), None, outside
     if params.split_by == "component":
-        of_group = split_groups(group[items.source], n_groups, params.validation, params.test, seed,
+        of_group = split_groups(of_item, int(found.group.max()) + 1, params.validation, params.test, seed,
                                 found.strictest_split)
-        return of_group[group[items.source]], of_group, outside
-    hashes = np.full(n_groups, LARGEST_HASH, dtype=np.uint64)
-    if rows.structure in CONTINUATIONS:
-        np.minimum.at(hashes, group[rows.first], rows.opening)
-    else:
-        np.minimum.at(hashes, group, letter_hashes(rows.texts))
+        return of_group[of_item], of_group, outside
+    hashes = _hashes(found)
     of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
     if params.train_part is not None:
-        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[group[items.source]]
-    return of_group[group[items.source]], of_group, outside
+        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
+    return of_group[of_item], of_group, outside
+
+
+def _hashes(found: Connected) -> np.ndarray:
+    """Return the hash of each component, which its texts alone decide."""
+    hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
+    if found.rows.structure in CONTINUATIONS:
+        np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
+    else:
+        np.minimum.at(hashes, found.group, letter_hashes(found.rows.texts))
+    return hashes
 
 
 def _check_filled(split: np.ndarray, params: Ingest) -> None:

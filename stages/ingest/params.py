@@ -163,8 +163,9 @@ class Ingest(Block):
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     train_part: tuple[float, float] | None = Field(
-        None, description="hashed: training items whose component a second hash draws into this range of [0, 1); data "
-                          "sets of the same files with other ranges share none of them; null: all")
+        None, description="hashed: training items whose component a second hash draws into this range of [0, 1); pair: "
+                          "items of all splits likewise; data sets of the same files with other ranges share none of "
+                          "them; null: all")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")
     max_validation: int | None = Field(None, ge=1)
     max_test: int | None = Field(None, ge=1)
@@ -175,7 +176,7 @@ class Ingest(Block):
         if self.train_part is not None and not 0 <= self.train_part[0] < self.train_part[1] <= 1:
             raise ValueError(f"ingest.train_part is a lower and a higher share of [0, 1], found "
                              f"{list(self.train_part)}; write [0, 0.5], say, or null")
-        if self.train_part is not None and self.split_by != "hashed":
-            raise ValueError(f"ingest.train_part draws components by a hash and needs ingest.split_by: hashed, found "
-                             f"{self.split_by}")
+        if self.train_part is not None and self.split_by == "component":
+            raise ValueError("ingest.train_part draws components by a hash and needs ingest.split_by: hashed or pair, "
+                             "found component")
         return self

@@ -92,15 +92,15 @@ def large_components(sizes: np.ndarray, share: float) -> np.ndarray:
     return sizes > max(share * int(sizes.sum()) / 10, int(sizes.sum()) / max(1, filled))
 
 
-def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float,
-                seed: int) -> np.ndarray:
+def split_items(rank: np.ndarray, published: Collection[int], validation: float, test: float, seed: int,
+                outside: np.ndarray | None = None) -> np.ndarray:
     """Return the split of each item where texts may be in several (``split_by: pair``): drawn by the seed.
 
     ``rank`` (n_items,) is the published split of each, 0 where it is free or training; the splits in ``published`` take
-    no other item. Raises ``InputError`` if there are too few items.
+    no other item. Those ``outside`` (n_items,) are not drawn. Raises ``InputError`` if there are too few items.
     """
     split = rank.astype(np.int8)
-    free = np.flatnonzero(rank == 0).astype(np.int32)
+    free = np.flatnonzero(rank == 0 if outside is None else (rank == 0) & ~outside).astype(np.int32)
     wanted = _wanted(published, validation, test)
     if len(free) < len(wanted) + 1:
         raise InputError(f"{len(free)} examples cannot be cut into {len(wanted) + 1} splits. Give more data.")
