@@ -1,0 +1,95 @@
+"""Collect what the rows of a recipe have reached: items in Parquet, without their texts, and values in CSV.
+
+    python tools/collect_rows.py metrics/evidence
+
+Works in a project that has taken the recipe, on the rows that are evaluated there. FOLDER/RECIPE.parquet has a row for
+each run, seed and evaluated item, with every score that is kept of an item; of the HCL track also `nll` and
+`target_tokens`, whether the item is `reachable` (the target's keyword differs from the source's, is its positive
+neighbour in the printed graph, and does not occur in the source) and whether training has the target's text
+(`target_seen`). FOLDER/RECIPE.csv has the values of each run and seed, and how its training ended.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from keycontrast.files import atomic_file
+from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
+from stages.common.schemas import EDGES, NO_KEYWORD, NODES
+from stages.common.settings import read_params
+from stages.common.tables import read_frame
+from stages.metrics.retention import keyword_retention
+from stages.tracks.common.schemas import ITEMS, PREDICTIONS
+from stages.tracks.registry import TRACKS, track_of_run
+
+_LIKELIHOOD = ["example_id", "nll", "target_tokens"]
+
+
+def told_items(model: ModelPaths, dataset: str) -> pd.DataFrame:
+    """Return what the printed graph and the training texts have of each item: `reachable` and `target_seen`."""
+    items, paths = read_frame(model.items, ITEMS), DatasetPaths(dataset)
+    nodes, edges = (read_frame(paths.table(schema.name), schema) for schema in (NODES, EDGES))
+    names = nodes.set_index("node_id")["keyword"]
+    positive = edges[edges["sign"] == 1]
+    known = pd.MultiIndex.from_arrays([positive["target"].map(names), positive["source"].map(names)])
+    pairs = pd.MultiIndex.from_frame(items[["keyword", "target_keyword"]])
+    reachable = pairs.isin(known) & (items["keyword"] != items["target_keyword"]) & (
+        items["target_keyword"] != NO_KEYWORD)
+    reachable &= [not shown for shown in keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())]
+    train = items[items["split"] == "train"]
+    seen = items["target"].isin({*train["source"], *train["target"]})
+    return pd.DataFrame({"example_id": items["example_id"], "reachable": reachable, "target_seen": seen})
+
+
+def items_of(params: Any, run: RunPaths, model: ModelPaths) -> pd.DataFrame:
+    """Return the scores of the evaluated items of a run under one seed, without texts."""
+    track = track_of_run(params, run.name)
+    if track.classifies:
+        scores = read_frame(run.table("predictions"), track.schemas["predictions"])
+        return scores.drop(columns=["text"], errors="ignore")
+    schema = track.schemas["scores"]
+    scores = read_frame(run.table("scores"), schema)
+    texts = [name for name in scores if name.endswith(("output", "references"))]
+    scores = scores[scores["system"] == "run"].drop(columns=["system", *texts])
+    if track.name != "hcl":
+        return scores
+    predictions = read_frame(run.predictions, PREDICTIONS)
+    told = told_items(model, params.models.hcl[model.name].dataset)
+    return scores.merge(predictions.loc[predictions["sample"] == 0, _LIKELIHOOD]).merge(told)
+
+
+def values_of(run: RunPaths, model: ModelPaths) -> list[dict[str, Any]]:
+    """Return the values of a run under one seed with their intervals, and how the training of its model ended."""
+    metrics, trained = (json.loads(path.metrics.read_text(encoding="utf-8")) for path in (run, model))
+    intervals = metrics["intervals"]["run"]
+    rows = [{"metric": name, "value": value, **dict(zip(("low", "high"), intervals.get(name, ()), strict=False))}
+            for name, value in metrics["run"].items() if isinstance(value, int | float)]
+    epochs = len(pd.read_csv(model.history))
+    return [*rows, {"metric": "epochs", "value": epochs}, {"metric": "best_epoch", "value": trained["best_epoch"]}]
+
+
+def main() -> None:
+    """Write both files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder, params = parser.parse_args().folder, read_params()
+    items, values = [], []
+    for track in TRACKS.values():
+        for name in track.runs(params):
+            for seed in params.run_seeds(name):
+                run, model = RunPaths(name, seed), ModelPaths(params.run_model(name), seed)
+                if run.metrics.exists():
+                    items.append(items_of(params, run, model).assign(row=name, seed=seed))
+                    values.append(pd.DataFrame(values_of(run, model)).assign(row=name, seed=seed))
+    with atomic_file(folder / f"{params['recipe']}.parquet") as file:
+        pd.concat(items, ignore_index=True).to_parquet(file, compression="zstd", index=False)
+    with atomic_file(folder / f"{params['recipe']}.csv") as file:
+        pd.concat(values)[["row", "seed", "metric", "value", "low", "high"]].to_csv(file, index=False,
+                                                                                   float_format="%.6g")
+
+
+if __name__ == "__main__":
+    main()
