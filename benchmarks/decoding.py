@@ -9,7 +9,7 @@ from transformers import AutoConfig, BertConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from benchmarks.harness import Context, Disagreement, Section, compare
-from models.hcl.config import HclConfig
+from models.hcl.hcl import HclConfig
 from models.hcl.model import HclModel
 from stages.common.encoders import resolve_encoder
 from stages.tracks.hcl.data import padded

@@ -4,7 +4,7 @@
 
 Works in a project that has taken the recipe, on the rows that are evaluated there. FOLDER/RECIPE.parquet has a row for
 each run, seed and evaluated item, with every score that is kept of an item; of the HCL track also `nll` and
-`target_tokens`, whether the item is `reachable` (the target's keyword differs from the source's, is its positive
+`tokens`, whether the item is `reachable` (the target's keyword differs from the source's, is its positive
 neighbour in the printed graph, and does not occur in the source) and whether training has the target's text
 (`target_seen`). FOLDER/RECIPE.csv has the values of each run and seed, and how its training ended.
 """
@@ -22,10 +22,8 @@ from stages.common.schemas import EDGES, NO_KEYWORD, NODES
 from stages.common.settings import read_params
 from stages.common.tables import read_frame
 from stages.metrics.retention import keyword_retention
-from stages.tracks.common.schemas import ITEMS, PREDICTIONS
+from stages.tracks.common.schemas import ITEMS, LIKELIHOODS
 from stages.tracks.registry import TRACKS, track_of_run
-
-_LIKELIHOOD = ["example_id", "nll", "target_tokens"]
 
 
 def told_items(model: ModelPaths, dataset: str) -> pd.DataFrame:
@@ -56,9 +54,8 @@ def items_of(params: Any, run: RunPaths, model: ModelPaths) -> pd.DataFrame:
     scores = scores[scores["system"] == "run"].drop(columns=["system", *texts])
     if track.name != "hcl":
         return scores
-    predictions = read_frame(run.predictions, PREDICTIONS)
     told = told_items(model, params.models.hcl[model.name].dataset)
-    return scores.merge(predictions.loc[predictions["sample"] == 0, _LIKELIHOOD]).merge(told)
+    return scores.merge(read_frame(run.likelihoods, LIKELIHOODS)).merge(told)
 
 
 def values_of(run: RunPaths, model: ModelPaths) -> list[dict[str, Any]]:

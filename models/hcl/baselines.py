@@ -470,11 +470,20 @@ class Cvae(OwnPieceModel):
         mu, logvar = _gaussian(self.posterior(torch.cat([c, self.vector(batch, "y")], dim=-1)))
         noise = batch["eps"] if "eps" in batch else torch.randn_like(mu)
         given = torch.cat([c, mu + torch.exp(0.5 * logvar) * noise], dim=-1)
+        return {"reconstruction": self.reconstruction(given, batch), "kl": gaussian_kl(mu, logvar, mu_p, logvar_p),
+                "bow": bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())}
+
+    def reconstruction(self, given: Tensor, batch: Batch) -> Tensor:
+        """Return -log p(y | x, z) of each item (B,) from [c; z] (B, dc + dz)."""
         states, _ = rnn.recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
         tokens = transformer.RealTokens.given(batch, "y")
-        cost = piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"]))
-        return {"reconstruction": item_sums(cost, tokens), "kl": gaussian_kl(mu, logvar, mu_p, logvar_p),
-                "bow": bow_loss(self.bag(given), batch["y_out"], batch["y_in_mask"].bool())}
+        return item_sums(piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"])), tokens)
+
+    def likelihood(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x, z) of each item (B,) at the mean of p(z | x)."""
+        batch = self.planned(batch)
+        c, mu, _ = self.condition(batch)
+        return self.reconstruction(torch.cat([c, mu], dim=-1), batch)
 
     def nll(self, batch: Batch) -> Tensor:
         """Return a bound above -log p(y | x) of each item (B,)."""

@@ -1,6 +1,6 @@
 """The HCL generator: the network with decoding: z from the prior, then beam or contrastive search."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ from transformers import GenerationMixin
 
 from models.common import decoding
 from models.common.transformer import masking, mean_pool
+from models.hcl.graph import places_of
 from models.hcl.hcl import Gaussian, HclConfig, HclNetwork
 
 LatentSource = Literal["mean", "sample"]
@@ -78,6 +79,12 @@ class HclModel(HclNetwork, GenerationMixin):
                     u_in = self._with_unseen(keyword_nodes >= 0, u_in, unseen_vectors)
         prior = self.prior(mean_pool(hidden, attention_mask), u_in) if self.config.latent.enabled else None
         return Conditions(hidden, attention_mask, u_in, prior)
+
+    @torch.no_grad()
+    def likelihood(self, given: Conditions, targets: Mapping[str, Tensor]) -> Tensor:
+        """Return -log p(y | x, z) of each item (B,) at the prior's mean; ``y_in``, ``y_in_mask``, ``y_out`` (B, T)."""
+        batch = {**targets, "x_mask": given.mask, **places_of(targets["y_in_mask"])}
+        return self.surprise(self.token_scores(given.hidden, given.u_in, given.latent("mean"), batch), batch)
 
     @torch.no_grad()
     def generate_from(self, given: Conditions, z: Tensor | None, *, search: Search = "beam", num_beams: int = 4,

@@ -42,6 +42,10 @@ class PieceModel(ABC):
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x), or a bound above it, of each item (B,), summed over its tokens, end token included."""
 
+    def likelihood(self, batch: Batch) -> Tensor:
+        """Return -log p(y | x) of each item (B,) as texts are written: with a latent variable at its prior's mean."""
+        return self.nll(batch)
+
     def validation(self, batch: Batch) -> dict[str, Tensor]:
         """Return what is watched on validation items, a value for each (B,); ``loss`` chooses the weights."""
         nll = self.nll(batch)

@@ -177,6 +177,10 @@ class RunPaths:
         """Generated texts or classes, a row per example of the evaluated split: in a folder that a stage owns alone."""
         return PREDICTED / self.name / str(self.seed) / "predictions.parquet"
 
+    def generated(self, kind: str) -> Path:
+        """Path of a table that is generated: ``predictions``, or beside it ``likelihoods``."""
+        return self.predictions.with_name(f"{kind}.parquet")
+
     def file(self, name: str) -> Path:
         """Path of a file of the run, by the name that it has in its folder."""
         return self.predictions if name == self.predictions.name else self.folder / name

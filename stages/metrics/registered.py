@@ -139,6 +139,9 @@ _ALL = [
            full="source's keywords kept"),
     Metric("given_keywords_kept", "given", "keywords", "The same of the keywords that the model was given.",
            full="given keywords kept"),
+    Metric("token_nll", "NLL per token", "likelihood", "-log p of a token of the target in nats, decoded from the mean "
+           "of the prior where there is one; mean over each target's tokens, and then over items.", -1, 4, short="NLL",
+           share=False),
     Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1, share=False),
     Metric("accuracy", "accuracy", "classes", "Share of texts whose most probable class is right; 0 to 1.", digits=4,
            short="Acc"),
@@ -163,7 +166,8 @@ FAMILIES = {
     "cumulative_m7": "Sentence BLEU, cumulative, smoothing 7", "rouge": "ROUGE, F1",
     "py_rouge": "ROUGE as PGKPR counts it", "bertscore": "BERTScore",
     "released_batch_bleu": "BLEU of batches of 100, released", "distinct": "Distinct", "within": "Within an item",
-    "sameness": "Sameness", "kept": "Keyword kept", "keywords": "Keywords kept", "length": "Length",
+    "sameness": "Sameness", "kept": "Keyword kept", "keywords": "Keywords kept", "likelihood": "Target's likelihood",
+    "length": "Length",
     "classes": "Classes", "probabilities": "Probabilities"}
 
 

@@ -54,6 +54,9 @@ _TABLES = (
         "ROUGE and BERTScore", "ROUGE is F1. Raw BERTScore of unrelated texts is far above 0: look at it rescaled.",
         (family("rouge"), family("py_rouge"), family("bertscore"))),
     VARIETY,
+    TableLayout(
+        "Likelihood of the target", "Within one vocabulary alone: comparable between rows that cut texts alike.",
+        (family("likelihood"),)),
 )
 _FULL = "hcl"
 # Baselines as Table 1 prints them; a small form of a pretrained one, drawn from a configuration, is marked by its row.

@@ -37,7 +37,8 @@ from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import TrainedOn, classifier_card
 from stages.tracks.clld.tables import class_numbers, classes_of
 from stages.tracks.clld.track import TEXTCNN, row_name, row_of, source_of
-from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, Table, train
+from stages.tracks.common.schemas import Table
+from stages.tracks.common.training import ModelFolder, OpenBar, SeedTraining, train
 
 STAGE = "train_clld"
 Pairs = list[tuple[int, int]]

@@ -198,6 +198,7 @@ class Evaluated:
     predictions: pd.DataFrame   # table of that name
     items: pd.DataFrame         # table ``items`` of its model
     paths: ModelPaths           # of its model
+    run: RunPaths
     vectors: WordVectors        # for the embedding metrics
     scorer: BertScorer | None   # None where BERTScore is left out
     resampling: Resampling
@@ -213,14 +214,14 @@ def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Param
         with computing(runtime) as device:
             vectors, emb = word_vectors(params, predictions, items, cut)
             scorer, bertscore = bert_scorer(params.evaluation.bertscore, device)
-            result = scored(params, Evaluated(predictions, items, paths, vectors, scorer, Resampling.of(params)))
+            result = scored(params, Evaluated(predictions, items, paths, run, vectors, scorer, Resampling.of(params)))
         result.metrics["settings"] |= {"model": paths.name, "emb": emb, "bertscore": bertscore}
         write_table(run.scores, schema, result.scores, Provenance(
             process.name, process.params_hash, models={"word_vectors": emb, "bertscore": bertscore},
             counts=result.metrics["counts"], precision=computed_in(runtime.precision, runtime.tf32)))
         write_json(run.metrics, rounded(result.metrics))
 
-    for_each_seed(process, make, lambda run: [run.folder], lambda run: [run.predictions],
+    for_each_seed(process, make, lambda run: [run.folder], lambda run: [run.predictions.parent],
                   similarity=similarity_sources(process.params))
     write_run_manifest(process)
 

@@ -23,7 +23,7 @@ from stages.common.seeds import seed_everything
 from stages.common.settings import Params, code_of, hash_code, hash_files
 from stages.common.tables import Provenance, write_json, write_table
 from stages.run.process import StageProcess
-from stages.tracks.common.schemas import PREDICTIONS
+from stages.tracks.common.schemas import Table
 
 FINISHED = Path(".keycontrast") / "finished"
 # Written last: without it nothing counts as finished.
@@ -121,23 +121,24 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
 
 
 def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress],
-                                                        tuple[pd.DataFrame, list[str]]]) -> None:
+                                                        tuple[list[Table], list[str]]]) -> None:
     """Write the predictions of a run under each seed.
 
-    ``rewritten`` gets params, run, model, device and progress; it returns the table, and a remark per fall-back taken.
+    ``rewritten`` gets params, run, model, device and progress; it returns tables, and a remark per fall-back taken.
     """
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, name, runtime = process.params, process.instance, process.params.runtime
         seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
         with computing(runtime) as device:
-            predictions, remarks = rewritten(params, name, paths, device,
-                                             lambda chunks: progress(chunks, process.name, unit="chunk"))
+            tables, remarks = rewritten(params, name, paths, device,
+                                        lambda chunks: progress(chunks, process.name, unit="chunk"))
         for remark in remarks:
             process.log.warning("%s", remark)
         model = {"name": paths.weights.as_posix(), "sha256": sha256_of(paths.weights / "model.safetensors")}
-        write_table(RunPaths(name, paths.seed).predictions, PREDICTIONS, predictions, Provenance(
-            process.name, process.params_hash, {"model": model}, fallbacks=remarks,
-            precision=computed_in(runtime.precision, runtime.tf32)))
+        for table in tables:
+            write_table(RunPaths(name, paths.seed).generated(table.name), table.schema, table.rows, Provenance(
+                process.name, process.params_hash, {"model": model}, fallbacks=remarks,
+                precision=computed_in(runtime.precision, runtime.tf32)))
 
     for_each_seed(process, make, lambda run: [run.predictions.parent])
 

@@ -10,6 +10,16 @@ import pyarrow as pa
 
 from stages.common.schemas import NO_KEYWORD, STRINGS, TableSchema
 
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a model or a run."""
+
+    name: str   # of the file
+    rows: pd.DataFrame
+    schema: TableSchema
+
+
 ITEMS = TableSchema(
     "items", "What a model was trained and is evaluated on, as plain texts with keywords.", ("example_id",), (
         ("example_id", pa.int64(), "example of table examples"),
@@ -35,6 +45,14 @@ PREDICTIONS = TableSchema(
         ("references", STRINGS, "reference texts"),
     ))
 
+LIKELIHOODS = TableSchema(
+    "likelihoods", "How likely a run finds the target of each evaluated example.", ("example_id",), (
+        ("example_id", pa.int64(), "evaluated example"),
+        ("nll", pa.float64(), "-log p of the target given the input (nats), as far as it is read and with its end "
+                              "token; a latent variable stands at the mean of its prior, as texts are decoded"),
+        ("tokens", pa.int32(), "word pieces of the target that count, the end token among them"),
+    ))
+
 _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
     ("system", pa.string(), "run, or a floor: copy, nearest, shuffled, keyword"),
     ("example_id", pa.int64(), "evaluated example"),
@@ -58,6 +76,7 @@ _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
 SCORES = TableSchema(
     "scores", "Scores of every evaluated example, of the run and of the floors.", ("system", "example_id"), (
         *_SCORES,
+        ("token_nll", pa.float64(), "nll of table likelihoods over its tokens; null for floors"),
         ("cluster", pa.int64(), "training examples whose input has this input's keyword; 0 without one"),
         ("known", pa.bool_(), "this input's keyword is a node of the training graph"),
     ))

@@ -21,12 +21,12 @@ from stages.common import training as shared
 from stages.common.device import choose_device, settled_precision
 from stages.common.distributed import process_group
 from stages.common.paths import ModelPaths
-from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import NOTHING, Params, code_of, earlier_model, hash_code, hash_files
 from stages.common.tables import Provenance, parts_of, write_json, write_table
 from stages.run.process import StageProcess
 from stages.tracks.common.frame import Finished
+from stages.tracks.common.schemas import Table
 
 OpenBar = Callable[[int, int], Bar]
 
@@ -51,15 +51,6 @@ def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
     if (other := earlier_model(row)) is not None:
         return ModelPaths(other, params.earlier_seed(name, seed))
     return None if row.init == NOTHING else GivenStart(Path(row.init))
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a model."""
-
-    name: str   # of the file
-    rows: pd.DataFrame
-    schema: TableSchema
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from stages.common.paths import ModelPaths
 from stages.common.schemas import EXAMPLES, GRAPH_ONLY, NODES, TEXTS
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, load_origin
-from stages.tracks.common.schemas import ITEMS
-from stages.tracks.common.training import Table
+from stages.tracks.common.schemas import ITEMS, Table
 
 STAGE = "train_hcl"  # names the seeds of what is drawn in training
 # Tables that every architecture is trained on; HCL reads the graph besides.
@@ -144,11 +143,15 @@ class Marks:
         return padded([[*self.before, *row, *self.after] for row in rows], self.pad)
 
     def pairs(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-        """Return sources ``x_*`` as they are encoded, and targets as the decoder reads and writes them, ``y_*``."""
+        """Return sources ``x_*`` as they are encoded, and :meth:`targets`."""
         x_ids, x_mask = self.around(sources)
-        y_in, y_in_mask = padded([[self.start, *row] for row in targets], self.pad)
-        y_out, _ = padded([[*row, self.end] for row in targets], self.pad)
-        return {"x_ids": x_ids, "x_mask": x_mask, "y_in": y_in, "y_in_mask": y_in_mask, "y_out": y_out}
+        return {"x_ids": x_ids, "x_mask": x_mask, **self.targets(targets)}
+
+    def targets(self, rows: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+        """Return targets as the decoder reads and writes them, ``y_*``."""
+        y_in, y_in_mask = padded([[self.start, *row] for row in rows], self.pad)
+        y_out, _ = padded([[*row, self.end] for row in rows], self.pad)
+        return {"y_in": y_in, "y_in_mask": y_in_mask, "y_out": y_out}
 
 
 class TripleBatches:

@@ -13,13 +13,15 @@ import pandas as pd
 
 from stages.common.schemas import NO_KEYWORD
 from stages.common.settings import Params
+from stages.common.tables import read_frame
 from stages.metrics import WordVectors, basic_tokens, intra_distinct, keyword_retention
 from stages.metrics.bertscore import BertScorer
+from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
 from stages.tracks.common.floors import FLOORS, floor_outputs
-from stages.tracks.common.schemas import SCORES, keyword_columns
+from stages.tracks.common.schemas import LIKELIHOODS, SCORES, keyword_columns
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -28,8 +30,12 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
 
 
 def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Collection[str] = FLOORS,
-        scorer: BertScorer | None = None, resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
-    """Return scores and metrics of a run and of each floor on the same examples, whatever their order."""
+        scorer: BertScorer | None = None, resampling: frame.Resampling = frame.USUAL,
+        likelihoods: pd.DataFrame | None = None) -> frame.Evaluation:
+    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
+
+    Without table ``likelihoods`` there is no ``token_nll``.
+    """
     scored = frame.first_samples(predictions)
     split = frame.predicted_split(scored, items, "hcl")
     rows = items.set_index("example_id").loc[scored["example_id"]]
@@ -39,6 +45,11 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, fl
     outputs = {"run": scored["prediction"].tolist()}
     outputs |= {floor: floor_outputs(floor, targets, items, counts, resampling.seed) for floor in floors}
     systems = frame.score_systems(outputs, targets, vectors, scorer, resampling.seed)
+    if likelihoods is not None:
+        found = likelihoods.set_index("example_id").loc[scored["example_id"]]
+        per_token = (found["nll"] / found["tokens"]).to_numpy()
+        systems["run"] = frame.extended(systems["run"], {"token_nll": mean_statistic(per_token)},
+                                        {"token_nll": per_token})
     counts["empty_outputs"] = sum(not basic_tokens(text) for text in outputs["run"])
     counts["skipped_extrema_average"] = systems["run"].skipped
     result = frame.evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
@@ -72,7 +83,7 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
 def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
     settings = params.evaluation
     result = run(evaluated.predictions, evaluated.items, evaluated.vectors, settings.floors,
-                 evaluated.scorer, evaluated.resampling)
+                 evaluated.scorer, evaluated.resampling, read_frame(evaluated.run.likelihoods, LIKELIHOODS))
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
     return result
 

@@ -20,7 +20,7 @@ from keycontrast.errors import InputError, nearest
 from models.common.decoding import Rules, contrastive_search
 from models.hcl.baselines import load_pieces
 from models.hcl.hcl import HclConfig
-from models.hcl.model import HclModel
+from models.hcl.model import Conditions, HclModel
 from models.hcl.pretrained import PieceModel
 from stages.common.paths import ModelPaths
 from stages.common.schemas import NO_KEYWORD
@@ -29,7 +29,7 @@ from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import Progress, generate, split_of
-from stages.tracks.common.schemas import ITEMS
+from stages.tracks.common.schemas import ITEMS, LIKELIHOODS, PREDICTIONS, Table
 from stages.tracks.hcl import data
 
 STAGE = "generate_hcl"
@@ -62,6 +62,18 @@ class Rewriter:
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
         raise NotImplementedError
 
+    @torch.no_grad()
+    def likelihoods(self, items: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
+        """Yield rows of table ``likelihoods`` for ``items``, which have a ``target`` too, ``size`` at a time."""
+        for chunk in (items.iloc[start:start + size] for start in range(0, len(items), size)):
+            rows = data.word_pieces(self.tokenizer, chunk["target"].tolist(), self.on.max_target)
+            targets = {name: part.to(self.model.device) for name, part in self.marks.targets(rows).items()}
+            yield pd.DataFrame({"example_id": chunk["example_id"], "nll": self._likelihood(chunk, targets).cpu(),
+                                "tokens": [len(row) + 1 for row in rows]})
+
+    def _likelihood(self, chunk: pd.DataFrame, targets: Mapping[str, Tensor]) -> Tensor:
+        raise NotImplementedError
+
     def _encoded(self, chunk: pd.DataFrame) -> tuple[Tensor, Tensor]:
         """Return ids (B, L) and mask (B, L) of the sources, on the model's device."""
         texts, device = self.marks.read(chunk["source"].tolist()), self.model.device
@@ -88,15 +100,20 @@ class Paraphraser(Rewriter):
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.marks, self._unseen = data.Marks.of(self.tokenizer), data.UnseenKeywords(self.on)
 
-    def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
-        nodes, device = data.node_ids(self.keywords, chunk["keyword"]), self.model.device
+    def _conditions(self, chunk: pd.DataFrame, nodes: np.ndarray) -> Conditions:
         keywords: dict[str, Tensor | None] = {}
         if self.uses_keyword:
-            unseen = (nodes < 0).any()
+            unseen, device = (nodes < 0).any(), self.model.device
             vectors = self._unseen.vectors(chunk.assign(input_node=nodes)).to(device) if unseen else None
             keywords = {"keyword_nodes": torch.from_numpy(nodes).to(device), "unseen_vectors": vectors}
-        given = self.model.conditions(*self._encoded(chunk), **keywords)  # shared by all samples
-        rows = []
+        return self.model.conditions(*self._encoded(chunk), **keywords)
+
+    def _likelihood(self, chunk: pd.DataFrame, targets: Mapping[str, Tensor]) -> Tensor:
+        return self.model.likelihood(self._conditions(chunk, data.node_ids(self.keywords, chunk["keyword"])), targets)
+
+    def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
+        nodes, device = data.node_ids(self.keywords, chunk["keyword"]), self.model.device
+        given, rows = self._conditions(chunk, nodes), []  # shared by all samples
         for sample in range(1 + decode["samples"]):
             z = given.latent("mean")
             if given.prior is not None and (sample or decode["z"] == "sample"):
@@ -117,13 +134,20 @@ class PieceRewriter(Rewriter):
         nn.Module.to(self.model, device)
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
+    def _batch(self, chunk: pd.DataFrame) -> dict[str, Tensor]:
+        ids, mask = self._encoded(chunk)
+        further = self.model.inputs(chunk["source"].tolist(), self.tokenizer)
+        return {"x_ids": ids, "x_mask": mask, **{name: part.to(self.model.device) for name, part in further.items()}}
+
+    def _likelihood(self, chunk: pd.DataFrame, targets: Mapping[str, Tensor]) -> Tensor:
+        found: Tensor = self.model.likelihood(self.model.planned({**self._batch(chunk), **targets}))
+        return found
+
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:
         if decode["search"] != "beam" and type(self.model).begin is PieceModel.begin:
             raise InputError(f"generate_hcl.search is {decode['search']!r}, and this model ({self.on.architecture}) is "
                              f"decoded by beams alone; set it to beam.")
-        marks, (ids, mask) = self.marks, self._encoded(chunk)
-        further = self.model.inputs(chunk["source"].tolist(), self.tokenizer)
-        batch = {"x_ids": ids, "x_mask": mask, **{name: part.to(self.model.device) for name, part in further.items()}}
+        marks, batch = self.marks, self._batch(chunk)
         rules = Rules(marks.end, marks.pad, decode["min_length"], decode["max_length"], marks.banned)
         if decode["search"] == "contrastive":
             steps, start = self.model.begin(batch, 1 + rules.max_length * decode["top_k"])
@@ -186,22 +210,24 @@ def unseen_remark(setting: str, nodes: Sequence[str]) -> str | None:
 
 
 def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed: int,
-        track: Progress = iter) -> pd.DataFrame:
-    """Return table ``predictions`` for the split that ``decode`` names."""
+        track: Progress = iter) -> list[Table]:
+    """Return tables ``predictions`` and ``likelihoods`` for the split that ``decode`` names."""
     chosen = split_of(items, decode["split"], "items").sort_values("example_id")
     if decode["keyword"] != "own" and not rewriter.uses_keyword:
         raise InputError(f"generate_hcl.keyword is {decode['keyword']!r}, but this model has no keyword "
                          f"(another architecture, or train_hcl.keyword.condition is false); set it to own.")
     read = with_keywords(data.conditioned(chosen, rewriter.condition), decode["keyword"], rewriter.keywords, seed)
-    return pd.concat(list(rewriter.rewrite(read, decode, seed, track)), ignore_index=True)
+    return [Table(schema.name, pd.concat(list(rows), ignore_index=True), schema) for schema, rows in (
+        (PREDICTIONS, rewriter.rewrite(read, decode, seed, track)),
+        (LIKELIHOODS, rewriter.likelihoods(read, decode["batch_size"])))]
 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
-               track: Progress) -> tuple[pd.DataFrame, list[str]]:
+               track: Progress) -> tuple[list[Table], list[str]]:
     decode, rewriter = params.decoding(name).plain(), load_rewriter(paths.weights, device)
-    predictions = run(read_frame(paths.items, ITEMS), rewriter, decode, params.seed, track)
     remark = unseen_remark(decode["keyword"], rewriter.keywords)
-    return predictions, [] if remark is None else [remark]
+    return (run(read_frame(paths.items, ITEMS), rewriter, decode, params.seed, track),
+            [] if remark is None else [remark])
 
 
 def _work(process: StageProcess) -> None:

@@ -25,6 +25,7 @@ from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import Progress, generate, split_of
+from stages.tracks.common.schemas import PREDICTIONS, Table
 from stages.tracks.pgkpr.export import load_lookup
 from stages.tracks.pgkpr.items import PARAPHRASE_ITEMS, USED, Which, as_text, by_example, fixed_masks, marked_words
 
@@ -108,9 +109,10 @@ def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any]
 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,
-               track: Progress) -> tuple[pd.DataFrame, list[str]]:
+               track: Progress) -> tuple[list[Table], list[str]]:
     pairs = read_frame(paths.paraphrase_items, PARAPHRASE_ITEMS)
-    return run(pairs, Paraphraser(paths.weights, device), params.decoding(name).plain(), params.seed, track), []
+    rows = run(pairs, Paraphraser(paths.weights, device), params.decoding(name).plain(), params.seed, track)
+    return [Table("predictions", rows, PREDICTIONS)], []
 
 
 def _work(process: StageProcess) -> None:
