@@ -52,8 +52,12 @@ def items_frame():
 
 
 def evaluate(predictions=None, items=None, **changes):
-    return run(predictions_frame() if predictions is None else predictions,
+    return run(predictions_frame() if predictions is None else predictions, likelihoods_frame(),
                items_frame() if items is None else items, Vectors(), **{"resampling": QUICK, **changes})
+
+
+def likelihoods_frame():
+    return pd.DataFrame({"example_id": [number for number, *_ in TEST], "nll": [6.0, 8.0, 3.0], "tokens": [3, 2, 1]})
 
 
 def predictions_frame(samples=0):
@@ -83,6 +87,7 @@ def test_every_metric_is_the_one_of_the_metrics_package():
     assert found["rouge_1"] == pytest.approx(rouge(outputs, references, "rouge_score")[:, 0].mean())
     assert found["py_rouge_l"] == pytest.approx(rouge(outputs, references, "py_rouge")[:, 2].mean())
     assert found["mean_length"] == (4 + 6 + 0) / 3
+    assert found["token_nll"] == 3 and "token_nll" not in metrics["floors"]["copy"]
     assert found["keyword_kept"] == 1 / 2           # the telephone; the third item has no keyword
     assert found["target_keyword_kept"] == 1 / 3    # "to lose fat"
     assert metrics["settings"]["split"] == "test" and metrics["settings"]["ibleu_alpha"] == 0.8
@@ -223,6 +228,7 @@ def project(tmp_path, monkeypatch):
                          intermediate_size=16)).save_pretrained("encoder")
     write_params(tmp_path)
     write_table(ModelPaths("model-a", 13).items, SCHEMAS["items"], items_frame(), Provenance("train_hcl@model-a", "0"))
+    write_table(RunPaths("run-a", 13).likelihoods, SCHEMAS["likelihoods"], likelihoods_frame(), Provenance("x", "0"))
     write_table(RunPaths("run-a", 13).predictions, SCHEMAS["predictions"], predictions_frame(),
                 Provenance("generate_hcl@run-a", "0"))
     return tmp_path

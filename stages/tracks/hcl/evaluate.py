@@ -29,13 +29,10 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
            "corpus": [f"corpus_bleu_{order}" for order in range(1, 5)], "sacrebleu": ["sacrebleu"]}
 
 
-def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, floors: Collection[str] = FLOORS,
-        scorer: BertScorer | None = None, resampling: frame.Resampling = frame.USUAL,
-        likelihoods: pd.DataFrame | None = None) -> frame.Evaluation:
-    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
-
-    Without table ``likelihoods`` there is no ``token_nll``.
-    """
+def run(predictions: pd.DataFrame, likelihoods: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors,
+        floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
+        resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
+    """Return scores and metrics of a run and of each floor on the same examples, whatever their order."""
     scored = frame.first_samples(predictions)
     split = frame.predicted_split(scored, items, "hcl")
     rows = items.set_index("example_id").loc[scored["example_id"]]
@@ -45,11 +42,9 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors, fl
     outputs = {"run": scored["prediction"].tolist()}
     outputs |= {floor: floor_outputs(floor, targets, items, counts, resampling.seed) for floor in floors}
     systems = frame.score_systems(outputs, targets, vectors, scorer, resampling.seed)
-    if likelihoods is not None:
-        found = likelihoods.set_index("example_id").loc[scored["example_id"]]
-        per_token = (found["nll"] / found["tokens"]).to_numpy()
-        systems["run"] = frame.extended(systems["run"], {"token_nll": mean_statistic(per_token)},
-                                        {"token_nll": per_token})
+    likely = likelihoods.set_index("example_id").loc[scored["example_id"]]
+    token_nll = (likely["nll"] / likely["tokens"]).to_numpy()
+    systems["run"] = frame.extended(systems["run"], {"token_nll": mean_statistic(token_nll)}, {"token_nll": token_nll})
     counts["empty_outputs"] = sum(not basic_tokens(text) for text in outputs["run"])
     counts["skipped_extrema_average"] = systems["run"].skipped
     result = frame.evaluation(scored["example_id"], systems, scorer, counts, split, "lower-cased BERT basic tokens",
@@ -82,8 +77,8 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
 
 def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
     settings = params.evaluation
-    result = run(evaluated.predictions, evaluated.items, evaluated.vectors, settings.floors,
-                 evaluated.scorer, evaluated.resampling, read_frame(evaluated.run.likelihoods, LIKELIHOODS))
+    result = run(evaluated.predictions, read_frame(evaluated.run.likelihoods, LIKELIHOODS), evaluated.items,
+                 evaluated.vectors, settings.floors, evaluated.scorer, evaluated.resampling)
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
     return result
 
