@@ -228,7 +228,8 @@ def project(tmp_path, monkeypatch):
                          intermediate_size=16)).save_pretrained("encoder")
     write_params(tmp_path)
     write_table(ModelPaths("model-a", 13).items, SCHEMAS["items"], items_frame(), Provenance("train_hcl@model-a", "0"))
-    write_table(RunPaths("run-a", 13).likelihoods, SCHEMAS["likelihoods"], likelihoods_frame(), Provenance("x", "0"))
+    write_table(RunPaths("run-a", 13).generated("likelihoods"), SCHEMAS["likelihoods"], likelihoods_frame(),
+                Provenance("generate_hcl@run-a", "0"))
     write_table(RunPaths("run-a", 13).predictions, SCHEMAS["predictions"], predictions_frame(),
                 Provenance("generate_hcl@run-a", "0"))
     return tmp_path

@@ -49,7 +49,7 @@ def items():
 
 def run(items, *arguments, seed):
     """Table ``predictions``; sources stand for their targets."""
-    return generate.run(items.assign(target=items["source"]), *arguments, seed=seed)[0]
+    return generate.run(items.assign(target=items["source"]), *arguments, seed=seed)[0].rows
 
 
 def decode(**changes):

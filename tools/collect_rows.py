@@ -55,7 +55,7 @@ def items_of(params: Any, run: RunPaths, model: ModelPaths) -> pd.DataFrame:
     if track.name != "hcl":
         return scores
     told = told_items(model, params.models.hcl[model.name].dataset)
-    return scores.merge(read_frame(run.likelihoods, LIKELIHOODS)).merge(told)
+    return scores.merge(read_frame(run.generated("likelihoods"), LIKELIHOODS)).merge(told)
 
 
 def values_of(run: RunPaths, model: ModelPaths) -> list[dict[str, Any]]:

@@ -76,9 +76,9 @@ def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, floa
 
 
 def _scored(params: Params, evaluated: frame.Evaluated) -> frame.Evaluation:
-    settings = params.evaluation
-    result = run(evaluated.predictions, read_frame(evaluated.run.likelihoods, LIKELIHOODS), evaluated.items,
-                 evaluated.vectors, settings.floors, evaluated.scorer, evaluated.resampling)
+    settings, likelihoods = params.evaluation, read_frame(evaluated.run.generated("likelihoods"), LIKELIHOODS)
+    result = run(evaluated.predictions, likelihoods, evaluated.items, evaluated.vectors, settings.floors,
+                 evaluated.scorer, evaluated.resampling)
     result.metrics["settings"] |= {"bleu_style": settings.bleu_style, "leading": LEADING[settings.bleu_style]}
     return result
 
