@@ -193,7 +193,7 @@ def rewriting(name, gain=0.0):
                                released_references=[[" ".join(text.split()[:4]) for text in texts]
                                                     for texts in REFERENCES] * 2)
     further = {column: 0.5 for column in PGKPR_MEANS if column not in MEANS}
-    scores = scores.assign(**further).drop(columns=["cluster", "known"])
+    scores = scores.assign(**further).drop(columns=["token_nll", "cluster", "known"])
     return replace(one, scores=scores, track=TRACKS["pgkpr"])
 
 

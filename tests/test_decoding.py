@@ -10,7 +10,14 @@ from torch.nn import functional as F
 from transformers.modeling_outputs import BaseModelOutput
 from whole_steps import whole
 
-from models.common.decoding import CachedSteps, Rules, beam_search, best_outputs, contrastive_search
+from models.common.decoding import (
+    CachedSteps,
+    Rules,
+    beam_search,
+    best_continuations,
+    best_outputs,
+    contrastive_search,
+)
 from models.hcl.model import HclModel
 
 END, PAD, START, WORDS = 1, 0, 2, 7
@@ -166,6 +173,19 @@ def greedy(oracle, item, limits):
         if prefix[-1] == END:
             return prefix[1:-1]
     return prefix[1:]
+
+
+def test_the_best_continuations_of_a_large_vocabulary_are_those_of_sorting_it():
+    generator = torch.Generator().manual_seed(0)
+    logits, scores = torch.randn(3, 2, 1000, generator=generator), torch.randn(3, 2, generator=generator)
+    logits[1, 0, 990:] = 5.0 + torch.arange(10)  # behind the last whole block
+    forbidden = torch.tensor([7, 995])
+    found = best_continuations(logits, scores, forbidden, 8)
+    chances = logits.log_softmax(-1)
+    chances[..., forbidden] = -torch.inf
+    best = (chances + scores[..., None]).flatten(1).sort(dim=-1, descending=True)
+    torch.testing.assert_close(found.scores, best.values[:, :8])
+    assert torch.equal(1000 * found.parents + found.tokens, best.indices[:, :8])
 
 
 def test_one_beam_one_candidate_and_no_penalty_on_likeness_are_greedy():

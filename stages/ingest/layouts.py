@@ -1,6 +1,6 @@
 """What a row of a file means: columns, files and dialects of each layout.
 
-A new layout is an entry of ``LAYOUTS``, with the name of its structure in ``stages/common/layouts.py``. The params, the
+A new layout is an entry of ``LAYOUTS``, with its structure in ``stages/common/examples.py``. The params, the
 readers and the table of layouts in docs/data.md go by what it declares.
 """
 

@@ -140,7 +140,7 @@ _ALL = [
     Metric("given_keywords_kept", "given", "keywords", "The same of the keywords that the model was given.",
            full="given keywords kept"),
     Metric("token_nll", "NLL per token", "likelihood", "-log p of a token of the target in nats, decoded from the mean "
-           "of the prior where there is one; mean over each target's tokens, and then over items.", -1, 4, short="NLL",
+           "of the prior where there is one; mean over each target's tokens, and then over items.", -1, 4,
            share=False),
     Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1, share=False),
     Metric("accuracy", "accuracy", "classes", "Share of texts whose most probable class is right; 0 to 1.", digits=4,
