@@ -49,7 +49,7 @@ def test_rows_run_one_after_another(program, tmp_path, capfd):
 
 
 def test_the_end_of_the_time_interrupts_the_row_and_begins_no_other(program, tmp_path, capfd):
-    assert run_rows.run_piece(rows("long", "b"), 12 / 60, program) == run_rows.TIME_OVER
+    assert run_rows.run_piece(rows("long", "b"), 6 / 60, program) == run_rows.TIME_OVER
     assert (tmp_path / "targets.txt").read_text().split() == ["evaluate_hcl@long"]
     assert (tmp_path / "interrupted.txt").read_text() == "evaluate_hcl@long"
     assert "Give the same command again" in capfd.readouterr().out

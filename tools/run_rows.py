@@ -61,6 +61,8 @@ def rows_of(params: Any, names: Sequence[str]) -> list[Row]:
 
 def run_piece(rows: Sequence[Row], minutes: float, program: Sequence[str] = (sys.executable, "-m", "pipeline")) -> int:
     """Run rows until all are up to date, one fails or the time is over; return the exit status."""
+    # Behind `nohup ... &` an interrupt is ignored, by programs that are started from here too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     deadline = time.monotonic() + 60 * minutes
     for row in rows:
         target, started = f"{row.stage}@{row.name}", time.monotonic()
