@@ -46,18 +46,18 @@ def _section(items: int, ends: bool, context: Context) -> Section:
 
 
 @torch.no_grad()
-def by_generate(model: HclModel, ids: Tensor, mask: Tensor) -> Tensor:
+def by_generate(model: HclModel, ids: Tensor, mask: Tensor, nodes: Tensor | None = None, *, num_beams: int = 4,
+                min_length: int = 5, max_length: int = 20, **options: Any) -> Tensor:
     """Return what :meth:`HclModel.paraphrase` does, z being the prior's mean, by ``generate`` of transformers."""
     special = model.config.special_ids
-    given = model.conditions(ids, mask)
+    given = model.conditions(ids, mask, nodes)
     z = given.latent("mean")
     memory, slots = model.memory(given.hidden, given.mask, given.u_in, z)
     tokens = model.generate(  # type: ignore[misc]
         encoder_outputs=BaseModelOutput(last_hidden_state=memory), attention_mask=slots, latent=z, do_sample=False,
-        num_beams=_SEARCH["num_beams"], min_new_tokens=_SEARCH["min_length"],
-        max_new_tokens=_SEARCH["max_length"] + 1, forced_eos_token_id=special["eos"], eos_token_id=special["eos"],
-        pad_token_id=special["pad"], decoder_start_token_id=special["bos"],
-        suppress_tokens=model.config.banned_token_ids)[:, 1:]
+        num_beams=num_beams, min_new_tokens=min_length, max_new_tokens=max_length + 1,
+        forced_eos_token_id=special["eos"], eos_token_id=special["eos"], pad_token_id=special["pad"],
+        decoder_start_token_id=special["bos"], suppress_tokens=model.config.banned_token_ids, **options)[:, 1:]
     ends = (tokens == special["eos"]).long()
     return tokens.masked_fill(ends.cumsum(-1) - ends > 0, special["pad"])  # it fills with the end token
 

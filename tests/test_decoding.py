@@ -7,9 +7,9 @@ import pytest
 import tiny_hcl
 import torch
 from torch.nn import functional as F
-from transformers.modeling_outputs import BaseModelOutput
 from whole_steps import whole
 
+from benchmarks.decoding import by_generate
 from models.common.decoding import (
     CachedSteps,
     Rules,
@@ -22,24 +22,6 @@ from models.hcl.model import HclModel
 
 END, PAD, START, WORDS = 1, 0, 2, 7
 BOS = tiny_hcl.SPECIAL_IDS["bos"]
-
-
-def by_generate(model, ids, mask, nodes=None, *, num_beams=4, min_length=5, max_length=20, **options):
-    """Return what :meth:`HclModel.paraphrase` returns, z being the prior's mean, by ``transformers`` ``generate``."""
-    special = model.config.special_ids
-    with torch.no_grad():
-        given = model.conditions(ids, mask, nodes)
-        z = given.latent("mean")
-        memory, slots = model.memory(given.hidden, given.mask, given.u_in, z)
-        tokens = model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=memory), attention_mask=slots, latent=z,
-            num_beams=num_beams, min_new_tokens=min_length, max_new_tokens=max_length + 1,
-            forced_eos_token_id=special["eos"], eos_token_id=special["eos"], pad_token_id=special["pad"],
-            decoder_start_token_id=special["bos"], suppress_tokens=model.config.banned_token_ids, do_sample=False,
-            **options)[:, 1:]  # without the start token
-    ends = (tokens == special["eos"]).long()
-    # beam search fills with the end token where the padding id is 0
-    return tokens.masked_fill(ends.cumsum(-1) - ends > 0, special["pad"])
 
 
 @cache

@@ -1,20 +1,14 @@
 """Rows of a recipe in pieces of limited time: order, the end of the time, failures, and what is finished."""
 
-import importlib.util
 import sys
 
 import pytest
 import tiny_training
-from source_imports import ROOT
 
 from keycontrast.errors import InputError
 from stages.common.settings import read_params
 from stages.tracks.common.frame import FINISHED
-
-SPEC = importlib.util.spec_from_file_location("run_rows", ROOT / "tools" / "run_rows.py")
-run_rows = importlib.util.module_from_spec(SPEC)
-sys.modules["run_rows"] = run_rows
-SPEC.loader.exec_module(run_rows)
+from tools import run_rows
 
 # Stands for `python -m pipeline`: notes its target, then fails, takes long, or goes through.
 PROGRAM = """
