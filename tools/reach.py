@@ -96,7 +96,7 @@ def rows(pairs: Pairs) -> Iterator[dict[str, object]]:
     for split in SPLITS:
         for draw in progress(range(DRAWS), f"reach: {split}", unit="draw"):
             train, test = pairs.drawn(split, draw)
-            for size in sorted({min(size, len(train)) for size in SIZES}):
+            for size in sorted({min(size, len(train) // 1000 * 1000) for size in SIZES}):
                 yield {"split": split, "training_pairs": size, "draw": draw, **pairs.measured(train[:size], test)}
 
 
@@ -113,9 +113,13 @@ def plot(table: pd.DataFrame) -> str:
                 right.plot(line.index, line["reach_unseen"], "o--", color=PALETTE[colour], label=f"{split}, not seen")
         for axes in (left, right):
             axes.set_xscale("log")
+            axes.set_xticks([1000, 10_000, 100_000], ["1,000", "10,000", "100,000"])
+            axes.minorticks_off()
             axes.set_xlabel("training pairs")
             axes.legend(frameon=False)
-        left.set_ylabel("share of test items that are reachable")
+        left.set_title("All test items")
+        right.set_title("By whether training has the target's text")
+        left.set_ylabel("share that is reachable")
         return finished(figure, "reach", "What the keyword graph can tell", "").svg
 
 
