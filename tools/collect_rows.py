@@ -3,10 +3,11 @@
     python tools/collect_rows.py metrics/evidence
 
 Works in a project that has taken the recipe, on the rows that are evaluated there. FOLDER/RECIPE.parquet has a row for
-each run, seed and evaluated item, with every score that is kept of an item; of the HCL track also `nll` and
-`tokens`, whether the item is `reachable` (the target's keyword differs from the source's, is its positive
-neighbour in the printed graph, and does not occur in the source) and whether training has the target's text
-(`target_seen`). FOLDER/RECIPE.csv has the values of each run and seed, and how its training ended.
+each run, seed and evaluated item, with every score that is kept of an item. Of the HCL track these are also `nll` and
+`tokens`; whether the output has the target's keyword (`target_keyword_kept`); whether the item is `reachable`: the
+target's keyword differs from the source's, is its positive neighbour in the printed graph, and does not occur in the
+source; and whether training has the target's text (`target_seen`). FOLDER/RECIPE.csv has the values of each run and
+seed, and how its training ended.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from keycontrast.files import atomic_file
@@ -27,7 +29,7 @@ from stages.tracks.registry import TRACKS, track_of_run
 
 
 def told_items(model: ModelPaths, dataset: str) -> pd.DataFrame:
-    """Return what the printed graph and the training texts have of each item: `reachable` and `target_seen`."""
+    """Return the keyword of each item's target, and whether it is `reachable` and the target is in training."""
     items, paths = read_frame(model.items, ITEMS), DatasetPaths(dataset)
     nodes, edges = (read_frame(paths.table(schema.name), schema) for schema in (NODES, EDGES))
     names = nodes.set_index("node_id")["keyword"]
@@ -36,26 +38,24 @@ def told_items(model: ModelPaths, dataset: str) -> pd.DataFrame:
     pairs = pd.MultiIndex.from_frame(items[["keyword", "target_keyword"]])
     reachable = pairs.isin(known) & (items["keyword"] != items["target_keyword"]) & (
         items["target_keyword"] != NO_KEYWORD)
-    reachable &= [not shown for shown in keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())]
+    shown = keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())
+    reachable &= np.array([not one for one in shown])
     train = items[items["split"] == "train"]
     seen = items["target"].isin({*train["source"], *train["target"]})
-    return pd.DataFrame({"example_id": items["example_id"], "reachable": reachable, "target_seen": seen})
+    return items[["example_id", "target_keyword"]].assign(reachable=reachable, target_seen=seen)
 
 
 def items_of(params: Any, run: RunPaths, model: ModelPaths) -> pd.DataFrame:
     """Return the scores of the evaluated items of a run under one seed, without texts."""
     track = track_of_run(params, run.name)
-    if track.classifies:
-        scores = read_frame(run.table("predictions"), track.schemas["predictions"])
-        return scores.drop(columns=["text"], errors="ignore")
-    schema = track.schemas["scores"]
-    scores = read_frame(run.table("scores"), schema)
-    texts = [name for name in scores if name.endswith(("output", "references"))]
-    scores = scores[scores["system"] == "run"].drop(columns=["system", *texts])
-    if track.name != "hcl":
-        return scores
-    told = told_items(model, params.models.hcl[model.name].dataset)
-    return scores.merge(read_frame(run.generated("likelihoods"), LIKELIHOODS)).merge(told)
+    scores = read_frame(run.table("scores"), track.schemas["scores"])
+    scores = scores[scores["system"] == "run"]
+    if track.name == "hcl":
+        told = told_items(model, params.models.hcl[model.name].dataset)
+        scores = scores.merge(read_frame(run.generated("likelihoods"), LIKELIHOODS)).merge(told)
+        scores["target_keyword_kept"] = keyword_retention(scores["output"].tolist(), scores["target_keyword"].tolist())
+    texts = [name for name in scores if name.endswith(("output", "references", "text", "target_keyword"))]
+    return scores.drop(columns=["system", *texts])
 
 
 def values_of(run: RunPaths, model: ModelPaths) -> list[dict[str, Any]]:
