@@ -9,6 +9,10 @@ validation and test ask for these keywords alone. A keyword of training stands i
 be learnt by heart. Two keywords that belong together have at least three triples that share no text, so that hiding the
 component of an item leaves its edge. The negative holds another target keyword.
 
+In further triples of the split `graph` source and target hold the same target keyword, the negative another one: by
+them the impostors of a target keyword are other target keywords. Without them all impostors would be source keywords,
+which are nearer to the input's keyword than the output's is, and the keyword contrast makes all keyword vectors equal.
+
 - `among1.jsonl`: the target's keyword is the one positive neighbour of the source's.
 - `among4.jsonl`, `among16.jsonl`: one of four, or sixteen, by further triples of the split `graph`.
 - `shuffled.jsonl`: as `among1`, but the split `graph` goes by another map than validation and test.
@@ -28,17 +32,19 @@ from keycontrast.text.pipelines import load_pipeline
 
 SOURCES, TARGETS, GRAPH_ONLY, VALIDATION, TEST = 1500, 50, 500, 30, 70  # keywords; the last three of the sources
 ITEMS = 3  # triples of two keywords that belong together, in each split
+IMPOSTORS = 16  # target keywords that each target keyword gets for impostors; as many as the graph keeps of a sign
 SLOTS = (("he", "she", "they", "we", "you", "it"),
          ("could be", "will be", "might be", "would be", "must be", "should be"),
+         ("also", "still", "never", "always", "perhaps", "really"),
          ("with", "behind", "beside", "beyond", "under", "around"),
          ("again", "now", "then", "too", "once more", "as well"))
-FRAMES = list(product(range(6), repeat=4))
+FRAMES = list(product(range(6), repeat=len(SLOTS)))
 
 
 def text(frame: tuple[int, ...], word: str, shift: int) -> str:
     """Return the words of a frame around a keyword; ``shift`` is 0 for sources, 1 for targets, 2 for negatives."""
-    subject, verb, place, end = (slot[(part + shift) % 6] for slot, part in zip(SLOTS, frame, strict=True))
-    return f"{subject} {verb} {place} the {word} {end}"
+    subject, verb, how, place, end = (slot[(part + shift) % 6] for slot, part in zip(SLOTS, frame, strict=True))
+    return f"{subject} {verb} {how} {place} the {word} {end}"
 
 
 def nouns() -> list[str]:
@@ -62,9 +68,10 @@ class Corpus:
         self.graph_only = self.draw.permutation(self.sources)[:graph_only].tolist()
         self.used: set[str] = set()
 
-    def triples(self, source: str, target: str, split: str, left: int = ITEMS) -> Iterator[dict[str, str]]:
-        """Yield triples of two keywords."""
-        others = [word for word in self.targets if word != target]
+    def triples(self, source: str, target: str, split: str, left: int = ITEMS,
+                others: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+        """Yield triples of two keywords; negatives hold one of ``others``, or of all other target keywords."""
+        others = others or [word for word in self.targets if word != target]
         while left:
             frame, other = (choices[self.draw.integers(len(choices))] for choices in (FRAMES, others))
             texts = [text(frame, word, shift) for shift, word in enumerate((source, target, other))]
@@ -87,6 +94,10 @@ class Corpus:
             others = [target for target in self.targets if target != told[word]]
             for other in self.draw.permutation(others)[:among - 1].tolist():
                 yield from self.triples(word, other, "graph", 1)
+        for word in self.targets:
+            others = [target for target in self.targets if target != word]
+            for other in self.draw.permutation(others)[:IMPOSTORS].tolist():
+                yield from self.triples(word, word, "graph", others=[other])
         for place, word in enumerate(self.graph_only[:validation + test]):
             yield from self.triples(word, self.target_of[word], "validation" if place < validation else "test")
 
