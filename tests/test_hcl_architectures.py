@@ -85,25 +85,27 @@ def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
 
 
 def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):
-    """At a rate that moves nothing it is the model that it began with; with other sizes it is refused."""
+    """At a rate that moves nothing it is the model that it began with, under Group-wise's loss too; else refused."""
     monkeypatch.chdir(project)
     before = (project / "params.yaml").read_text()
     params = yaml.safe_load(before)
     still = {**PIECES, "training": {"epochs": 1, "taken_rate": 1e-12}}
     params["models"]["hcl"]["onward"] = {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": still}
+    params["models"]["hcl"]["group"] = {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": {
+        **still, "architecture": "group_wise", "group_wise": {**PIECES["transformer"], "pretrain_share": 0.0}}}
     params["models"]["hcl"]["wider"] = {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": {
         **still, "transformer": {**PIECES["transformer"], "feed_forward": 64}}}
     (project / "params.yaml").write_text(yaml.safe_dump(params))
     try:
-        assert train.main(["onward"]) == 0
+        assert train.main(["onward"]) == train.main(["group"]) == 0
         assert train.main(["wider"]) == 1
     finally:
         (project / "params.yaml").write_text(before)
     assert re.search(r"the model in init has other sizes \(.*\); give both rows the same", capsys.readouterr().err)
-    first, onward = (load_file(ModelPaths(name, 13).weights / "model.safetensors") for name in ("pieces", "onward"))
-    assert first.keys() == onward.keys()
-    for name, weight in first.items():
-        torch.testing.assert_close(onward[name], weight, rtol=0, atol=1e-6)
+    first, *others = (load_file(ModelPaths(name, 13).weights / "model.safetensors")
+                      for name in ("pieces", "onward", "group"))
+    for other in others:
+        torch.testing.assert_close(other, first, rtol=0, atol=1e-6)
     loss = {name: json.loads(ModelPaths(name, 13).metrics.read_text())["validation"]["loss"]
             for name in ("pieces", "onward")}
     assert loss["onward"] == pytest.approx(loss["pieces"], rel=1e-4)

@@ -7,11 +7,9 @@ words, so that every way of finding keywords finds these; those of the target fo
 of a third of the source keywords are of the split `graph`, which clusters and graph read and no training does;
 validation and test ask for these keywords alone. A keyword of training stands in three triples, too few for the map to
 be learnt by heart. Two keywords that belong together have at least three triples that share no text, so that hiding the
-component of an item leaves its edge. The negative holds another target keyword.
-
-In further triples of the split `graph` source and target hold the same target keyword, the negative another one: by
-them the impostors of a target keyword are other target keywords. Without them all impostors would be source keywords,
-which are nearer to the input's keyword than the output's is, and the keyword contrast makes all keyword vectors equal.
+component of an item leaves its edge. The negative holds one of four other target keywords, which are the impostors of
+the target's: graph attention does not know the sign of an edge, and under sixteen of them it mixes the vectors of all
+target keywords until the keyword contrast makes them equal.
 
 - `among1.jsonl`: the target's keyword is the one positive neighbour of the source's.
 - `among4.jsonl`, `among16.jsonl`: one of four, or sixteen, by further triples of the split `graph`.
@@ -32,7 +30,7 @@ from keycontrast.text.pipelines import load_pipeline
 
 SOURCES, TARGETS, GRAPH_ONLY, VALIDATION, TEST = 1500, 50, 500, 30, 70  # keywords; the last three of the sources
 ITEMS = 3  # triples of two keywords that belong together, in each split
-IMPOSTORS = 16  # target keywords that each target keyword gets for impostors; as many as the graph keeps of a sign
+IMPOSTORS = 4  # target keywords that may be in the negative of a target keyword
 SLOTS = (("he", "she", "they", "we", "you", "it"),
          ("could be", "will be", "might be", "would be", "must be", "should be"),
          ("also", "still", "never", "always", "perhaps", "really"),
@@ -66,12 +64,13 @@ class Corpus:
         self.sources, self.targets = words[:sources], words[sources:]
         self.target_of = {word: self.targets[place % targets] for place, word in enumerate(self.sources)}
         self.graph_only = self.draw.permutation(self.sources)[:graph_only].tolist()
+        self.impostors_of = {word: self.draw.choice([other for other in self.targets if other != word], IMPOSTORS,
+                                                    replace=False).tolist() for word in self.targets}
         self.used: set[str] = set()
 
-    def triples(self, source: str, target: str, split: str, left: int = ITEMS,
-                others: Sequence[str] = ()) -> Iterator[dict[str, str]]:
-        """Yield triples of two keywords; negatives hold one of ``others``, or of all other target keywords."""
-        others = others or [word for word in self.targets if word != target]
+    def triples(self, source: str, target: str, split: str, left: int = ITEMS) -> Iterator[dict[str, str]]:
+        """Yield triples of two keywords."""
+        others = self.impostors_of[target]
         while left:
             frame, other = (choices[self.draw.integers(len(choices))] for choices in (FRAMES, others))
             texts = [text(frame, word, shift) for shift, word in enumerate((source, target, other))]
@@ -94,10 +93,6 @@ class Corpus:
             others = [target for target in self.targets if target != told[word]]
             for other in self.draw.permutation(others)[:among - 1].tolist():
                 yield from self.triples(word, other, "graph", 1)
-        for word in self.targets:
-            others = [target for target in self.targets if target != word]
-            for other in self.draw.permutation(others)[:IMPOSTORS].tolist():
-                yield from self.triples(word, word, "graph", others=[other])
         for place, word in enumerate(self.graph_only[:validation + test]):
             yield from self.triples(word, self.target_of[word], "validation" if place < validation else "test")
 

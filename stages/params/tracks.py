@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from stages.tracks.hcl.params import HclModel, TrainHcl
     from stages.tracks.pgkpr.params import GeneratePgkpr, PgkprModel, PgkprRun, TrainPgkpr
 
+# Architectures of the HCL track that have the weights of another, which they may go on from too.
+_TRAINED_OTHERWISE = {"group_wise": "transformer", "t5_claps": "t5"}
+
 
 @dataclass(frozen=True)
 class TrackChecks:
@@ -63,7 +66,7 @@ def _of_hcl(params: "Params") -> list[str]:
                 isinstance(settings, dict) and settings.get("source") == "path"):
             problems.append(f"models.hcl.{name}.init: {model.init} is a start of architecture hcl, and this row is of "
                             f"architecture {kinds[name]}; name a model of its own kind, or {NOTHING}")
-        if other in models and kinds[other] != kinds[name]:
+        if other in models and kinds[other] not in (kinds[name], _TRAINED_OTHERWISE.get(kinds[name])):
             problems.append(f"models.hcl.{name}.init: {other} is of architecture {kinds[other]}; a model of "
                             f"architecture {kinds[name]} goes on from one of its own")
     return problems
