@@ -7,11 +7,14 @@ each run, seed and evaluated item, with every score that is kept of an item. Of 
 `tokens`; whether the output has the target's keyword (`target_keyword_kept`); whether the item is `reachable`: the
 target's keyword differs from the source's, is its positive neighbour in the printed graph, and does not occur in the
 source; and whether training has the target's text (`target_seen`). FOLDER/RECIPE.csv has the values of each run and
-seed, and how its training ended.
+seed, how its training ended, and the commit that was checked out. Runs and seeds that the files have and this project
+has not, having been trained elsewhere, stay in them.
 """
 
 import argparse
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +71,22 @@ def values_of(run: RunPaths, model: ModelPaths) -> list[dict[str, Any]]:
     return [*rows, {"metric": "epochs", "value": epochs}, {"metric": "best_epoch", "value": trained["best_epoch"]}]
 
 
+def joined(file: Path, found: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a file whose run and seed are not in ``found``, and then those."""
+    if not file.exists():
+        return found
+    before = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
+    new = pd.MultiIndex.from_frame(found[["row", "seed"]])
+    return pd.concat([before[~pd.MultiIndex.from_frame(before[["row", "seed"]]).isin(new)], found], ignore_index=True)
+
+
 def main() -> None:
     """Write both files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder, params = parser.parse_args().folder, read_params()
+    commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], check=True, capture_output=True,
+                            text=True).stdout.strip()
     items, values = [], []
     for track in TRACKS.values():
         for name in track.runs(params):
@@ -80,12 +94,15 @@ def main() -> None:
                 run, model = RunPaths(name, seed), ModelPaths(params.run_model(name), seed)
                 if run.metrics.exists():
                     items.append(items_of(params, run, model).assign(row=name, seed=seed))
-                    values.append(pd.DataFrame(values_of(run, model)).assign(row=name, seed=seed))
-    with atomic_file(folder / f"{params['recipe']}.parquet") as file:
-        pd.concat(items, ignore_index=True).to_parquet(file, compression="zstd", index=False)
-    with atomic_file(folder / f"{params['recipe']}.csv") as file:
-        pd.concat(values)[["row", "seed", "metric", "value", "low", "high"]].to_csv(file, index=False,
-                                                                                   float_format="%.6g")
+                    values.append(pd.DataFrame(values_of(run, model)).assign(row=name, seed=seed, commit=commit))
+    if not items:
+        sys.exit("collect_rows: no run of the params is evaluated here")
+    of_items, of_runs = (folder / f"{params['recipe']}.{kind}" for kind in ("parquet", "csv"))
+    with atomic_file(of_items) as file:
+        joined(of_items, pd.concat(items)).to_parquet(file, compression="zstd", index=False)
+    with atomic_file(of_runs) as file:
+        columns = ["row", "seed", "metric", "value", "low", "high", "commit"]
+        joined(of_runs, pd.concat(values))[columns].to_csv(file, index=False, float_format="%.6g")
 
 
 if __name__ == "__main__":

@@ -58,13 +58,13 @@ class Corpus:
     """Triples of keywords around one random map; the texts of no two triples are equal."""
 
     def __init__(self, seed: int, words: Sequence[str], sources: int = SOURCES, targets: int = TARGETS,
-                 graph_only: int = GRAPH_ONLY) -> None:
+                 graph_only: int = GRAPH_ONLY, impostors: int = IMPOSTORS) -> None:
         self.draw = np.random.default_rng(seed)
         words = self.draw.permutation(words)[:sources + targets].tolist()
         self.sources, self.targets = words[:sources], words[sources:]
         self.target_of = {word: self.targets[place % targets] for place, word in enumerate(self.sources)}
         self.graph_only = self.draw.permutation(self.sources)[:graph_only].tolist()
-        self.impostors_of = {word: self.draw.choice([other for other in self.targets if other != word], IMPOSTORS,
+        self.impostors_of = {word: self.draw.choice([other for other in self.targets if other != word], impostors,
                                                     replace=False).tolist() for word in self.targets}
         self.used: set[str] = set()
 
@@ -101,11 +101,14 @@ def main() -> None:
     """Write the files of the control."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folder, words = parser.parse_args().folder, nouns()
+    parser.add_argument("--impostors", type=int, default=IMPOSTORS,
+                        help="other target keywords that may be in the negative of a target keyword (%(default)s)")
+    arguments, words = parser.parse_args(), nouns()
+    folder = arguments.folder
     folder.mkdir(parents=True, exist_ok=True)
     for name, settings in (("among1", {}), ("among4", {"among": 4}), ("among16", {"among": 16}),
                            ("shuffled", {"shuffled": True})):
-        rows = Corpus(13, words).rows(**settings)
+        rows = Corpus(13, words, impostors=arguments.impostors).rows(**settings)
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 

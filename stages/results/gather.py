@@ -4,7 +4,7 @@ An artifact that is missing is named with the stage that makes it.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -122,25 +122,6 @@ def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
         for model in seeded_models(params, track).values():
             for path in (model.metrics, model.history):
                 require(path, f"{track.trained_by}@{model.name}")
-
-
-def require_comparison(params: Params, tracks: Collection[TrackResults]) -> None:
-    """Check that the comparison is there and of the runs of the params.
-
-    Raises:
-        InputError: it is not.
-    """
-    exact = any(track.compared.exact and track.runs(params) for track in tracks)
-    kinds = ["paired", *(["mcnemar"] if exact else [])]
-    for path in (COMPARISON / "metrics.json", *(COMPARISON / f"{kind}.parquet" for kind in kinds)):
-        require(path, "compare")
-    path = COMPARISON / "metrics.json"
-    known = {run for found in read_json(path, "compare").values() for group in found["groups"].values()
-             for run in group["runs"]}
-    strange = sorted(known ^ {run for track in tracks for run in seeded_runs(params, track)})
-    if strange:
-        where = "which params.yaml does not have" if strange[0] in known else "of params.yaml, is not in it"
-        raise InputError(f"{path}: it is of other runs: {strange[0]}, {where}. Run `keycontrast run compare`.")
 
 
 def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPaths) -> EvaluatedRun:
