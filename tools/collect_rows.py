@@ -6,7 +6,8 @@ Works in a project that has taken the recipe, on the rows that are evaluated the
 each run, seed and evaluated item, with every score that is kept of an item. Of the HCL track these are also `nll` and
 `tokens`; whether the output has the target's keyword (`target_keyword_kept`); whether the item is `reachable`: the
 target's keyword differs from the source's, is its positive neighbour in the printed graph, and does not occur in the
-source; and whether training has the target's text (`target_seen`). FOLDER/RECIPE.csv has the values of each run and
+source; whether it is `told`: any keyword of the graph that does not occur in the source; and whether training has the
+target's text (`target_seen`). FOLDER/RECIPE.csv has the values of each run and
 seed, how its training ended, and the commit that was checked out. Runs and seeds that the files have and this project
 has not, having been trained elsewhere, stay in them.
 """
@@ -32,20 +33,19 @@ from stages.tracks.registry import TRACKS, track_of_run
 
 
 def told_items(model: ModelPaths, dataset: str) -> pd.DataFrame:
-    """Return the keyword of each item's target, and whether it is `reachable` and the target is in training."""
+    """Return the keyword of each item's target, whether it is `reachable` and `told`, and the target in training."""
     items, paths = read_frame(model.items, ITEMS), DatasetPaths(dataset)
     nodes, edges = (read_frame(paths.table(schema.name), schema) for schema in (NODES, EDGES))
     names = nodes.set_index("node_id")["keyword"]
     positive = edges[edges["sign"] == 1]
     known = pd.MultiIndex.from_arrays([positive["target"].map(names), positive["source"].map(names)])
     pairs = pd.MultiIndex.from_frame(items[["keyword", "target_keyword"]])
-    reachable = pairs.isin(known) & (items["keyword"] != items["target_keyword"]) & (
-        items["target_keyword"] != NO_KEYWORD)
-    shown = keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())
-    reachable &= np.array([not one for one in shown])
+    new = np.array([not one for one in keyword_retention(items["source"].tolist(), items["target_keyword"].tolist())])
+    told = new & items["target_keyword"].isin(names) & (items["target_keyword"] != NO_KEYWORD)
+    reachable = told & pairs.isin(known) & (items["keyword"] != items["target_keyword"])
     train = items[items["split"] == "train"]
     seen = items["target"].isin({*train["source"], *train["target"]})
-    return items[["example_id", "target_keyword"]].assign(reachable=reachable, target_seen=seen)
+    return items[["example_id", "target_keyword"]].assign(reachable=reachable, told=told, target_seen=seen)
 
 
 def items_of(params: Any, run: RunPaths, model: ModelPaths) -> pd.DataFrame:
