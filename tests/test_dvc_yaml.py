@@ -184,7 +184,7 @@ def test_paths_are_those_of_the_paths_module():
 
 
 def test_stages_stay_few_enough_for_dvc():
-    # DVC's own work grows with stage instances: a no-op of 90 takes two seconds.
+    # DVC's own work grows with stage instances: a no-op of 134 takes three seconds of one core.
     from pipeline.recipes import read_recipe
 
     for name in recipe_names(ROOT / "recipes"):
@@ -195,7 +195,7 @@ def test_stages_stay_few_enough_for_dvc():
             for part in str(foreach).strip("${}").split(".") if foreach else ():
                 rows = rows[part]
             count += len(rows) if foreach else 1
-        assert count <= 95, (name, count)
+        assert count <= 140, (name, count)
 
 
 def test_the_lock_of_the_sample_stays_small():

@@ -126,7 +126,7 @@ def test_a_part_of_a_recipe_has_the_models_named_and_what_they_start_from():
     whole = plan("cpu-hcl-qqp", "data").params
     part = plan("cpu-hcl-qqp", "data", models=["hcl", "transformer"]).params
     assert list(part.models.hcl) == ["backbone", "start", "hcl", "transformer-start", "transformer"]
-    assert list(part.runs.hcl) == ["hcl", "transformer"] and list(part.probes.hcl) == ["hcl"]
+    assert list(part.runs.hcl) == ["hcl", "hcl-chosen", "transformer"] and list(part.probes.hcl) == ["hcl"]
     assert all(part.models.hcl[name] == whole.models.hcl[name] for name in part.models.hcl)
     assert part.datasets == whole.datasets and part.recipe == whole.recipe
     assert not plan("cpu-hcl-qqp", "data", models=["transformer"]).params.probes.hcl
