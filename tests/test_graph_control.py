@@ -1,14 +1,14 @@
 """The control corpus of the graph: what training and graph know of it, and a small HCL that has to read the graph."""
 
 import json
+import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from stages.common.paths import RunPaths
-from tests.sample_run import ROOT, finish
+from tests.sample_run import ROOT
 from tools.graph_control import Corpus, nouns
 
 
@@ -23,16 +23,18 @@ def test_only_the_graph_knows_what_is_asked_for():
 
 @pytest.mark.nightly
 def test_hcl_shows_what_the_graph_alone_can_tell(tmp_path, monkeypatch):
-    rows = Corpus(13, nouns(), 300, 20, 100).rows(validation=10, test=40)
-    (tmp_path / "among1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    triples = Corpus(13, nouns(), 300, 20, 100).rows(validation=10, test=40)
+    lines = "".join(json.dumps(triple) + "\n" for triple in triples)
+    for name in ("among1", "among4", "among16", "shuffled"):  # the first is read, the others have to be there
+        (tmp_path / f"{name}.jsonl").write_text(lines)
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-    settings = ["models.hcl.graph.seeds=[13]", "models.hcl.no-graph.seeds=[13]", "train_hcl.training.epochs=16"]
-    subprocess.run([sys.executable, "-m", "pipeline", "use", "cpu-hcl-control", "--data", tmp_path,
-                    "--model", "graph", "--model", "no-graph", *(f"--set={setting}" for setting in settings)],
-                   cwd=clone, check=True)
-    finish(clone)
+    rows = "graph", "no-graph"
+    settings = [f"models.hcl.{row}.seeds=[13]" for row in rows] + ["train_hcl.training.epochs=16"]
+    for command in (["use", "cpu-hcl-control", "--data", tmp_path, *(f"--set={setting}" for setting in settings)],
+                    *(["run", f"evaluate_hcl@{row}"] for row in rows)):
+        subprocess.run([sys.executable, "-m", "pipeline", *command], cwd=clone, check=True,
+                       env={**os.environ, "PYTHONPATH": str(clone)})
     monkeypatch.chdir(clone)
-    shown = {row: json.loads(Path(RunPaths(row, 13).metrics).read_text())["run"]["target_keyword_kept"]
-             for row in ("graph", "no-graph")}
+    shown = {row: json.loads(RunPaths(row, 13).metrics.read_text())["run"]["target_keyword_kept"] for row in rows}
     assert shown["graph"] > 0.8 and shown["no-graph"] < 0.2

@@ -3,13 +3,14 @@
     python tools/collect_rows.py metrics/evidence
 
 Works in a project that has taken the recipe, on the rows that are evaluated there. FOLDER/RECIPE.parquet has a row for
-each run, seed and evaluated item, with every score that is kept of an item. Of the HCL track these are also `nll` and
-`tokens`; whether the output has the target's keyword (`target_keyword_kept`); whether the item is `reachable`: the
-target's keyword differs from the source's, is its positive neighbour in the printed graph, and does not occur in the
-source; whether it is `told`: any keyword of the graph that does not occur in the source; and whether training has the
-target's text (`target_seen`). FOLDER/RECIPE.csv has the values of each run and
-seed, how its training ended, and the commit that was checked out. Runs and seeds that the files have and this project
-has not, having been trained elsewhere, stay in them.
+each run, seed and evaluated item, with every score that is kept of an item. Of the PGKPR track there are also
+`released_sum_0` to 9, of whose sums over items the released BLEU is made; of the HCL track `nll` and `tokens`; whether
+the output has the target's keyword (`target_keyword_kept`); whether that is `told`, a keyword of the graph that does
+not occur in the source; whether it is `reachable`, which is a positive neighbour of the source's keyword besides; and
+whether training has the target's text (`target_seen`).
+
+FOLDER/RECIPE.csv has the values of each run and seed, how its training ended, and the commit that was checked out. Runs
+and seeds that the files have and this project has not, having been trained elsewhere, stay in them.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.schemas import EDGES, NO_KEYWORD, NODES
 from stages.common.settings import read_params
 from stages.common.tables import read_frame
+from stages.metrics.bleu import corpus_columns, count_matches
 from stages.metrics.retention import keyword_retention
 from stages.tracks.common.schemas import ITEMS, LIKELIHOODS
 from stages.tracks.registry import TRACKS, track_of_run
@@ -57,6 +59,11 @@ def items_of(params: Any, run: RunPaths, model: ModelPaths) -> pd.DataFrame:
         told = told_items(model, params.models.hcl[model.name].dataset)
         scores = scores.merge(read_frame(run.generated("likelihoods"), LIKELIHOODS)).merge(told)
         scores["target_keyword_kept"] = keyword_retention(scores["output"].tolist(), scores["target_keyword"].tolist())
+    if track.name == "pgkpr":
+        words = scores["released_output"].str.split().tolist()
+        references = [[text.split() for text in item] for item in scores["released_references"]]
+        sums = corpus_columns(count_matches(words, references))
+        scores = scores.join(pd.DataFrame(sums, index=scores.index).add_prefix("released_sum_"))
     texts = [name for name in scores if name.endswith(("output", "references", "text", "target_keyword"))]
     return scores.drop(columns=["system", *texts])
 

@@ -20,6 +20,7 @@ import pandas as pd
 
 from pipeline.markdown import escaped, table
 from pipeline.recipes import plan
+from stages.metrics.bleu import RELEASED_WEIGHTS, corpus_bleu_of_sums
 from stages.metrics.registered import metric
 from stages.metrics.resampling import Members, Statistic, interval, mean_statistic, over_seeds, resampled
 from stages.results.published import dataset_kind_of
@@ -30,9 +31,13 @@ NOTHING = Members(np.zeros(1), np.zeros((1, RESAMPLES)))
 
 
 def statistic(items: pd.DataFrame, name: str) -> Statistic:
-    """Return a metric of the items of one row under one seed; NLL per token is a ratio of sums."""
+    """Return a metric of the items of one row under one seed; NLL per token and corpus BLEU are of sums over items."""
     if name == "token_nll":
         return Statistic(items[["nll", "tokens"]].to_numpy(float), lambda sums: sums[..., 0] / sums[..., 1])
+    if name.startswith("released_bleu_"):
+        place = int(name.removeprefix("released_bleu_")) - 1
+        sums = items[[f"released_sum_{number}" for number in range(items.columns.str.match("released_sum_").sum())]]
+        return Statistic(sums.to_numpy(float), lambda sums: corpus_bleu_of_sums(sums, RELEASED_WEIGHTS)[..., place])
     return mean_statistic(items[name].to_numpy(float))
 
 
@@ -97,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Print a table for each metric."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("items", type=Path, help="FOLDER/RECIPE.parquet")
-    parser.add_argument("metrics", nargs="+", metavar="METRIC", help="columns of items, or token_nll")
+    parser.add_argument("metrics", nargs="+", metavar="METRIC",
+                        help="columns of items, token_nll, or released_bleu_1 to released_bleu_4")
     parser.add_argument("--base", required=True, help="the row that others are compared with")
     parser.add_argument("--where", help="a column of items that is true of those to take")
     arguments = parser.parse_args(argv)
