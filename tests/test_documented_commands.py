@@ -57,9 +57,10 @@ class Parsed(Exception):
 
 
 def check_python(command, monkeypatch):
-    """Let the module's own parser take the arguments, and stop before any work."""
-    assert command.words[1] == "-m", "python is shown with a module"
-    module, arguments = command.words[2], list(command.words[3:])
+    """Let the own parser of a module, or of a file in tools, take the arguments, and stop before any work."""
+    script = command.words[1].startswith("tools/")
+    assert script or command.words[1] == "-m", "python is shown with a module or a file in tools"
+    module, arguments = command.words[1 if script else 2], list(command.words[2 if script else 3:])
     parse = argparse.ArgumentParser.parse_args
 
     def parse_and_stop(self, given=None, *_):
@@ -71,7 +72,10 @@ def check_python(command, monkeypatch):
     for loaded in (module, f"{module}.__main__"):
         monkeypatch.delitem(sys.modules, loaded, raising=False)
     with pytest.raises(Parsed):
-        runpy.run_module(module, run_name="__main__", alter_sys=False)
+        if script:
+            runpy.run_path(str(ROOT / module), run_name="__main__")
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=False)
     if module == "benchmarks" and arguments[:1] != ["gpu"]:
         from benchmarks.__main__ import NAMES as benchmarks
 
