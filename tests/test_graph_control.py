@@ -22,6 +22,7 @@ def test_only_the_graph_knows_what_is_asked_for():
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1800)
 def test_hcl_shows_what_the_graph_alone_can_tell(tmp_path, monkeypatch):
     triples = Corpus(13, nouns(), 300, 20, 100).rows(validation=10, test=40)
     lines = "".join(json.dumps(triple) + "\n" for triple in triples)
