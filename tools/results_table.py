@@ -4,7 +4,8 @@
     python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet token_nll --base hcl --where reachable
 
 Reads the two files of `tools/collect_rows.py`, and the recipe of their name. Intervals are over items and, with two
-seeds or more, over seeds; a row of fewer than three, or beside a base of fewer, gets no verdict. *Could be seen* is the
+seeds or more, over seeds; a row of fewer than three, or beside a base of fewer, gets no verdict, and one of other items
+than the base is not compared. *Could be seen* is the
 difference that so many seeds and items find in four experiments of five. A row has converged if its validation loss had
 not its smallest value in the last epoch.
 """
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from keycontrast.errors import nearest
 from pipeline.markdown import escaped, table
 from pipeline.recipes import plan
 from stages.metrics.bleu import RELEASED_WEIGHTS, corpus_bleu_of_sums
@@ -74,6 +76,9 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
     """Return the rows of the table of one metric, those that are not run too."""
     one = metric(name)
     found = {str(row): members(part, name) for row, part in items.groupby("row")}
+    if base not in found:
+        sys.exit(f"results_table: row {base!r} was not collected; {nearest(base, list(found))}")
+    scored = {str(row): set(part["example_id"]) for row, part in items.groupby("row")}
     lines = []
     for row, cells in published.items():
         beside = cells.get(name, "–")
@@ -83,7 +88,8 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
         ours, count = found[row], len(found[row].seeds)
         alone = over_seeds(ours, NOTHING, LEVEL, 0)
         low, high = (alone.low, alone.high) if alone else interval(ours.samples[0], LEVEL)
-        difference = over_seeds(ours, found[base], LEVEL, 0) if row != base else None
+        alike = scored[row] == scored[base]
+        difference = over_seeds(ours, found[base], LEVEL, 0) if row != base and alike else None
         verdict, less, seen = "", "–", "–"
         if difference is not None:
             less = (f"{one.text(difference.difference, sign='+')} ({one.text(difference.low, sign='+')} to "
@@ -93,6 +99,8 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
             verdict = {1: f"better than {base}", 0: "no difference seen", -1: f"worse than {base}"}[sign]
         if row != base and min(count, len(found[base].seeds)) < VERDICT:
             verdict = "too few seeds for a verdict"
+        if not alike:
+            verdict = "other items"
         lines.append([escaped(row), beside, one.text(float(ours.values.mean())), f"{one.text(low)} to {one.text(high)}",
                       str(count), converged(values[values["row"] == row]), less, seen, verdict or "base"])
     return lines
