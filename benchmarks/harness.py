@@ -29,9 +29,9 @@ _PACKAGES = ("torch", "transformers", "numpy", "scipy", "pyarrow", "pandas", "du
              "networkx", "captum")
 _INTRODUCTION = """# Performance
 
-Written by `python -m benchmarks --write`; nothing in it is edited by hand. Ratios compare each run time with that of
-the first row. Contenders run in turn, after their answers were compared; absolute times are those of the machine that a
-part names, and no promise."""
+`python -m benchmarks --write` writes this page. Each part names the command that measures it again. All contenders must
+give the same answers; then they run in turn. "Times as long" compares each median with the first row of its group.
+Absolute times hold only for the machine named in the part."""
 
 Rows = list[dict[str, Any]]
 
@@ -149,12 +149,20 @@ def run_stage_in(folder: Path, stage: str, instance: str) -> dict[str, Any]:
 
 
 def part(name: str, command: str, sections: Sequence[Section]) -> str:
-    """Return a part of the document: heading, command, machine and what was measured."""
-    lines = [f"## {name}", f"`python -m {command}`", machine()]
+    """Return a part of the document: command, machine, one table of all contenders, workloads and notes."""
+    lines, rows, others = [f"## {name}", f"Command: `python -m {command}`\n{machine()}"], Rows(), list[str]()
     for section in sections:
-        lines += [f"### {section.title}", f"On: {section.workload}.", f"Same answers: {section.agreement}.",
-                  *map(markdown_table, section.tables), *section.notes]
-    return "\n\n".join(lines)
+        contenders: dict[str, dict[str, Any]] = {}
+        for table in section.tables:
+            if not all("contender" in row for row in table):
+                others += [f"{section.title}:", markdown_table(table)]
+                continue
+            for row in table:
+                contenders.setdefault(row["contender"], {"on": section.title}).update(row)
+        rows += contenders.values()
+    facts = [f"- {section.title}: {section.workload}. Same answers: {section.agreement}." for section in sections]
+    notes = [f"- {note}" for note in dict.fromkeys(note for section in sections for note in section.notes)]
+    return "\n\n".join([*lines, *([markdown_table(rows)] if rows else []), *others, "\n".join(facts + notes)])
 
 
 def write_parts(parts: Mapping[str, str]) -> None:
