@@ -26,7 +26,7 @@ def main():
     text, nlp = texts[0], keycontrast.load_pipeline()
     Path("corpus.txt").write_text("\\n".join(texts))
 {examples}
-    assert found[0][0].text == texts[0][found[0][0].start:found[0][0].end] == "belly fat", found[0]
+    assert phrases[0][0].text == texts[0][phrases[0][0].start:phrases[0][0].end] == "belly fat", phrases[0]
     assert graph.networkx().number_of_nodes() and Path("graph.graphml").exists()
     assert [phrase.text for phrase in nlp(text)._.phrases][0] == "belly fat"
     assert "site-packages" in keycontrast.__file__, keycontrast.__file__
@@ -36,8 +36,8 @@ if __name__ == "__main__":
     main()
 """
 def examples() -> str:
-    """Return the document's statements that ask for no trained project."""
-    document = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").partition("## What a project has trained")[0]
+    """Return the Python statements of the document."""
+    document = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     return "\n".join(re.findall(r"```python\n(.*?)```", document, flags=re.DOTALL)).replace("    ...\n", "    pass\n")
 
 
