@@ -217,7 +217,7 @@ def old_layout(root: Path = Path()) -> str | None:
         return None
     return (f"{ARTIFACTS}/{found[0]} is of an older version, whose data sets lay in {ARTIFACTS}/NAME. They lie in "
             f"{DATA}/NAME now and are made anew; the old folders ({', '.join(found)}) may be deleted "
-            f"(CHANGELOG.md).")
+            f"(docs/old-names.md).")
 
 
 @dataclass(frozen=True)
