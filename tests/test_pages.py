@@ -1,6 +1,5 @@
-"""The documents as pages: links in both places, what is shown of a notebook, and that the tutorial runs."""
+"""The documents as a site: links, references, and that the tutorial runs."""
 
-import base64
 import json
 import re
 
@@ -11,9 +10,9 @@ import yaml
 from source_imports import ROOT
 
 import keycontrast
-from pipeline import documentation, pages
+from pipeline import pages
 from pipeline.cli import app
-from pipeline.pages import fetched_from_elsewhere, notebook_page, places, turned
+from pipeline.schemas import SCHEMAS
 
 MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseLoader)  # noqa: S506 - strings alone
 
@@ -21,15 +20,10 @@ MKDOCS = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), yaml.BaseL
 @pytest.mark.parametrize(("file", "text", "expected"), [
     ("README.md", "[a](docs/hcl.md#b) [c](LICENSE)", "[a](hcl.md#b) [c](LICENSE.txt)"),
     ("docs/hcl.md", "[a](../README.md) [b](gpu.md) [c](#d)", "[a](index.md) [b](gpu.md) [c](#d)"),
-    ("docs/tutorial.ipynb", "[a](../CONTRIBUTING.md)", "[a](contributing.md)"),
-    ("README.md", "[a](https://b.org/docs/hcl.md) [c](no/such.md)", "[a](https://b.org/docs/hcl.md) [c](no/such.md)"),
-    ("README.md", "```\n[a](docs/hcl.md)\n```\n[a](docs/hcl.md)\n", "```\n[a](docs/hcl.md)\n```\n[a](hcl.md)\n"),
-    ("README.md", "<!-- stages: made -->\n| a |\n", "| a |\n"),
-    ("docs/results.md", '<details><summary>All "x"</summary>\n\n| a |\n\n</details>\n\nb',
-     "??? note \"All 'x'\"\n\n    | a |\n\n\nb"),
+    ("README.md", "[a](https://b.org/docs/hcl.md) `](no/such.md)`", "[a](https://b.org/docs/hcl.md) `](no/such.md)`"),
 ])
-def test_links_comments_and_folds_are_turned(file, text, expected):
-    assert turned(text, file) == expected
+def test_links_are_those_of_the_site(file, text, expected):
+    assert pages.with_links_of_the_site(text, file) == expected
 
 
 def test_every_document_has_its_place_in_the_navigation():
@@ -37,58 +31,22 @@ def test_every_document_has_its_place_in_the_navigation():
         return [part] if isinstance(part, str) else [
             name for inner in (part.values() if isinstance(part, dict) else part) for name in named(inner)]
 
-    listed = named(MKDOCS["nav"])
-    assert sorted(listed) == sorted(name for name in places().values() if name.endswith(".md"))
+    written = [path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb")]
+    made = [name for name in pages.OUTSIDE.values() if name.endswith(".md")]
+    assert sorted(named(MKDOCS["nav"])) == sorted([*written, *made, "api.md", "commands.md", "data-dictionary.md"])
     assert all((ROOT / source).exists() for source in pages.OUTSIDE)
 
 
-def code(*outputs):
-    return {"cell_type": "code", "metadata": {}, "source": ["x\n", "y"], "outputs": list(outputs)}
+def test_references_have_every_public_name_every_command_and_every_table():
+    shown = re.search(r"members: \[(.*?)\]", pages.PACKAGE)[1].split(", ")
+    assert sorted(shown) == sorted(set(keycontrast.__all__) - {"InputError", "Texts"})
+    command = typer.main.get_command(app)
+    text = pages.commands()
+    assert all(f"## `keycontrast {name}`" in text and f"* `{name}`: " in text for name in command.commands)
+    assert all(f"## {name}\n" in pages.data_dictionary() for name in SCHEMAS)
 
 
-def shown(**data):
-    return {"output_type": "execute_result", "data": {name.replace("_", "/"): value for name, value in data.items()}}
-
-
-def test_outputs_are_text_and_pictures_and_never_html():
-    page, pictures = notebook_page({"cells": [
-        {"cell_type": "markdown", "metadata": {}, "source": "# A"},
-        code({"output_type": "stream", "text": ["a <b>\n", "```\n"]}),
-        code(shown(text_html="<script>", text_plain="plain"),
-             shown(image_png=base64.b64encode(b"picture").decode(), text_plain="<Figure>"))]})
-    assert page == ("# A\n\n```python\nx\ny\n```\n\n````text\na <b>\n```\n````\n\n```python\nx\ny\n```\n\n```text\n"
-                    "plain\n```\n\n![Drawing of the cell above](tutorial-1.png)\n")
-    assert pictures == {"tutorial-1.png": b"picture"}
-
-
-def test_a_cell_that_failed_makes_no_page():
-    with pytest.raises(ValueError, match="tutorial.ipynb: a cell failed: KeyError: 'a'"):
-        notebook_page({"cells": [code({"output_type": "error", "ename": "KeyError", "evalue": "'a'"})]})
-
-
-def test_what_a_browser_would_fetch_from_elsewhere_is_found(tmp_path):
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.html").write_text('<a href="https://a.org">a</a><script src="a.js"></script>'
-                                            '<link rel="canonical" href="https://a.org">'
-                                            '<script async src="https://b.org/b.js"></script><img src=//c.org/c.png>'
-                                            '<link href="https://d.org/d.css" rel="stylesheet">')
-    (tmp_path / "b.css").write_text("@import url(https://e.org/e.css); a { color: red }")
-    found = fetched_from_elsewhere(tmp_path)
-    assert [re.search(r"\w\.org", line)[0] for line in found] == ["e.org", "b.org", "c.org", "d.org"]
-    assert found[0].startswith("b.css: ") and found[1].startswith("in/a.html: ")
-
-
-def test_references_have_every_public_name_and_every_command():
-    api, commands = documentation.api_page(), documentation.command_page()
-    assert set(keycontrast.__all__) - {"InputError", "Texts"} == set(documentation.NAMES)
-    assert all(f"## `{name}`" in api for name in documentation.NAMES) and "`InputError`" in api and "`Texts`" in api
-    assert ":meth:" not in api and "\n.. " not in api and "``" not in api.replace("```", "")
-    for path, first in documentation.first_sentences(typer.main.get_command(app)):
-        assert f"# `keycontrast {path}`" in commands and f"): {first}\n" in commands
-    assert "...\n" not in re.sub(r"```.*?```", "", commands, flags=re.DOTALL)
-
-
-NOTEBOOK = json.loads((ROOT / pages.TUTORIAL).read_text(encoding="utf-8"))
+NOTEBOOK = json.loads((ROOT / "docs" / "tutorial.ipynb").read_text(encoding="utf-8"))
 CODE = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
