@@ -95,11 +95,7 @@ def _f1(phrases: list[str], wanted: set[str]) -> float:
 
 
 def corpora(folder: Path, limit: int | None = None) -> list[Corpus]:
-    """Return the sets that lie in ``folder``, the first ``limit`` documents of each.
-
-    Raises:
-        InputError: none is there.
-    """
+    """Return the sets that lie in ``folder``, the first ``limit`` documents of each."""
     import pyarrow.parquet as pq
 
     from keycontrast.errors import InputError

@@ -341,11 +341,7 @@ def _names() -> Iterator[tuple[str, str]]:
 
 
 def loaded(folder: Path, name: str) -> ModuleType:
-    """Return a module of the public code, imported from ``folder`` anew.
-
-    Raises:
-        InputError: the file is missing, or does not import.
-    """
+    """Return a module of the public code, imported from ``folder`` anew."""
     _source(folder, f"{name.replace('.', '/')}.py")
     package = name.split(".")[0]
     for other in [other for other in sys.modules if other.split(".")[0] == package]:
@@ -364,9 +360,6 @@ def definitions(folder: Path, file: str, names: Sequence[str], given: Mapping[st
     """Return functions and classes of a script, which itself may do work or need packages when it is imported.
 
     ``given`` are their global names.
-
-    Raises:
-        InputError: the file is missing, or lacks some of the names.
     """
     path = _source(folder, file)
     body: list[ast.stmt] = [part for part in ast.parse(path.read_text(encoding="utf-8")).body

@@ -48,14 +48,18 @@ def _plain(value: Any) -> str:
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]], console: Console, title: str) -> None:
-    """Print rows side by side, or below each other where the terminal is too narrow for the columns."""
+    """Print rows side by side, or below each other where the terminal is too narrow; long cells are cut."""
     heads = [printable(name) for name in columns]
+    console.print(Text(title, style="italic"))
     if len(columns) * 12 <= console.width:
-        shown = Table(*map(escape, heads), title=Text(title), title_justify="left")
+        shown = Table()
+        for head in heads:
+            shown.add_column(escape(head), no_wrap=True, overflow="ellipsis")
         for row in rows:
             shown.add_row(*map(cell, row))
     else:
-        shown = Table("row", "column", "value", title=Text(title), title_justify="left")
+        shown = Table("row", "column")
+        shown.add_column("value", no_wrap=True, overflow="ellipsis")
         for number, row in enumerate(rows, 1):
             for place, (name, value) in enumerate(zip(heads, row, strict=True)):
                 shown.add_row("" if place else str(number), Text(name), cell(value),

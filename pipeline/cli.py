@@ -11,11 +11,13 @@ import typer
 from rich.console import Console
 
 from keycontrast import cli as library
+from keycontrast.cells import printable
 from keycontrast.cli import app, main
 from keycontrast.errors import InputError
 from stages.run.log import configure
 
 __all__ = ["app", "main"]
+_DIFFERENCE = 40     # lines of it that `use` prints
 _SIGNED = "HCL's keyword graph with signs, in place of the phrase graph"
 configure()
 
@@ -39,8 +41,7 @@ def run(targets: Annotated[list[str] | None, typer.Argument(
     What is up to date is left alone; a training that was killed goes on from its checkpoint. A row whose `seeds` get
     another one trains that one alone. A stage that fails stops what depends on it, and nothing else.
 
-    Example: `keycontrast run`, or only one row of the results: `keycontrast run evaluate_hcl@hcl`, or one seed of a
-    model once more: `keycontrast run train_hcl@hcl --seed 14`
+    Example: `keycontrast run evaluate_hcl@hcl`
     """
     from pipeline.run import reproduce_project
 
@@ -68,16 +69,12 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         ) -> None:
     """Write params.yaml from a recipe, after showing the difference.
 
-    Folders of data sets, models and runs that the recipe does not name are removed if DVC's cache holds
-    them; after going back to a recipe, `keycontrast run` takes them from there. It also says how long the last run of
-    everything took, if all of it has run here before.
+    It also prints how long the last run took. Artifacts of the former params stay; after going back to them,
+    `keycontrast run` takes them from DVC's cache.
 
-    Example: `keycontrast use cpu-hcl-qqp --data ../data --set train_hcl.training.epochs=2`, or with some of its rows
-    alone: `keycontrast use cpu-hcl-qqp --data ../data --model hcl --model no-graph`. A recipe of several data sets
-    is of one of them at a time: `keycontrast use paper-clld --data ../data --set dataset=r8 --as paper-clld-r8`
+    Example: `keycontrast use sample --set textrank.damping=0.9 --dry-run`
     """
     from pipeline import recipes
-    from pipeline.dag import read_lock
     from pipeline.run import RUN_LOCK, estimate_of_project
     from pipeline.sources import label_remarks
     from stages.run.processes import exclusive
@@ -91,51 +88,38 @@ def use(recipe: Annotated[str | None, typer.Argument(help="name of a recipe; wit
         raise InputError(f"--data {data}: no such folder. Name the one that holds the recipe's data.")
     change = recipes.plan(recipe, None if data is None else str(data), changes=changes or (), models=model or (),
                           called=called)
-    typer.echo(change.difference or f"params.yaml already is recipe {recipe}.")
+    lines = change.difference.splitlines() or [f"params.yaml already is recipe {recipe}."]
+    typer.echo("\n".join(printable(line, keep="\t") for line in lines[:_DIFFERENCE]))
+    if len(lines) > _DIFFERENCE:
+        typer.echo(f"... {len(lines) - _DIFFERENCE} more lines; `git diff params.yaml` shows them afterwards.")
     typer.echo(estimate_of_project(change.params))
     for remark in label_remarks(change.params):
         typer.echo(remark)
     if dry_run:
         return
-    read_lock()  # `apply` goes by it
     with exclusive(RUN_LOCK, "keycontrast run"):
-        for note in recipes.apply(change):
-            typer.echo(note)
+        recipes.apply(change)
     typer.echo("Now: keycontrast run")
 
 
 @app.command()
-def stage(name: Annotated[str, typer.Argument(help="stage@key for one instance, stage for all of them")],
-          force: Annotated[bool, typer.Option("--force", help="also if nothing has changed, with all seeds")] = False,
-          seed: Annotated[int | None, typer.Option(
-              help="work again on this seed, and leave the others as they are")] = None) -> None:
-    """Run one stage alone, by `dvc repro --single-item`; what it reads is taken as it is.
-
-    Example: `keycontrast stage train_hcl@hcl --force`, or `keycontrast stage train_hcl@hcl --seed 14`
-    """
-    from pipeline.run import reproduce_project
-
-    raise typer.Exit(0 if reproduce_project([name], Console(), force=force, seed=seed, only=True) else 1)
-
-
-@app.command()
 def inspect(path: Annotated[Path | None, typer.Argument(
-                help="a table, JSON or CSV file, or a folder of artifacts; with --sql, what to query")] = None,
-            rows: Annotated[int | None, typer.Option(min=0, help="rows to show; 5 of a file, 40 of an answer")] = None,
-            text: Annotated[bool | None, typer.Option(
-                "--text/--ids", help="show texts or their ids; texts by default, where they lie beside")] = None,
+                help="a table, JSON or CSV file, or a folder of artifacts; with --sql, the files to query")] = None,
+            rows: Annotated[int | None, typer.Option(min=0, help="rows to show; 10 of a file, 40 of an answer")] = None,
+            schema: Annotated[bool, typer.Option(
+                "--schema", help="also show the meaning of each column and the provenance of the table")] = False,
+            text: Annotated[bool, typer.Option("--text", help="show texts in place of their ids")] = False,
             sql: Annotated[str | None, typer.Option(
                 help="query all artifacts with DuckDB: each is a view, such as keywords, sample.keywords or "
                      "runs_hcl.scores; `show all tables` lists them, and a file is the view artifact")] = None,
             dataset: Annotated[str | None, typer.Option(
-                help="with --sql: the data set whose views need no name before them")] = None,
+                help="with --sql: the data set whose views need no prefix")] = None,
             as_csv: Annotated[bool, typer.Option("--csv", help="with --sql: the whole answer as CSV")] = False,
             as_json: Annotated[bool, typer.Option(
                 "--json", help="with --sql: the whole answer, one JSON object per line")] = False) -> None:
-    """Show an artifact: columns with their meaning, counts, provenance, first rows. Or query them all.
+    """Show the first rows of an artifact, or query all artifacts.
 
-    Example: `keycontrast inspect artifacts/data/sample/keywords --rows 10 --text`, or
-    `keycontrast inspect --sql "select keyword, count(*) from keywords group by 1 order by 2 desc limit 10"`
+    Example: `keycontrast inspect artifacts/data/sample/keywords --rows 3 --schema`
     """
     from pipeline import inspection
     from pipeline import sql as queries
@@ -148,7 +132,7 @@ def inspect(path: Annotated[Path | None, typer.Argument(
     elif dataset is not None or as_csv or as_json:
         raise InputError("--dataset, --csv and --json go with --sql.")
     else:
-        inspection.show(path, Console(), 5 if rows is None else rows, text)
+        inspection.show(path, Console(), 10 if rows is None else rows, schema, text)
 
 
 @app.command()
@@ -160,18 +144,16 @@ def explain(text: Annotated[str, typer.Argument(help="a text id of the data set,
                      "yake")] = None,
             threshold: library.Threshold = None, stop_words: library.StopWords = None,
             as_text: Annotated[bool, typer.Option(
-                "--text", help="the argument is a text, though it is a number")] = False,
-            svg: Annotated[Path | None, typer.Option(
-                help="file of the drawing; one in .keycontrast/graphs by default")] = None) -> None:
-    """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice; and draw the graph.
+                "--text", help="the argument is a text, though it is a number")] = False) -> None:
+    """Explain a text's keyword: tokens, tags, candidate graph, scores and the choice.
 
     A text id is read from the artifacts, a new text with the language pipeline of params.yaml.
 
-    Example: `keycontrast explain "My rice cooker burns the bottom layer." --svg why.svg`, or `keycontrast explain 12`
+    Example: `keycontrast explain "My rice cooker burns the bottom layer."`
     """
     from pipeline import explain as explaining
 
-    explaining.show(text, dataset, method, as_text, svg, Console(), threshold, library.lines_of(stop_words))
+    explaining.show(text, dataset, method, as_text, Console(), threshold, library.lines_of(stop_words))
 
 
 @app.command()
@@ -191,8 +173,7 @@ def graph(keyword: Annotated[str, typer.Argument(metavar="KEYWORD|FILE", help="a
           skip_empty: library.SkipEmpty = False, language: library.Language = "en") -> None:
     """Show a phrase in its graph, with neighbours and texts, and draw its neighbourhood; or write a file's graph.
 
-    Example: `keycontrast graph "rice cooker" --neighbours 8 --svg rice-cooker.svg`, or
-    `keycontrast graph questions.csv --column question --out questions.graphml`
+    Example: `keycontrast graph dog --neighbours 8 --svg dog.svg`
     """
     if out is not None:
         library.graph(keyword, out, column, method=method, threshold=threshold, stop_words=stop_words,
@@ -214,7 +195,6 @@ def export(target: Annotated[Path, typer.Argument(
            keyword: Annotated[str | None, typer.Option(help="only the part of the graph around this keyword")] = None,
            hops: Annotated[int, typer.Option(min=1, help="with --keyword: edges that the part reaches")] = 1,
            signed: Annotated[bool, typer.Option("--signed", help=_SIGNED)] = False,
-           form: Annotated[str | None, typer.Option("--format", help="graphml, whatever the file's ending")] = None,
            model: Annotated[str | None, typer.Option(
                help="a trained model in place of the graph: a classifier for AutoModelForSequenceClassification, or "
                     "an HCL or PGKPR model for others to start from")] = None,
@@ -235,24 +215,22 @@ def export(target: Annotated[Path, typer.Argument(
     set as a Parquet file per split, with a card as the hub reads it; load_dataset of the library datasets takes the
     folder.
 
-    Example: `keycontrast export graph.graphml --keyword "rice cooker" --hops 2`,
-    `keycontrast export my-classifier --model ct-clald`, or `keycontrast export my-pairs --dataset sample --texts`
+    Example: `keycontrast export dog.graphml --dataset sample --keyword dog --hops 2`
     """
     from pipeline.export import export_data_set, export_graph, export_model
     from stages.common.settings import read_params
 
-    if texts and not (model is None and keyword is None and hops == 1 and form is None and seed is None and not signed):
-        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops, --signed and "
-                         "--format.")
+    if texts and not (model is None and keyword is None and hops == 1 and seed is None and not signed):
+        raise InputError("--texts writes a data set; leave out --model, --seed, --keyword, --hops and "
+                         "--signed.")
     if texts:
         export_data_set(read_params(), target, dataset, licence, Console())
         return
     if model is None:
-        export_graph(target, dataset, signed, keyword, hops, form, Console())
+        export_graph(target, dataset, signed, keyword, hops, Console())
         return
-    if not (dataset is None and keyword is None and hops == 1 and form is None and not signed):
-        raise InputError("--dataset, --keyword, --hops, --signed and --format are of a graph; leave out either these "
-                         "or --model.")
+    if not (dataset is None and keyword is None and hops == 1 and not signed):
+        raise InputError("--dataset, --keyword, --hops and --signed are of a graph; leave out either these or --model.")
     export_model(read_params(), model, target, Console(), seed, licence)
 
 
@@ -280,9 +258,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     `unknown_words` and `cut_words` are those of the text that the model cannot read. Standard error says if a run is
     below the floor of copying the source.
 
-    Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`,
-    `keycontrast predict pgkpr "How do I learn to play?" --n 3`, or
-    `keycontrast predict ct-clald --file questions.csv --column question`
+    Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`
     """
     from keycontrast.texts import FileOptions, texts_from
     from pipeline import predict as prediction

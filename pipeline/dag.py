@@ -48,11 +48,7 @@ def out_of_date(dag: Dag) -> list[str]:
 
 
 def resolve(names: Iterable[str], targets: Sequence[str]) -> list[str]:
-    """Return the instances among ``names`` that ``targets`` name, ``stage@key`` or ``stage``; all if there are none.
-
-    Raises:
-        InputError: there is no such stage or instance.
-    """
+    """Return the instances among ``names`` that ``targets`` name, ``stage@key`` or ``stage``; all if there are none."""
     stages = {name: name.partition("@")[0] for name in names}
     if problems := [f"no stage is called {target!r}; "
                     f"{nearest(target, stages if '@' in target else stages.values())}"

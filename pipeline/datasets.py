@@ -30,16 +30,13 @@ def dataset_with(kind: str, dataset: str | None) -> DatasetPaths:
     """Return the data set that is meant: the one named, or the only one that has table ``kind``.
 
     Data sets of the params in force go before others, whose artifacts remain from another recipe.
-
-    Raises:
-        InputError: there is none, or none of that name, or one has to be chosen.
     """
     found = datasets_with(kind)
     if dataset is not None:
         if dataset not in found:
             known = DatasetPaths(dataset).folder.is_dir()
             raise InputError(f"{DatasetPaths(dataset).table(kind)}: no such artifact; "
-                             + (f"make it with `keycontrast stage {_MADE_BY.get(kind, kind)}@{dataset}`." if known
+                             + (f"make it with `keycontrast run {_MADE_BY.get(kind, kind)}@{dataset}`." if known
                                 else nearest(dataset, found)))
         return DatasetPaths(dataset)
     if not found:

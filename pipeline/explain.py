@@ -1,11 +1,8 @@
-"""Why a text has its keyword: tokens, candidate graph, scores, phrases and the choice, printed and drawn."""
+"""Why a text has its keyword: tokens, candidate graph, scores, phrases and the choice."""
 
 import re
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,13 +16,11 @@ from keycontrast.cells import printable
 from keycontrast.choice import Choice
 from keycontrast.errors import InputError
 from keycontrast.explain import Explanation, explain, print_explanation
-from keycontrast.picture import shortened, width_of, xml_text
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.annotators import load_annotator
 from keycontrast.text.normal_form import normal_form
 from keycontrast.text.tokens import token_table
 from pipeline.datasets import dataset_with, datasets_with
-from pipeline.neighbourhood import DRAWINGS, slug, write_drawing
 from pipeline.predict import ranking_of, training_idf
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computing
@@ -40,7 +35,6 @@ from stages.params import Params, load_params, parse_params
 from stages.params.problems import problem_lines
 
 _TOP = 5
-_ROW = 28     # pixels from one word of the drawing to the next
 
 
 @dataclass(frozen=True)
@@ -61,21 +55,10 @@ class Subject:
             return f"Text {self.text_id} of {self.dataset.name}"
         return "New text"
 
-    @property
-    def file(self) -> str:
-        """Name of the drawing."""
-        if self.text_id is not None and self.dataset is not None:
-            return f"{self.dataset.name}-text-{self.text_id}.svg"
-        return f"text-{slug(' '.join(self.text.split()[:6]))}.svg"
 
-
-def show(argument: str, dataset: str | None, method: str | None, as_text: bool, svg: Path | None,
-         console: Console, threshold: float | None = None, stop_words: Sequence[str] = ()) -> None:
-    """Print and draw why a text has its keyword; arguments as of the command.
-
-    Raises:
-        InputError: params or artifacts are missing or wrong, or there is no such text.
-    """
+def show(argument: str, dataset: str | None, method: str | None, as_text: bool, console: Console,
+         threshold: float | None = None, stop_words: Sequence[str] = ()) -> None:
+    """Print why a text has its keyword; arguments as of the command."""
     # Outside a project a text is read with the defaults; what a file there says, though it be wrong, is never left out.
     inside = PARAMS.exists()
     params = load_params() if inside else parse_params({"recipe": "defaults", "datasets": {}}, "defaults")
@@ -106,12 +89,6 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
         _print_stored(subject, found, named_by, by, method, console)
     elif method is None and idf is not None and named_by.needs_pairs:
         _print_scored(subject, named_by, idf, console)
-    if not found.nodes:
-        console.print(Text("No drawing: without candidates there is no graph."))
-        return
-    path = svg or DRAWINGS / subject.file
-    write_drawing(path, drawing_of(subject, found))
-    console.print(Text(f"Drawing: {path}"), soft_wrap=True)
 
 
 def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod) -> tuple[KeywordMethod, Any]:
@@ -130,11 +107,7 @@ def ranking_settings(params: Params, method: str | None, named_by: KeywordMethod
 
 
 def stored_text(text_id: int, dataset: str | None) -> Subject:
-    """Return the text of an id, with its tokens as table ``tokens`` holds them.
-
-    Raises:
-        InputError: artifacts are missing, or no text has that id.
-    """
+    """Return the text of an id, with its tokens as table ``tokens`` holds them."""
     paths = dataset_with("tokens", dataset)
     texts, tokens = _row(paths, "texts", text_id), _row(paths, "tokens", text_id)
     if not texts.num_rows or not tokens.num_rows:
@@ -146,11 +119,7 @@ def stored_text(text_id: int, dataset: str | None) -> Subject:
 
 
 def new_text(text: str, dataset: str | None, params: Params) -> Subject:
-    """Return a text that is in no artifact, annotated by the pipeline of the params.
-
-    Raises:
-        InputError: the pipeline cannot be used, the data set does not exist, or one has to be chosen.
-    """
+    """Return a text that is in no artifact, annotated by the pipeline of the params."""
     known = dataset is None and not datasets_with("tokens")
     paths = None if known else dataset_with("tokens", dataset)
     languages = {dataset.language for dataset in params.datasets.values()}
@@ -195,7 +164,7 @@ def _print_stored(subject: Subject, found: Explanation, named_by: KeywordMethod,
     assert subject.dataset is not None and subject.text_id is not None
     path = subject.dataset.table("keywords")
     if not path.exists():
-        console.print(Text(f"\n{path}: not made yet; `keycontrast stage keywords@{subject.dataset.name}` makes it."))
+        console.print(Text(f"\n{path}: not made yet; `keycontrast run keywords@{subject.dataset.name}` makes it."))
         return
     row = _row(subject.dataset, "keywords", subject.text_id)
     if not row.num_rows:
@@ -236,56 +205,3 @@ def _best_words(rows: Sequence[Mapping[str, Any]]) -> str:
     ranked = sorted(zip(rows[0]["score"], rows[0]["word"], strict=True), key=lambda item: -item[0])[:_TOP]
     return "Its best words: " + ", ".join(f"{printable(word)} {score:.3f}" for score, word in ranked) + "."
 
-
-def drawing_of(subject: Subject, found: Explanation) -> str:
-    """Return the candidate graph as SVG: words from top to bottom with their scores, co-occurrence as arcs."""
-    span = _chosen_tokens(found)
-    title = f"{subject.name}: “{found.keyword}” by {found.method}"
-    head = [title, *textwrap.wrap(" ".join(subject.text.split()), 76, max_lines=3, placeholder=" …")]
-    labels = [shortened(node.word) for node in found.nodes]
-    top, left = 24 * len(head) + 20, max(map(width_of, labels), default=0.0) + 90
-    highest = max([node.score for node in found.nodes], default=0.0)
-    heights = [top + _ROW * (place + 0.5) for place in range(len(found.nodes))]
-    lines, wide = list[str](), max(left + 120, *(width_of(line) + 20 for line in head))
-    for edge in found.edges:
-        first, second = heights[edge.first], heights[edge.second]
-        reach = 35 * sqrt(abs(edge.second - edge.first))
-        wide = max(wide, left + reach + 40)
-        lines.append(f'<path d="M{left:.1f} {first:.1f}Q{left + 2 * reach:.1f} {(first + second) / 2:.1f} {left:.1f} '
-                     f'{second:.1f}" stroke-width="{min(1 + edge.weight, 7):.1f}"><title>'
-                     f'{xml_text(found.nodes[edge.first].word)} and {xml_text(found.nodes[edge.second].word)}: '
-                     f'{edge.weight:g}</title></path>')
-    words = []
-    for node, label, y in zip(found.nodes, labels, heights, strict=True):
-        radius = 3 + 9 * sqrt(max(node.score, 0.0) / highest) if highest > 0 else 3.0
-        chosen = bool(span & set(node.tokens))
-        if chosen:
-            words.append(f'<circle class="chosen" cx="{left:.1f}" cy="{y:.1f}" r="{radius + 3:.1f}" fill="#fdfdfc" '
-                         f'stroke="#b4531f"/>')
-        words.append(f'<circle cx="{left:.1f}" cy="{y:.1f}" r="{radius:.1f}" stroke="#1f6f94" '
-                     f'fill="{"#1f6f94" if node.kept else "#fdfdfc"}"/>'
-                     f'<text x="{left - 20:.1f}" y="{y + 4:.1f}" text-anchor="end" '
-                     f'font-weight="{"bold" if chosen else "normal"}">{xml_text(label)}</text>'
-                     f'<text x="10" y="{y + 4:.1f}" font-size="11">{node.score:.4g}</text>')
-    texts = [f'<text x="10" y="{24 * place}" font-weight="{"normal" if place > 1 else "bold"}">{xml_text(line)}</text>'
-             for place, line in enumerate(head, 1)]
-    note = "Area and number: score. Filled: kept for phrases. Ring: keyword. Arcs: words that stand near each other."
-    high = top + _ROW * len(found.nodes) + 40
-    wide = ceil(max(wide, width_of(note) + 20))
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
-        f'font-family="system-ui, sans-serif" font-size="13" fill="#1b1f24">',
-        '<rect width="100%" height="100%" fill="#fdfdfc"/>', '<g stroke="#dfe3e8" fill="none">', *lines, "</g>",
-        *words, *texts, f'<text x="10" y="{high - 14}" font-size="11">{note}</text>', "</svg>"])
-
-
-def _chosen_tokens(found: Explanation) -> set[int]:
-    """Return the places of the tokens behind the choice; none for a fall-back.
-
-    The choice is looked up by its score too, because with ``keywords.kw_lemma`` it is not written as the phrase is.
-    """
-    if found.keyword_method not in FOR_ANY_TEXT or found.keyword_score is None:
-        return set()
-    tied = [phrase for phrase in found.phrases if abs(phrase.score - found.keyword_score) < 1e-9]
-    named = [phrase for phrase in tied if phrase.keyword == found.keyword]
-    return {place for phrase in (named or tied)[:1] for place in range(phrase.token_start, phrase.token_end)}

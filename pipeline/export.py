@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from keycontrast.cells import printable
-from keycontrast.errors import InputError, nearest
+from keycontrast.errors import InputError
 from keycontrast.files import atomic_file, atomic_folder, sha256_of
 from pipeline.datasets import dataset_with
 from pipeline.markdown import escaped, table
@@ -40,7 +40,6 @@ from stages.ingest.files import data_files
 from stages.tracks.common.track import Track
 from stages.tracks.registry import seed_of, track_of_model
 
-FORMATS = ("graphml",)
 _PAIRS = """
     WITH refs AS (SELECT example_id, list(text ORDER BY place) AS "references" FROM (
         SELECT example_id, unnest(reference_ids) AS text_id, generate_subscripts(reference_ids, 1) AS place
@@ -66,17 +65,11 @@ _BUNDLED = "sentence-transformers/all-MiniLM-L6-v2"
 
 # Graphs
 
-def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | None, hops: int, form: str | None,
+def export_graph(file: Path, dataset: str | None, signed: bool, keyword: str | None, hops: int,
                  console: Console) -> None:
-    """Write one of a data set's graphs, or the part around ``keyword``, to ``file``.
-
-    Raises:
-        InputError: artifacts are missing, there is no such keyword, or the format is not known.
-    """
-    form = file.suffix[1:].lower() if form is None else form.lower()
-    if form not in FORMATS:
-        raise InputError(f"{file}: no export to {form or 'a file without ending'!r}; {nearest(form, FORMATS)} Name the "
-                         f"file so, or give --format.")
+    """Write one of a data set's graphs, or the part around ``keyword``, to ``file``."""
+    if file.suffix.lower() != ".graphml":
+        raise InputError(f"{file}: a graph is written as GraphML. Name it {file.with_suffix('.graphml').name}.")
     graph, ids = Graph.of(dataset, signed), None
     if keyword is not None:
         ids = pa.array(neighbourhood(graph, node_of(graph, keyword), None, hops).nodes.index, pa.int32())
@@ -122,11 +115,7 @@ def _rows(graph: Graph, schema: TableSchema, ids: pa.Array | None, ends: Sequenc
 # Data sets
 
 def export_data_set(params: Params, folder: Path, dataset: str | None, licence: str | None, console: Console) -> None:
-    """Write the items of a data set with their texts, and a card, into ``folder``, which must be empty or not there.
-
-    Raises:
-        InputError: no such data set, or its params are no longer in force; or a folder with something in it.
-    """
+    """Write the items of a data set with their texts, and a card, into ``folder``, which must be empty or not there."""
     paths = dataset_with("examples", dataset)
     if paths.name not in params.datasets:
         raise InputError(f"--dataset {paths.name}: params.yaml does not name it any more, so nothing is known of where "
@@ -203,12 +192,7 @@ def _no_licence(licence: str | None, depends: str) -> list[str]:
 
 def export_model(params: Params, name: str, folder: Path, console: Console, seed: int | None = None,
                  licence: str | None = None) -> None:
-    """Write model ``name``, of its first seed by default, into ``folder``, with a card, and say what it is.
-
-    Raises:
-        InputError: no such model or seed, one that no class of the library can express, or a folder with something in
-            it.
-    """
+    """Write model ``name``, of its first seed by default, into ``folder``, with a card, and say what it is."""
     track = track_of_model(params, name)
     paths = ModelPaths(name, seed_of(name, params.model_seeds(name), seed))
     with _empty_folder(folder) as unfinished:

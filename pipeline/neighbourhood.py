@@ -74,11 +74,7 @@ class Neighbourhood:
 
 
 def node_of(graph: Graph, keyword: str) -> int:
-    """Return the node id of ``keyword``, as written or in normal form.
-
-    Raises:
-        InputError: the graph has no such node; the nearest ones are named.
-    """
+    """Return the node id of ``keyword``, as written or in normal form."""
     check_columns(graph.nodes, graph.schemas[0])
     for name in dict.fromkeys((keyword, normal_form(keyword))):
         found = _rows(graph.nodes, pc.field("keyword") == name, ["node_id"])
@@ -226,11 +222,7 @@ def slug(text: str) -> str:
 
 def show(keyword: str, dataset: str | None, signed: bool, limit: int, hops: int, svg: Path | None,
          console: Console) -> None:
-    """Print a keyword's node, neighbours and texts in one of a data set's graphs, and draw its neighbourhood.
-
-    Raises:
-        InputError: artifacts are missing, or there is no such keyword.
-    """
+    """Print a keyword's node, neighbours and texts in one of a data set's graphs, and draw its neighbourhood."""
     graph = Graph.of(dataset, signed)
     paths = graph.paths
     part = neighbourhood(graph, node_of(graph, keyword), limit, hops)

@@ -75,8 +75,8 @@ def commands() -> str:
 def data_dictionary() -> str:
     """Return the page of every table with its key, its columns and their meanings."""
     lines = ["# Data dictionary", "",
-             f"Every table is Parquet (zstd), sorted by its key, schema version {SCHEMA_VERSION}. Below `artifacts/data` "
-             "a table is a folder of parts; of a model or run it is one file."]
+             f"Every table is Parquet (zstd), sorted by its key, schema version {SCHEMA_VERSION}. Below "
+             "`artifacts/data` a table is a folder of parts; of a model or run it is one file."]
     for schema in SCHEMAS.values():
         keys = ", ".join(f"`{name}`" for name in schema.key)
         lines += ["", f"## {schema.name}", "", schema.description, "",

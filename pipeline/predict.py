@@ -38,9 +38,6 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
     Of a classifier: text, label, its probability, and the probabilities of all classes. A rewriting run that is poor on
     its own items, and texts that its model cannot read whole, are warned of. None takes the run's setting, and the
     first seed that its model has; ``n`` best outputs are of a beam of at least so many.
-
-    Raises:
-        InputError: no such run, its model is not trained yet, or it cannot do what is asked.
     """
     track = track_of_run(params, run)
     for name, value in (("keyword", keyword), ("samples", samples), ("n", n)):
@@ -196,11 +193,7 @@ Ranks = Callable[[pa.Table, pa.Table], pa.Table]
 
 
 def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", device: str) -> Ranks:
-    """Return what ranks new texts as the method does that names the keywords of a data set; ``idf`` breaks ties.
-
-    Raises:
-        InputError: what the method learned from the data set is not there.
-    """
+    """Return what ranks new texts as the method does that names the keywords of a data set; ``idf`` breaks ties."""
     from stages.common.methods import METHODS
 
     method = METHODS[params.keywords.method]

@@ -1,14 +1,10 @@
 """Recipes: named, validated sets of params, and what changes in the project when one is chosen.
 
-``params.yaml`` is the single truth that DVC sees: the recipe as it stands, what was chosen for this machine, and what
-DVC reads by name.
-Artifacts of the params that are left stay in DVC's cache; when the same params come back, the next run takes them from
-there without computing them again.
+Artifacts of the former params stay, in ``artifacts/`` and in DVC's cache. When the same params come back, the next run
+takes them from there.
 """
 
-import shutil
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import unified_diff
 from functools import reduce
@@ -20,13 +16,12 @@ from ruamel.yaml import YAML
 
 from keycontrast.errors import InputError, nearest
 from keycontrast.files import atomic_file
-from pipeline.dag import LOCK, open_repo
 from stages.common import paths
 from stages.common.settings import laid_over
 from stages.common.yaml_files import parse_yaml, read_yaml
 from stages.params import Params, parse_params, with_what_dvc_reads
 from stages.tracks.common.frame import forget_others
-from stages.tracks.registry import TRACKS, all_models, all_runs, seeds_of_stage, with_earlier
+from stages.tracks.registry import TRACKS, all_runs, seeds_of_stage, with_earlier
 
 _DATA = "{data}"
 _HEADER = """\
@@ -54,9 +49,6 @@ def read_recipe(name: str, data: str | None = None, folder: Path = paths.RECIPES
 
     ``data`` is put in place of ``{data}`` in the sources of data sets; ``changes`` are ``place=value`` with a dotted
     place and a YAML value, such as ``train_hcl.training.epochs=2``.
-
-    Raises:
-        InputError: unknown recipe, bad values or changes, or ``data`` missing although the recipe needs it.
     """
     return parse_params(*_read(name, data, folder, changes, called))
 
@@ -195,24 +187,14 @@ def _synchronised(document: Any, content: Mapping[str, Any]) -> Any:
     return document
 
 
-def apply(change: Change, root: Path = Path()) -> list[str]:
-    """Write ``params.yaml``, put away artifacts that the new params do not stand for, and return what was done.
-
-    Artifacts are removed only if DVC's cache holds every file of them. What is kept of seeds that the params no longer
-    have is forgotten.
-    """
-    removable, kept = _leftovers(change.params, root)
+def apply(change: Change, root: Path = Path()) -> None:
+    """Write ``params.yaml``, and forget finished seeds that the new params do not have."""
     with atomic_file(root / paths.PARAMS) as temporary:
         temporary.write_text(change.text, encoding="utf-8")
-    for folder in removable:
-        shutil.rmtree(root / folder)
     forget_others(root, {(stage, key, seed) for track in TRACKS.values() for stage, keys in (
         (track.trained_by, track.models(change.params)), (track.computed_by, track.runs(change.params)),
         (track.evaluated_by, track.runs(change.params)))
         for key in keys for seed in seeds_of_stage(change.params, stage, key)})
-    old = paths.old_layout(root)
-    return [*(f"removed {folder} (DVC's cache keeps it)" for folder in removable),
-            *(f"kept {folder}: {why}" for folder, why in kept.items()), *([old] if old else [])]
 
 
 def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[str, Any]:
@@ -229,45 +211,3 @@ def _with_data(content: dict[str, Any], recipe: str, data: str | None) -> dict[s
             filled[name] = {**dataset, "source": source.replace(_DATA, Path(data).as_posix())}
     return {**content, "datasets": {**(datasets or {}), **filled}} if filled else content
 
-
-def _leftovers(params: Params, root: Path) -> tuple[list[Path], dict[Path, str]]:
-    """Return folders that the params no longer stand for: those DVC can bring back, and the rest with reasons.
-
-    Under another recipe a model, a run or the report of the same name is another thing.
-    """
-    owned: dict[Path, Collection[str]] = {paths.DATA: params.datasets}
-    present: Any = None
-    with suppress(InputError):
-        present = read_yaml(root / paths.PARAMS) if (root / paths.PARAMS).exists() else None
-    same = isinstance(present, Mapping) and present.get("recipe") == params.recipe
-    if same:
-        runs = all_runs(params)
-        owned |= {paths.MODELS: all_models(params), paths.RUNS: runs, paths.PREDICTED: runs,
-                  paths.PROBES: params.probes.hcl, paths.CONFUSED: params.confusing_pairs.models}
-    gone = [path for group in (paths.DATA, paths.MODELS, paths.RUNS, paths.PREDICTED, paths.PROBES, paths.CONFUSED)
-            for path in sorted((root / group).glob("*")) if path.name not in owned.get(group, ())]
-    gone += [] if same else [root / paths.REPORT, root / paths.COMPARISON]
-    cached = _cached_files(root) if (gone := [path for path in gone if path.is_dir()]) else set()
-    removable, kept = [], {}
-    for folder in gone:
-        files = [path.relative_to(root) for path in folder.rglob("*") if not path.is_dir()]
-        if lost := [path for path in files if path not in cached]:
-            kept[folder.relative_to(root)] = f"{len(lost)} of its files are not in DVC's cache, such as {lost[0]}"
-        else:
-            removable.append(folder.relative_to(root))
-    return removable, kept
-
-
-def _cached_files(root: Path) -> set[Path]:
-    """Return the files of the present params' outs that are as DVC's cache holds them."""
-    if not (root / paths.PARAMS).exists() or not (root / LOCK).exists():
-        return set()
-    files: set[Path] = set()
-    base = root.resolve()
-    with open_repo(root) as repo, repo.lock:
-        for out in repo.index.outs:
-            path = Path(out.fs_path)
-            if out.hash_info and not out.status():
-                inside = [item for item in path.rglob("*") if not item.is_dir()] if path.is_dir() else [path]
-                files.update(item.relative_to(base) for item in inside)
-    return files

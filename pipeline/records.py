@@ -167,11 +167,7 @@ def copy_whole(source: Path, target: Path) -> None:
 
 
 def show_verified(console: Console, root: Path = Path()) -> bool:
-    """Say which files are sound and which are not; return whether all are.
-
-    Raises:
-        InputError: ``dvc.lock`` is not whole or names nothing.
-    """
+    """Say which files are sound and which are not; return whether all are."""
     stages = machine_lock(root)
     if not stages:
         raise InputError("dvc.lock: names nothing yet. Make the artifacts first, with `keycontrast run`.")
@@ -189,7 +185,7 @@ def show_verified(console: Console, root: Path = Path()) -> bool:
             # Where files are links into DVC's cache, what damages the one damages the other, and DVC would keep it.
             again = f"Delete {kept}. " if kept.is_file() else ""
             back = (f"`dvc checkout --force {path}` brings it back" if sound else
-                    f"{again}Make it again: `keycontrast stage {name} --force`")
+                    f"{again}Make it again: `keycontrast run --force {name}`")
             faults.append(f"{path}: {what}. {back}.")
     for fault in faults:
         console.print(plain(fault), style="red", markup=False, soft_wrap=True)

@@ -21,6 +21,7 @@ from stages.results.tracks import TRACKS
 # Of a column; the report has all metrics, and eighty columns, the width of a log, have room for a few.
 _CHARACTERS = 6
 _DIGITS = 3
+_FEW_ITEMS = 50
 
 
 def show_results(dag: Dag, params: Params, console: Console) -> None:
@@ -44,6 +45,10 @@ def data_remarks(name: str, dag: Collection[str]) -> list[str]:
         unseen = [label for label, count in classes["test"].items() if count and not classes["train"][label]]
         found += [f"no text of class {', '.join(map(repr, unseen))} is in training, and the test split has some; no "
                   f"model can name it"] if unseen else []
+    tested = counts.get("ingest", {}).get("examples", {}).get("test", _FEW_ITEMS)
+    if tested < _FEW_ITEMS:
+        found.append(f"the test split has {tested} items; fewer than {_FEW_ITEMS} tell nothing about differences. "
+                     f"Raise ingest.test, or name a published split")
     texts = counts.get("annotate", {})
     if texts.get("other_language"):
         found.append(f"{texts['other_language']} of {texts['texts']} texts are not written as the data set's language "

@@ -37,11 +37,7 @@ def label_remarks(params: Params) -> Iterator[str]:
 
 
 def check_sources(params: Params, root: Path = Path()) -> None:
-    """Make sure that the files of every data set, and what params name by path, are there, before any work.
-
-    Raises:
-        InputError: lists every source that is missing, and what is wrong with the files in each folder.
-    """
+    """Make sure that the files of every data set, and what params name by path, are there, before any work."""
     problems = []
     for name, dataset in params.datasets.items():
         source = root / dataset.source

@@ -69,9 +69,6 @@ class Catalog:
 
         A view of ``dataset``, or of the only data set in force that has one of that name, or else of the only one;
         if none has, of the only model or run that has one.
-
-        Raises:
-            InputError: no such data set.
         """
         if dataset is not None and dataset not in self.datasets:
             raise InputError(f"--dataset {dataset}: no artifacts of that data set; {nearest(dataset, self.datasets)}")
@@ -89,11 +86,7 @@ class Catalog:
 
 
 def catalog(root: Path = ARTIFACTS) -> Catalog:
-    """Return what lies below ``root``, in sorted order; hidden and unfinished files are left out.
-
-    Raises:
-        InputError: nothing does.
-    """
+    """Return what lies below ``root``, in sorted order; hidden and unfinished files are left out."""
     folders: dict[tuple[str, ...], dict[str, Path]] = {}
     for path in sorted(root.rglob("*")) if root.is_dir() else ():
         inner = path.relative_to(root).parts
@@ -145,11 +138,7 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def single_file(path: Path) -> Catalog:
-    """Return a catalog of one file, the view ``artifact``.
-
-    Raises:
-        InputError: it is not there, or is no table.
-    """
+    """Return a catalog of one file, the view ``artifact``."""
     if not path.is_file() and not is_table(path):
         beside = [item.name for item in path.parent.glob("[!.]*")] if path.parent.is_dir() else []
         raise InputError(f"{path}: no such file; {nearest(path.name, beside)}")
@@ -180,11 +169,7 @@ class Answer:
 
 def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table", "csv", "json"], rows: int | None,
         console: Console) -> None:
-    """Answer a query of all artifacts, or of the file or folder ``path``, on standard output.
-
-    Raises:
-        InputError: as in :func:`answer`, or nothing is there.
-    """
+    """Answer a query of all artifacts, or of the file or folder ``path``, on standard output."""
     files = catalog() if path is None else catalog(path) if path.is_dir() and not is_table(path) else single_file(path)
     with answer(sql, files, dataset) as found:
         if form == "csv":
@@ -197,11 +182,7 @@ def run(sql: str, path: Path | None, dataset: str | None, form: Literal["table",
 
 @contextmanager
 def answer(sql: str, files: Catalog, dataset: str | None = None) -> Iterator[Answer]:
-    """Yield the answer to one query that reads ``files``; the views of ``dataset`` need no schema.
-
-    Raises:
-        InputError: no such data set, not one reading statement, or one that DuckDB refuses.
-    """
+    """Yield the answer to one query that reads ``files``; the views of ``dataset`` need no schema."""
     with TemporaryDirectory(prefix="keycontrast-sql-") as spill, duckdb.connect(":memory:") as connection:
         connection.execute("SET enable_progress_bar = false")   # it would stand in the answer
         try:
@@ -266,11 +247,7 @@ def _names(sql: str, view: str) -> bool:
 
 
 def _arrow(path: Path, asked: bool) -> ds.Dataset | pa.Table | None:
-    """Return a file as something that Arrow scans (JSON, which is small here, as a table); None if it is broken.
-
-    Raises:
-        InputError: it is a broken table that the query asks for.
-    """
+    """Return a file as something that Arrow scans (JSON, which is small here, as a table); None if it is broken."""
     try:
         if path.suffix == ".json":
             content = json.loads(path.read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def test_missing_data_is_named_before_any_work(project):
 
 def test_a_folder_without_params(tmp_path):
     assert "params.yaml: not found" in told(keycontrast(tmp_path, "run"))
-    assert "keycontrast use sample" in told(keycontrast(tmp_path, "stage", "ingest"))
+    assert "keycontrast use sample" in told(keycontrast(tmp_path, "run", "ingest"))
 
 
 def test_use_lists_shows_and_writes(project):
@@ -93,8 +93,8 @@ def test_use_lists_shows_and_writes(project):
 
 
 def test_stage_and_inspect_name_the_nearest(project):
-    assert "did you mean 'ingest'?" in told(keycontrast(project, "stage", "ingset"))
-    assert "did you mean 'train_x@m1'?" in told(keycontrast(project, "stage", "train_x@m11"))
+    assert "did you mean 'ingest'?" in told(keycontrast(project, "run", "ingset"))
+    assert "did you mean 'train_x@m1'?" in told(keycontrast(project, "run", "train_x@m11"))
     assert "did you mean 'params.yaml'?" in told(keycontrast(project, "inspect", "param.yaml"))
 
 

@@ -186,7 +186,7 @@ def test_other_bytes_from_the_same_inputs_leave_git_clean_until_they_are_saved(d
 def test_targets_alone_and_again(done, tmp_path):
     root = copied(done[0], tmp_path / "p")
     (root / "raw").write_text("other\n")
-    single = keycontrast(root, "stage", "side", "--force")
+    single = keycontrast(root, "run", "--only", "side", "--force")
     assert single.returncode == 0 and order(root) == ["side@d"], single.stdout + single.stderr
     only = keycontrast(root, "run", "train_x@m2")
     assert only.returncode == 0 and order(root) == ["ingest@d", "train_x@m2"], only.stdout + only.stderr

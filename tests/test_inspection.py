@@ -37,16 +37,17 @@ def shown(path, **settings):
 
 
 def test_a_table_shows_columns_counts_and_provenance(folder):
-    text = shown(folder / "examples", as_text=False)
-    assert "1 rows, 8 columns" in text and "key: example_id" in text
+    text = shown(folder / "examples", schema=True)
+    assert text.index("First 1 rows") < text.index("1 rows, 8 columns") and "key: example_id" in text
+    assert "text id of the input x" not in shown(folder / "examples")
     assert "text id of the input x" in text
     assert '"stage": "ingest@tiny"' in text and "took the [bold]other[/bold] way" in text
 
 
 def test_text_ids_become_texts_and_markup_in_data_stays_data(folder):
-    text = shown(folder / "examples")
-    assert "a [red]text[/red]" in text and "[another, a [red]text[/red]]" in text
-    assert "a [red]text[/red]" not in shown(folder / "examples", as_text=False)
+    text = shown(folder / "examples", as_text=True)
+    assert "a [red]text[/red]" in text and "[another, a [red]text[/red]]" in text and "source_text" in text
+    assert "a [red]text[/red]" not in shown(folder / "examples")
 
 
 def test_rows_are_counted_and_limited(folder):
@@ -57,7 +58,7 @@ def test_rows_are_counted_and_limited(folder):
 def test_texts_that_are_asked_for_must_be_there(folder):
     shutil.rmtree(folder / "texts")
     assert "example_id" in shown(folder / "examples")
-    with pytest.raises(InputError, match=r"texts: not found, so text ids cannot be shown.*--ids"):
+    with pytest.raises(InputError, match=r"texts: not found, so there are no texts for --text"):
         shown(folder / "examples", as_text=True)
 
 
@@ -80,8 +81,8 @@ def test_json_csv_and_lines(folder):
     (folder / "h.csv").write_text("epoch,loss\n1,0.25\n2,0.125\n")
     (folder / "p.jsonl").write_text('{"source": "x"}\n{"source": "y"}\n')
     assert '"bleu_1": 0.5' in shown(folder / "m.json")
-    assert "2 rows, 2 columns" in (text := shown(folder / "h.csv", rows=1)) and "0.25" in text and "0.125" not in text
-    assert "2 lines" in shown(folder / "p.jsonl") and '"y"' not in shown(folder / "p.jsonl", rows=1)
+    assert "First 1 of 2 rows" in (text := shown(folder / "h.csv", rows=1)) and "0.25" in text and "0.125" not in text
+    assert "First 2 of 2 rows" in shown(folder / "p.jsonl") and "y" not in shown(folder / "p.jsonl", rows=1)
 
 
 def test_a_foreign_table_and_a_folder(folder):
@@ -127,5 +128,5 @@ def test_a_deleted_artifact_is_named_with_the_stage_that_makes_it(tmp_path, monk
                                 "    - {path: artifacts/data/d/graph/nodes, md5: a}\n"
                                 "    - {path: artifacts/g, md5: b}\n")
     for path in ("artifacts/data/d/graph/nodes", "artifacts/g/inside.json"):
-        with pytest.raises(InputError, match="not found. Stage graph@d makes it: `keycontrast stage graph@d`"):
+        with pytest.raises(InputError, match="not found. Stage graph@d makes it: `keycontrast run graph@d`"):
             show(Path(path), Console())

@@ -7,7 +7,7 @@ from small_project import RECIPES, dvc, lock, make_project, order
 from source_imports import ROOT
 
 from keycontrast.errors import InputError
-from pipeline.recipes import Change, apply, params_text, plan, read_recipe, recipe_names
+from pipeline.recipes import apply, plan, read_recipe, recipe_names
 from stages.common.settings import NOTHING, laid_over
 from stages.common.yaml_files import read_yaml
 from stages.graph.params import Graph
@@ -150,12 +150,7 @@ def test_there_and_back_without_computing_again(tmp_path):
     first, made = lock(root), (root / "artifacts/models/m2/train_x@m2").read_text()
     assert order(root)
 
-    notes = apply(plan("two", root=root), root)
-    # m1 has the same name in both recipes, and yet is another model.
-    assert [note for note in notes if "/models/" in note or "/runs/" in note] == [
-        f"removed artifacts/{folder}/{name} (DVC's cache keeps it)"
-        for folder in ("models", "runs") for name in ("m1", "m2")]
-    assert not [path for path in (root / "artifacts").glob("*/m*")]
+    apply(plan("two", root=root), root)
     assert dvc(root, "repro").returncode == 0
     assert "train_x@m1" in order(root)
 
@@ -163,34 +158,3 @@ def test_there_and_back_without_computing_again(tmp_path):
     assert dvc(root, "repro").returncode == 0
     assert order(root) == [] and lock(root) == first
     assert (root / "artifacts/models/m2/train_x@m2").read_text() == made
-
-
-def test_what_the_cache_does_not_hold_is_kept(tmp_path):
-    root = make_project(tmp_path / "p")
-    assert dvc(root, "repro").returncode == 0
-    (root / "artifacts/models/m2/notes.txt").write_text("mine")
-    changed = root / "artifacts/runs/m2/evaluate_x@m2"
-    changed.unlink()
-    changed.write_text("changed by hand")
-    notes = apply(plan("two", root=root), root)
-    assert "kept artifacts/models/m2: 1 of its files are not in DVC's cache, such as " \
-           "artifacts/models/m2/notes.txt" in notes
-    assert any(note.startswith("kept artifacts/runs/m2") for note in notes)
-    assert (root / "artifacts/models/m2/notes.txt").exists() and changed.read_text() == "changed by hand"
-
-
-def test_folders_of_all_tracks_stay_under_their_recipe(tmp_path):
-    models = {"hcl": {"a": {"dataset": "d"}}, "pgkpr": {"b": {"dataset": "d"}}, "clld": {"k": {"dataset": "e"}}}
-    datasets = {"d": {"source": "x"}, "e": {"source": "y", "layout": "trec"}}
-    content = {"recipe": "r", "datasets": datasets, "models": models,
-               **{block: {"datasets": ["d"]} for block in ("keywords", "attribution", "graph", "node_vectors")},
-               "linear_floor": {"datasets": ["e"]}, "paraphrase_items": {"datasets": {"d": {}}},
-               "runs": {"hcl": {"ra": {"model": "a"}}, "pgkpr": {"rb": {"model": "b"}}}}
-    params, text = parse_params(content, "params"), params_text(content)
-    (tmp_path / "params.yaml").write_text(text)
-    for folder in ("models/a", "models/b", "models/k", "models/c", "runs/ra", "runs/rb", "runs/k", "runs/rc"):
-        (tmp_path / "artifacts" / folder).mkdir(parents=True)
-    notes = apply(Change(params, text, ""), tmp_path)
-    left = {path.relative_to(tmp_path / "artifacts").as_posix() for path in (tmp_path / "artifacts").glob("*/*")}
-    assert left == {"models/a", "models/b", "models/k", "runs/ra", "runs/rb", "runs/k"}
-    assert notes == [f"removed artifacts/{name} (DVC's cache keeps it)" for name in ("models/c", "runs/rc")]
