@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # What a difference says of a system, and of the part that a system has and another lacks.
 BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
 HELPS = {1: "helps", -1: "hurts", 0: "cannot be told"}
-ONE_SEED = "one seed: no verdict"   # how another training would end is not known
 FLOOR = "floor "        # before the name of a floor in the comparison
 
 
@@ -151,9 +150,9 @@ class Difference:
         """1 better, -1 worse, 0 where the interval over items alone holds zero: of these trainings, not of methods."""
         return ((self.low > 0) - (self.high < 0)) * self.metric.direction
 
-    def said(self, words: Mapping[int, str]) -> str:
-        """Return the word for the verdict, or that one seed gives none."""
-        return words[self.verdict] if self.judged else ONE_SEED
+    def said(self, words: Mapping[int, str], start: str = "") -> str:
+        """Return ``start`` and the word for the verdict; nothing for one seed, which gives no verdict."""
+        return f"{start}{words[self.verdict]}" if self.judged else ""
 
     @property
     def ends(self) -> tuple[float, float]:

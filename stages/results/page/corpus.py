@@ -1,4 +1,4 @@
-"""What the page says of a data set: size, keywords by method and their neighbours, of what there is."""
+"""A data set on the page: its size, its top keywords by method, and its phrase graph."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +22,6 @@ _TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "si
            "phrase_nodes", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 _METHODS = {name: method.title for name, method in METHODS.items()}
 _TOP = 10           # keywords of each method
-_LISTED = 12        # phrases whose neighbours are listed
-_NEIGHBOURS = 5
 
 
 @dataclass(frozen=True)
@@ -35,13 +33,12 @@ class Dataset:
     size: str = ""
     top_methods: Sequence[str] = ()
     tops: Sequence[Sequence[str]] = ()
-    listed: Sequence[tuple[str, str, str]] = ()
     graph: GraphMaterial | None = None
     encoders: Sequence[dict[str, Any]] = ()
 
 
 def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) -> Dataset:
-    """Return what the page says of a data set; ``first``: by what there is as soon as its phrase graph is."""
+    """Return a data set as the page shows it; ``first`` uses only artifacts that exist before any training."""
     paths = DatasetPaths(name)
     metadata = {kind: read_metadata(path) for kind in _TABLES if (path := paths.table(kind)).exists()}
     path, graph = paths.table(KEYWORDS.name), read_graph(paths)
@@ -49,15 +46,14 @@ def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) ->
     of_graph = metadata["phrase_nodes"]["counts"] if "phrase_nodes" in metadata else {}
     return Dataset(
         name, settings, size_of(0 if keywords is None else len(keywords), of_graph),
-        *top_table(read_tops(paths, keywords, not first)), neighbour_table(graph), graph,
+        *top_table(read_tops(paths, keywords, not first)), graph,
         [] if first else [one["models"]["encoder"] for one in metadata.values() if "encoder" in one.get("models", {})])
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:
-    """Return by method the keywords that are the best of most texts, and of how many, ties by keyword.
+    """Return by method the keywords that are the best of most texts, with the number of these texts; ties by keyword.
 
-    Where methods were not set side by side, or not yet (``compared``), the keywords that were chosen stand alone, under
-    ``chosen``.
+    Without the table of all methods, or if not ``compared``, the chosen keywords are returned under ``chosen``.
     """
     path = paths.table(SIDE_BY_SIDE.name)
     if compared and path.exists():
@@ -82,21 +78,13 @@ def _best(lists: Any) -> Iterator[str]:
 
 
 def top_table(tops: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[list[str], list[list[str]]]:
-    """Return the names of methods, and rows of their keywords from the most frequent down."""
+    """Return the names of methods, and rows of their keywords, the most frequent first."""
     lists = [[f"{word} ({number(count)})" for word, count in found] for found in tops.values()]
     return [_METHODS.get(name, "keyword") for name in tops], [list(row) for row in zip_longest(*lists, fillvalue="")]
 
 
-def neighbour_table(graph: GraphMaterial | None) -> list[tuple[str, str, str]]:
-    """Return the largest phrases, each with its texts and its strongest neighbours."""
-    return [] if graph is None else [
-        (row.keyword, number(row.texts), ", ".join(f"{graph.names[other]} ({number(weight)})" for other, weight in
-                                                   graph.neighbours.get(row.node_id, [])[:_NEIGHBOURS]) or "–")
-        for row in graph.nodes.head(_LISTED).itertuples()]
-
-
 def size_of(texts: int, counts: Mapping[str, Any]) -> str:
-    """Return how large a corpus of so many texts and its phrase graph (``counts`` of its stage) are, in one line."""
+    """Return the size of a corpus and of its phrase graph (``counts`` of its stage) in one line."""
     said = [f"{number(texts)} texts"] if texts else []
     said += [f"{number(counts[name])} {label}" for name, label in (
         ("nodes", "phrases"), ("edges", "edges between them"), ("communities", "communities")) if name in counts]

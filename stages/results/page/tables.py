@@ -1,15 +1,15 @@
-"""The results tables: floors first, then runs, then means over seeds; the best run of each column marked."""
+"""The results tables: floors, runs and means over seeds, with the published values below ours."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from stages.metrics.registered import Family, Metric, metric
 from stages.results.model import Block, System, Value
 from stages.results.page.labels import number, percentage, value_text
-from stages.results.published import NOTES, PublishedTable
-from stages.results.track import TableLayout, TrackResults
+from stages.results.published import NOTES, PublishedCell
+from stages.results.track import TableLayout
 from stages.tracks.common.schemas import STRATA
 
 MISSING = "–"
@@ -27,12 +27,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A floor, a run, several runs that differ in their seed alone, or a published row (``kind`` says which)."""
+    """A floor, a run, a run under several seeds, or the published row below one (``kind`` says which)."""
 
     name: str
     kind: str
     cells: list[Cell]
     note: str | int = ""
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class ResultTable:
     note: str
     groups: tuple[Family, ...]
     rows: list[TableRow]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def columns(self) -> list[Metric]:
@@ -53,21 +55,6 @@ class ResultTable:
     def bodies(self) -> list[tuple[str, list[TableRow]]]:
         """Rows by kind, in their order."""
         return [(kind, list(rows)) for kind, rows in groupby(self.rows, lambda row: row.kind)]
-
-
-@dataclass(frozen=True)
-class PrintedTable:
-    """A table of the paper with our runs in it."""
-
-    title: str
-    headings: list[str]
-    rows: list[TableRow]
-    notes: list[str]
-
-    @property
-    def measured(self) -> bool:
-        """Whether a run of ours stands in it."""
-        return any(row.kind == "measured" for row in self.rows)
 
 
 def result_tables(block: Block) -> list[ResultTable]:
@@ -115,12 +102,37 @@ def _measured(layout: TableLayout, present: Sequence[str]) -> TableLayout | None
 
 def _result_table(layout: TableLayout, block: Block) -> ResultTable:
     best = {column.key: _best(column, block) for column in layout.columns}
-    rows = [TableRow(system.title, system.kind,
-                     [value_cell(column, system.values.get(column.key),
-                                 system.kind != "floor" and system.name == best[column.key])
-                      for column in layout.columns], "mean ± sd over seeds" if system.kind == "seeds" else "")
-            for system in (*block.floors, *block.runs, *block.groups)]
-    return ResultTable(layout.title, layout.note, layout.groups, rows)
+    rows, flags = [], dict[str, int]()
+    for system in (*block.floors, *block.runs, *block.groups):
+        cells = [value_cell(column, system.values.get(column.key),
+                            system.kind != "floor" and system.name == best[column.key]) for column in layout.columns]
+        rows.append(TableRow(system.title, system.kind, cells,
+                             "mean ± sd over seeds" if system.kind == "seeds" else ""))
+        if system in block.systems:
+            rows += _published_rows(system, layout, block, flags)
+    return ResultTable(layout.title, layout.note, layout.groups, rows, [NOTES[flag] for flag in flags])
+
+
+def _published_rows(system: System, layout: TableLayout, block: Block, flags: dict[str, int]) -> Iterator[TableRow]:
+    """Yield the published values of a system, a row for each table of the paper; ``flags`` numbers their notes."""
+    for table in block.track.published:
+        if table.kind != block.kind or table.human:
+            continue
+        for name in [row.name for row in system.published if row.name in table.rows]:
+            row = table.rows[name]
+            if any(column.key in row.cells for column in layout.columns):
+                cells = [_published_cell(column, row.cells.get(column.key), table.scale, flags)
+                         for column in layout.columns]
+                number_of = flags.setdefault(row.flag, len(flags) + 1) if row.flag else ""
+                yield TableRow(f"paper, Table {table.number}: {name}", system.kind, cells, number_of, published=True)
+
+
+def _published_cell(column: Metric, cell: PublishedCell | None, scale: int, flags: dict[str, int]) -> Cell:
+    """Return a published value in our unit; the text as printed if that is the unit of the paper."""
+    if cell is None:
+        return Cell("")
+    text = cell.text if scale == 1 else number(cell.value / scale, max(column.digits, 4))
+    return Cell(text, note=flags.setdefault(cell.flag, len(flags) + 1) if cell.flag else 0)
 
 
 def _best(column: Metric, block: Block) -> str | None:
@@ -143,29 +155,3 @@ def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
     more = "" if value.interval is None else " to ".join(number(end, column.digits) for end in value.interval)
     more = more if value.sd is None else f"± {number(value.sd, column.digits)}"
     return Cell(number(value.mean, column.digits), best, more)
-
-
-def printed_tables(blocks: Sequence[Block], track: TrackResults) -> list[PrintedTable]:
-    """Return every table of the track's paper; systems on the same data set stand in it below their row."""
-    return [_printed_table(table, [system for block in blocks if block.kind == table.kind for system in block.systems])
-            for table in track.published]
-
-
-def _printed_table(table: PublishedTable, systems: Sequence[System]) -> PrintedTable:
-    notes = {flag: place for place, flag in enumerate(table.flags, 1)}
-    rows = []
-    for row in table.rows.values():
-        cells = [Cell(row.cells[key].text, note=notes.get(row.cells[key].flag, 0)) for key in table.metrics]
-        rows.append(TableRow(row.name, "published", cells, notes.get(row.flag, 0)))
-        rows += [TableRow(system.title, "measured", [_beside(key, system, table.scale) for key in table.metrics])
-                 for system in systems if row.name in [one.name for one in system.published]
-                 and any(key in system.values for key in table.metrics)]
-    return PrintedTable(f"Table {table.number}: {table.title}", table.headings, rows, [NOTES[flag] for flag in notes])
-
-
-def _beside(key: str, system: System, scale: int) -> Cell:
-    """Return a measured value in the unit of the paper."""
-    value, column = system.values.get(key), metric(key)
-    if value is None:
-        return Cell(MISSING)
-    return Cell(column.text(value.mean, scale), more="" if value.sd is None else f"± {column.text(value.sd, scale)}")
