@@ -92,7 +92,7 @@ def test_other_tracks_are_the_same_with_clld_beside_them(three, made_report):
 
 def test_a_recipe_of_clld_alone_has_nothing_of_keywords(page):
     assert track(page, "hcl") == track(page, "pgkpr") == ""
-    assert 'aria-labelledby="corpus"' not in page and 'href="#corpus"' not in page and 'class="explorer"' not in page
+    assert 'id="corpus"' not in page and 'class="explorer"' not in page
 
 
 def test_the_first_seed_of_every_row_has_its_pictures_as_files(alone):

@@ -1,4 +1,4 @@
-"""The top of the report: the corpus, what helps and how sure that is."""
+"""The top of the report: the answer of each table, and the corpus."""
 
 import re
 import shutil
@@ -22,8 +22,8 @@ from stages.common.paths import REPORT_PAGE, DatasetPaths
 from stages.common.tables import write_table
 from stages.results.gather import blocks_of
 from stages.results.model import Run
+from stages.results.page.answers import answer
 from stages.results.page.corpus import read_tops, size_of, top_table
-from stages.results.page.summary import summary_block
 from stages.results.report import main
 from stages.results.tracks.hcl import HCL
 
@@ -43,7 +43,7 @@ def made():
     return text
 
 
-# -- what helps -------------------------------------------------------------------------------------------------
+# -- the answer -------------------------------------------------------------------------------------------------
 
 def block(verdicts, seeds=2):
     """A block of ``full``, an ablation, a baseline and a floor; each is so far from ``full``."""
@@ -58,40 +58,41 @@ def block(verdicts, seeds=2):
                             "low": far - 0.05, "high": far + 0.05, "p_value": 0.01} for name, far in verdicts.items()],
                                      seeds))
     found, = blocks_of(HCL, runs, {}, {"d/test": {"groups": groups}}, paired, pd.DataFrame())
-    return summary_block(found, "95 %")
+    return answer(found)
 
 
 @pytest.mark.parametrize(("cut", "other", "copy", "said"), [
-    (-0.1, 0.1, -0.1, "Helps beyond chance: the graph. Better than full beyond chance: other. Against the floors, full "
-                      "is above copy."),
-    (0.1, -0.1, 0.1, "Hurts beyond chance: the graph. Worse than full beyond chance: other. Against the floors, full "
-                     "is below copy."),
-    (0.01, -0.1, 0.0, "Worse than full beyond chance: other. Cannot be told at this size: the graph. Against the "
-                      "floors, full is not to be told from copy."),
-    (0.01, 0.0, -0.1, "No row differs from full in BLEU-1, order alone beyond chance at this size. Against the floors, "
-                      "full is above copy."),
+    (-0.1, 0.1, -0.1, "the graph helps; it is better than copy; it is worse than other"),
+    (0.1, -0.1, 0.1, "the graph hurts; it is better than other; it is worse than copy"),
+    (0.01, -0.1, 0.0, "the graph has no clear effect; it is better than other; it is not clearly different from copy"),
 ])
-def test_what_the_rows_come_to_is_said_in_words(cut, other, copy, said):
-    assert block({"cut": cut, "other": other, "floor copy": copy}).told == said
+def test_each_table_is_answered_in_a_sentence(cut, other, copy, said):
+    assert block({"cut": cut, "other": other, "floor copy": copy}).sentence == (
+        f"full reaches 0.500 in BLEU-1, order alone, on 64 items; {said}.")
 
 
 def test_each_row_says_what_its_difference_means():
     found = block({"cut": -0.1, "other": 0.01, "floor copy": 0.2})
-    assert [(row.name, row.kind, row.said, row.verdict) for row in found.rows] == [
-        ("copy", "floor", "better", "better-text"), ("full", "run", "the others are compared with it", ""),
-        ("cut", "run", "the graph helps", "better-text"), ("other", "run", "cannot be told apart", "")]
-    assert [row.difference.interval if row.difference else None for row in found.rows] == [
-        "+0.150 to +0.250", None, "\u22120.150 to \u22120.050", "\u22120.040 to +0.060"]
-    assert found.sure == "Intervals are 95 %, over items, and chance in training is not in them."
-    assert block({}).told == "Nothing was compared."
+    assert [(system.name, row.said, row.interval, row.verdict) for system, row in found.differences] == [
+        ("copy", "better", "+0.150 to +0.250", "better-text"),
+        ("cut", "the graph: helps", "\u22120.150 to \u22120.050", "worse-text"),
+        ("other", "cannot be told", "\u22120.040 to +0.060", "")]
+    assert block({}).differences == [] and block({}).sentence.endswith("on 64 items.")
 
 
 def test_a_row_of_one_seed_gets_no_verdict():
     found = block({"cut": -0.1, "other": 0.1, "floor copy": 0.2}, seeds=1)
-    assert [row.said for row in found.rows if row.kind == "run"][1:] == ["one seed: no verdict"] * 2
-    assert {row.verdict for row in found.rows} == {""}
-    assert found.told == ("One seed each: another training may end otherwise, so there are no verdicts. Over these "
-                          "items alone, full as it was trained is below copy.")
+    assert {(row.said, row.verdict) for _, row in found.differences} == {("", "")}
+    # Floors are compared as this training ended.
+    assert found.sentence.endswith("on 64 items; it is worse than copy.") and found.one_seed
+
+
+def test_one_seed_is_said_once_on_the_page(project):
+    write_project()
+    text = made()
+    assert text.count("ne seed: no verdict") == 1
+    order = [text.index(f'<h2 id="{name}"') for name in ("answer", "examples", "corpus", "results", "training", "ran")]
+    assert order == sorted(order)
 
 
 # -- the corpus -------------------------------------------------------------------------------------------------
@@ -104,8 +105,6 @@ def test_top_keywords_stand_by_method_the_most_frequent_first(project):
     assert table[1] == ["belly fat (3)", f"{ATTACK} (1)", "lose (1)", "belly (6)", "first (6)"]
     assert table[4][:2] == ["reads (1)", ""]
     assert corpus.index("6 phrases") < corpus.index('class="explorer"') < corpus.index('class="tops"')
-    listed = rows(corpus[corpus.index("Top phrases and their neighbours.</strong>"):], "<tbody>")
-    assert listed[0] == ["belly fat", "3", f"sleep (3), {ATTACK} (2), author (1)"]
 
 
 def test_without_methods_side_by_side_the_chosen_keywords_stand_alone(project):
@@ -124,5 +123,3 @@ def test_keywords_alone_make_a_page_without_empty_sections(project):
     text = made()
     assert re.findall(r'<section aria-labelledby="([^"]+)"', text) == ["corpus", "ran"]
     assert "2 texts</p>" in text and "god (1)" in text and 'class="explorer"' not in text and ATTACK not in text
-    assert "keyword graph of HCL" not in text and "Not available" not in text
-    assert len(re.findall("<script>", text)) == 1      # without what draws a map

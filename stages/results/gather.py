@@ -261,8 +261,10 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
 def _part(block: Block, compared: Mapping[str, Any], paired: pd.DataFrame) -> Block:
     """Return ``block`` on the items of a stratum alone, with what the comparison says of them."""
     groups = {name: dict(compared_values(group)) for name, group in compared["groups"].items()}
-    floors, runs, pooled = ([replace(system, values=groups.get(system.compared_as, {})) for system in systems]
-                            for systems in (block.floors, block.runs, block.groups))
+    # The paper has values for all items, and for no stratum.
+    floors, runs, pooled = (
+        [replace(system, values=groups.get(system.compared_as, {}), published=()) for system in systems]
+        for systems in (block.floors, block.runs, block.groups))
     return replace(block, counts={"examples": compared["items"]}, floors=floors, runs=runs, groups=pooled,
                    paired=paired, exact={})
 
