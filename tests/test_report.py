@@ -245,7 +245,8 @@ def run_material(name, bleu_1=0.5, settings=None, **decode):
 
 
 def blocks_in(*runs, comparison=None, paired=()):
-    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(over_seeds(paired)), pd.DataFrame())
+    return blocks_of(HCL, runs, {"d": "qqp"}, comparison or {}, pd.DataFrame(over_seeds(paired)),
+                     pd.DataFrame())
 
 
 def tables_of(*runs):
@@ -268,7 +269,7 @@ def test_strata_have_tables_of_their_own_behind_the_others():
     comparison = {"d/test": {"groups": groups, "strata": {"known": {"items": 2, "groups": groups}}}}
     strata = pd.DataFrame(over_seeds([{"stratum": "known", **pair("hcl", "plain", 0.1, 0.05)}]))
     runs = [run_material(name) for name in ("hcl", "plain")]
-    block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), pd.DataFrame(), strata)
+    block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), strata)
     *_, table = result_tables(block)
     assert table.title == "Stratum: known" and table.note.startswith("The 2 items of which this holds: the input's key")
     assert [(row.name, [(cell.text, cell.more) for cell in row.cells]) for row in table.rows] == [
@@ -407,7 +408,8 @@ def test_curves_are_grouped_by_the_question_they_answer():
     history = pd.DataFrame({"epoch": [1, 2], "validation_loss": [2.0, 1.0], "validation_active_units": [3, 4],
                             "train_keyword_vanished": [0.0, 1.0], "rate_rest": [0.1, 0.2]})
     groups = curve_groups([Model("a", "hcl", "d", 1, history=history), Model("b", "hcl", "d", 1)], HCL.questions)
+    # Rates answer no question: they stay in the history.
     assert [[plot.name for plot in group.plots] for group in groups] == [
-        ["history--loss"], ["history--active_units"], ["history--keyword_vanished"], ["history--rate_rest"]]
+        ["history--loss"], ["history--active_units"], ["history--keyword_vanished"]]
     assert groups[0].plots[0].notes == {"series-0": "a: validation from 2.000 to 1.000 over 2 epochs"}
     assert curve_groups([Model("b", "hcl", "d", 1)], HCL.questions) == []

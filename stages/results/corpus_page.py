@@ -1,4 +1,4 @@
-"""Make a page of a data set's keywords and graph, long before there are results; the report follows it."""
+"""Write a page with a data set's keywords and graph, before any training."""
 
 import sys
 from dataclasses import replace

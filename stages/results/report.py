@@ -1,4 +1,4 @@
-"""Make the report: one self-contained page with results, curves, keyword statistics and examples."""
+"""Write the report: one self-contained page with results, examples, keywords and training curves."""
 
 import sys
 from functools import partial
@@ -15,14 +15,7 @@ if TYPE_CHECKING:
 
 
 def run(material: Material, params: "Report") -> dict[str, bytes]:
-    """Return the files of the report by name: ``index.html`` and, under ``plots/``, every plot as SVG and PNG.
-
-    No time, duration or machine enters them: the same material gives the same bytes.
-
-    Args:
-        material: params, metrics, histories and tables, as :func:`stages.results.page.context.gather` reads them.
-        params: block ``report``.
-    """
+    """Return the files of the report by name; the same material gives the same bytes."""
     return rendered(build(material, params.examples))
 
 

@@ -18,19 +18,12 @@ _COMPARED = {1: "better than", -1: "worse than", 0: "not clearly different from"
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """A difference as texts, with its interval as a picture.
-
-    The interval is over items and seeds, or over items if there is one seed. ``p`` is over items, ``p_seeds`` over
-    seeds; ``seen`` is the difference that so many seeds and items would find.
-    """
+    """A difference as texts, with its interval as a picture; ``p`` is that of the t test over seeds."""
 
     difference: Difference
     signed: str
     interval: str
     p: str
-    p_seeds: str
-    seen: str
-    exact: str
     whisker: Markup
     said: str
 
@@ -131,14 +124,8 @@ def _row(one: Difference, reach: float, said: str = "") -> DifferenceRow:
     signed, low, high = (f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")
                          for value in (one.difference, *one.ends))
     picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
-    p_seeds = "one seed" if one.p_seeds is None else _p_text(one.p_seeds)
-    seen = "–" if one.detectable is None else number(one.detectable, digits)
-    return DifferenceRow(one, signed, f"{low} to {high}", _p_text(one.p_value), p_seeds, seen,
-                         " · ".join(map(_p_text, one.exact)), picture, said)
-
-
-def _p_text(value: float) -> str:
-    return "–" if value != value else "< 0.001" if value < 0.001 else f"{value:.3f}"
+    p = "–" if one.p_seeds is None else "< 0.001" if one.p_seeds < 0.001 else f"{one.p_seeds:.3f}"
+    return DifferenceRow(one, signed, f"{low} to {high}", p, picture, said)
 
 
 def whisker(one: Difference, reach: float, text: str) -> Markup:
