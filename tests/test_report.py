@@ -30,7 +30,7 @@ from report_artifacts import (
 )
 from report_outline import Outline, assert_sound, part, row_of
 
-import stages.results.page.rendering
+import stages.results.page.context
 from pipeline.schemas import SCHEMAS
 from stages.common.figures import inline_svg
 from stages.common.paths import REPORT_PAGE, DatasetPaths, ModelPaths, RunPaths
@@ -85,7 +85,7 @@ def test_policy_allows_our_scripts_by_their_hashes_and_nothing_from_outside(page
 
 
 def test_scripts_never_turn_text_into_markup():
-    folder = Path(stages.results.page.rendering.__file__).parent / "templates"
+    folder = Path(stages.results.page.context.__file__).parent / "templates"
     for file in folder.glob("*.js"):
         text = file.read_text()
         assert not re.search(r"(inner|outer|insertAdjacent)HTML|document\.write|\beval\b|new Function", text), file
@@ -220,10 +220,10 @@ def test_runs_on_other_examples_get_their_own_block():
 
 def test_the_reading_that_leads_comes_first():
     material = run_material("a")
-    assert tables_of(material)[0].title == "As HCL reports them"
+    assert tables_of(material)[0].layout.title == "As HCL reports them"
     material.metrics["settings"]["leading"] = ["corpus_bleu_1"]
     block, = blocks_in(material)
-    titles = [table.title for table in result_tables(block)]
+    titles = [table.layout.title for table in result_tables(block)]
     assert (block.lead, titles[:2]) == ("corpus_bleu_1", ["Ordinary BLEU and rewriting", "As HCL reports them"])
 
 
@@ -271,7 +271,8 @@ def test_strata_have_tables_of_their_own_behind_the_others():
     runs = [run_material(name) for name in ("hcl", "plain")]
     block, = blocks_of(HCL, runs, {"d": "qqp"}, comparison, pd.DataFrame(), strata)
     *_, table = result_tables(block)
-    assert table.title == "Stratum: known" and table.note.startswith("The 2 items of which this holds: the input's key")
+    assert table.layout.title == "Stratum: known"
+    assert table.layout.note.startswith("The 2 items of which this holds: the input's key")
     assert [(row.name, [(cell.text, cell.more) for cell in row.cells]) for row in table.rows] == [
         ("copy", [("0.500", "0.400 to 0.600")]), ("hcl", [("0.250", "0.150 to 0.350")]),
         ("plain", [("0.500", "0.400 to 0.600")])]

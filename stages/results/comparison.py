@@ -16,7 +16,7 @@ from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.common.schemas import TableSchema
 from stages.common.tables import rounded
-from stages.metrics.resampling import Members, Statistic, difference, interval, over_seeds, resampled
+from stages.metrics.resampling import Members, Statistic, interval, over_seeds, p_value, resampled
 from stages.results.track import TrackResults
 from stages.tracks.common.schemas import STRATA
 
@@ -124,30 +124,6 @@ class ComparedSystem:
         return [name for name in self.members[0] if all(name in member for member in self.members)]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A metric of S members of a system, and of each on every resample (S, R)."""
-
-    values: list[float]
-    members: np.ndarray
-    seeds: Sequence[int] = ()
-
-    @property
-    def mean(self) -> float:
-        """Mean over the members."""
-        return float(np.mean(self.values))
-
-    @cached_property
-    def samples(self) -> np.ndarray:
-        """Mean over the members on every resample (R,)."""
-        return self.members.mean(axis=0)
-
-    @property
-    def by_seed(self) -> Members:
-        """The same for :func:`stages.metrics.resampling.over_seeds`."""
-        return Members(np.array(self.values), self.members, self.seeds)
-
-
 def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     """Return the runs that may be compared, by ``DATASET/SPLIT``.
 
@@ -214,21 +190,18 @@ def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Evalua
                 yield f"floor {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
 
 
-def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Measured]]:
+def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Members]]:
     """Return every metric of every system by name, on the same resamples of the items."""
     distinct = {id(member): member for system in systems for member in system.members}
     samples = resampled({f"{key}/{name}": statistic for key, member in distinct.items()
                          for name, statistic in member.items()}, resamples, seed)
-    found: dict[str, dict[str, Measured]] = {}
-    for system in systems:
-        found[system.name] = {
-            name: Measured([member[name].value() for member in system.members],
-                           np.stack([samples[f"{id(member)}/{name}"] for member in system.members]), system.seeds)
-            for name in system.metrics}
-    return found
+    return {system.name: {
+        name: Members(np.array([member[name].value() for member in system.members]),
+                      np.stack([samples[f"{id(member)}/{name}"] for member in system.members]), system.seeds)
+        for name in system.metrics} for system in systems}
 
 
-def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Measured]],
+def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Members]],
                 level: float, seed: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of table ``paired`` on one set of items, without data set and items; every pair once."""
     for first, second in combinations(systems, 2):
@@ -237,26 +210,27 @@ def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mappin
         for metric, left in measured[first.name].items():
             right = measured[second.name].get(metric)
             if right is not None:
-                found = difference(left.mean, right.mean, left.samples, right.samples, level)
+                differences = left.samples.mean(axis=0) - right.samples.mean(axis=0)
+                low, high = interval(differences, level)
                 yield rounded({"metric": metric, "first": first.name, "second": second.name,
-                               "first_value": found.first, "second_value": found.second,
-                               "difference": found.difference, "low": found.low, "high": found.high,
-                               "p_value": found.p_value, **_over_seeds(left, right, level, seed)})
+                               "first_value": left.mean, "second_value": right.mean,
+                               "difference": left.mean - right.mean, "low": low, "high": high,
+                               "p_value": p_value(differences), **_over_seeds(left, right, level, seed)})
 
 
-def _over_seeds(left: Measured, right: Measured, level: float, seed: int) -> dict[str, Any]:
-    found = over_seeds(left.by_seed, right.by_seed, level, seed)
+def _over_seeds(left: Members, right: Members, level: float, seed: int) -> dict[str, Any]:
+    found = over_seeds(left, right, level, seed)
     if found is None:
         return {"seeds": 1} | dict.fromkeys(("low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"))
     return {"seeds": found.seeds, "low_seeds": found.low, "high_seeds": found.high, "p_seeds": found.p_value,
             "detectable": found.detectable, "verdict": found.sign(level)}
 
 
-def summary(system: ComparedSystem, measured: Mapping[str, Measured], level: float) -> dict[str, Any]:
+def summary(system: ComparedSystem, measured: Mapping[str, Members], level: float) -> dict[str, Any]:
     """Return runs and seeds of a system, and mean, standard deviation over seeds and interval of each metric."""
     found: dict[str, Any] = {"runs": system.runs, "seeds": system.seeds}
     for name, one in measured.items():
-        low, high = interval(one.samples, level)
+        low, high = interval(one.samples.mean(axis=0), level)
         sd = float(np.std(one.values, ddof=1)) if len(one.values) > 1 else None
         found[name] = rounded({"mean": one.mean, "sd": sd, "low": low, "high": high})
     return found

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from keycontrast.files import atomic_folder
 from stages.common.paths import REPORT
-from stages.results.page.context import Material, build, gather
-from stages.results.page.rendering import rendered
+from stages.results.page.context import Material, build, gather, rendered
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 from stages.metrics.registered import Metric, metric
 from stages.results.classifiers import QUESTIONS, Step, steps
 from stages.results.model import BETTER, FLOOR, HELPS, Block, Difference, System
-from stages.results.page.labels import number
+from stages.results.page.tables import number
 from stages.results.track import TrackResults
 
 _WIDTH, _HEIGHT, _EDGE = 200, 20, 8     # of a picture, in pixels

@@ -1,25 +1,31 @@
-"""The content of the page: artifacts are read and turned into plain values for the templates."""
+"""The page: artifacts are read, turned into plain values, and rendered as one HTML file with its plots beside it."""
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from stages.common.figures import Plot
 from stages.common.settings import Params
 from stages.results.gather import first_predictions, read_results
 from stages.results.model import Block, Model, Results, Run
 from stages.results.page.answers import Answer, StepRow, answer, step_tables
-from stages.results.page.classes import ClassifierView, ClassTable, class_table, classifier_views
+from stages.results.page.classes import ClassifierView, classifier_views
 from stages.results.page.corpus import Dataset, read_dataset
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
-from stages.results.page.examples import Example, shown_examples
-from stages.results.page.explorer import explorer_data
-from stages.results.page.labels import settings_text, value_text
-from stages.results.page.tables import ResultTable, described, level, result_tables
+from stages.results.page.examples import Example, segments, shown_examples
+from stages.results.page.explorer import explorer_data, json_markup
+from stages.results.page.tables import ResultTable, described, percentage, result_tables, settings_text, value_text
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 
 GRAPH_BYTES = 700_000       # of the page, shared by all data sets
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class ModelView:
 
 @dataclass(frozen=True)
 class BlockView:
-    """Systems on the same items: their answer, tables and some examples; CLLD's steps, and results by class."""
+    """Systems on the same items: their answer, tables and some examples; CLLD's steps and classifiers."""
 
     about: Block
     name: str
@@ -55,7 +61,6 @@ class BlockView:
     examples: list[Example] = field(default_factory=list)
     steps: list[tuple[str, list[StepRow]]] = field(default_factory=list)
     classifiers: list[ClassifierView] = field(default_factory=list)
-    by_class: ClassTable | None = None
 
     @property
     def heading(self) -> str:
@@ -65,7 +70,7 @@ class BlockView:
     @property
     def level(self) -> str:
         """Level of the intervals."""
-        return level(self.about)
+        return percentage(float(self.about.settings.get("level", 0.95))).replace(".0", "")
 
     def setting(self, name: str) -> str:
         """Return a setting of the evaluation in one line; empty if it is not given."""
@@ -141,11 +146,7 @@ class Page:
 
 
 def gather(params: Params) -> Material:
-    """Read the artifacts of every data set, model and run that the params list.
-
-    Raises:
-        InputError: a listed run has no metrics or predictions, or a file cannot be read.
-    """
+    """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``."""
     results = read_results(params)
     runs = [run if run.classifier is not None else
             replace(run, predictions=first_predictions(TRACKS[run.track], run.paths)) for run in results.runs]
@@ -180,8 +181,7 @@ def _block(block: Block, name: str, runs: Sequence[Run], examples: int) -> Block
     own = [run for run in runs if run.name in names]
     view = BlockView(block, name, answer(block), result_tables(block))
     if block.track.classifies:
-        return replace(view, steps=step_tables(block), classifiers=classifier_views(block, own),
-                       by_class=class_table(block, own))
+        return replace(view, steps=step_tables(block), classifiers=classifier_views(block, own))
     return replace(view, examples=shown_examples(block, own, examples))
 
 
@@ -198,6 +198,36 @@ def _encoders(material: Material) -> list[dict[str, Any]]:
     """Return the encoders that tables and metrics name, each once."""
     found = [one for dataset in material.datasets for one in dataset.encoders]
     found += [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    # A metric says beside the encoder what it makes of it.
+    # Metrics add settings of their own to the description of an encoder.
     return list({tuple(one.get(key) for key in ("name", "version", "sha256")): one for one in reversed(found)}.values()
                 )[::-1]
+
+
+def rendered(page: Page) -> dict[str, bytes]:
+    """Return the files of the report by name: the page, and ``plots/<name>.svg`` and ``.png``."""
+    files = {"index.html": html(page).encode()}
+    for plot in page.plots:
+        files[f"plots/{plot.name}.svg"] = plot.svg.encode()
+        files[f"plots/{plot.name}.png"] = plot.png
+    return files
+
+
+def html(page: Page) -> str:
+    """Return the page as HTML; whatever comes from data is escaped."""
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+                              trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"embedded": json_markup, "cut": segments}
+    script = f"(() => {{\n\"use strict\";\n{_own('page.js')}}})();\n"
+    return environment.get_template("page.html").render(page=page, style=Markup(_own("page.css")),
+                                                        script=Markup(script), policy=_policy(script))
+
+
+def _own(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")      # our own file, no data in it
+
+
+def _policy(script: str) -> str:
+    """Return the Content-Security-Policy: this script and no other, inline styles (of matplotlib), no network."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+            f"base-uri 'none'; form-action 'none'")

@@ -15,7 +15,7 @@ from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import read_batches, read_frame, read_metadata
 from stages.results.page.explorer import GraphMaterial, read_graph
-from stages.results.page.labels import number
+from stages.results.page.tables import number
 
 # In the order in which a data set passes through them.
 _TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords",

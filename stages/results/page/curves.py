@@ -10,9 +10,10 @@ from matplotlib.ticker import MaxNLocator
 
 from stages.common.figures import PALETTE, SERIES, Plot, drawing, file_name, finished
 from stages.results.model import Model
-from stages.results.page.labels import number, quantity_label
+from stages.results.page.tables import number
 from stages.results.track import Question
 
+_WORDS = {"kl": "KL", "ce": "cross-entropy", "f1": "F1"}
 _SPLITS = (("validation", "-", 1.7, 1.0), ("train", (0, (3.5, 1.8)), 1.1, 0.75))
 _MARKED = 60        # points of a line up to which each is marked
 _MONITORED = "_vanished"     # ends the name of a quantity that is recorded of contrasts only
@@ -76,6 +77,11 @@ def best_epoch(history: pd.DataFrame | None) -> int:
 def series_colour(place: int) -> str:
     """Return the palette's colour of the model at ``place`` in the params."""
     return SERIES[place % len(SERIES)]
+
+
+def quantity_label(quantity: str) -> str:
+    """Return a short readable name of a column of a training history."""
+    return " ".join(_WORDS.get(word, word) for word in quantity.split("_"))
 
 
 def _plot(quantity: str, models: Sequence[Model], places: dict[str, int], track: str) -> Plot:

@@ -1,13 +1,12 @@
 """The results tables: floors, runs and means over seeds, with the published values below ours."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from stages.metrics.registered import Family, Metric, metric
 from stages.results.model import Block, System, Value
-from stages.results.page.labels import number, percentage, value_text
 from stages.results.published import NOTES, PublishedCell
 from stages.results.track import TableLayout
 from stages.tracks.common.schemas import STRATA
@@ -40,16 +39,9 @@ class TableRow:
 class ResultTable:
     """A table of results as the template draws it."""
 
-    title: str
-    note: str
-    groups: tuple[Family, ...]
+    layout: TableLayout
     rows: list[TableRow]
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def columns(self) -> list[Metric]:
-        """Columns of all groups, from left to right."""
-        return [column for group in self.groups for column in group.columns]
+    notes: list[str]
 
     @property
     def bodies(self) -> list[tuple[str, list[TableRow]]]:
@@ -58,30 +50,23 @@ class ResultTable:
 
 
 def result_tables(block: Block) -> list[ResultTable]:
-    """Return the tables of a block, that with the leading metric first, those of its strata last.
-
-    Only what was measured has a column.
-    """
+    """Return the tables of the measured metrics, that with the leading metric first, those of strata last."""
     listed = {column.key for layout in block.track.layouts for column in layout.columns}
     rest = tuple(metric(key) for key in block.measured if key not in listed)
     layouts = (*block.track.layouts, TableLayout("Further metrics", "", (Family("", rest),)))
     tables = [_result_table(layout, block) for found in layouts if (layout := _measured(found, block.measured))]
-    tables.sort(key=lambda table: block.lead not in [column.key for column in table.columns])
+    tables.sort(key=lambda table: block.lead not in [column.key for column in table.layout.columns])
     headlines = Family("", tuple(map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
-        said = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
-        layout = TableLayout(f"Stratum: {STRATA[name].title}", said, (headlines,))
-        tables += [_result_table(found, part) for found in [_measured(layout, part.measured)] if found]
+        note = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
+        found = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)
+        tables += [_result_table(found, part)] if found else []
     return tables
 
 
-def level(block: Block) -> str:
-    """Return the level of the intervals of a block: ``95 %``."""
-    return percentage(float(block.settings.get("level", 0.95))).replace(".0", "")
-
-
 def described(setting: Any) -> str:
-    """Return a setting of a metric in one line: ``{"name": "x", "layer": 6}`` gives ``x, layer 6``; checksums not."""
+    """Return a setting of a metric in one line, without checksums: ``{"name": "x", "layer": 6}`` gives ``x, layer 6``.
+    """
     if not isinstance(setting, Mapping):
         return "" if setting is None else str(setting)
     first = [str(setting[key]) for key in ("description", "name", "encoder", "source") if isinstance(
@@ -110,7 +95,7 @@ def _result_table(layout: TableLayout, block: Block) -> ResultTable:
                              "mean ± sd over seeds" if system.kind == "seeds" else ""))
         if system in block.systems:
             rows += _published_rows(system, layout, block, flags)
-    return ResultTable(layout.title, layout.note, layout.groups, rows, [NOTES[flag] for flag in flags])
+    return ResultTable(layout, rows, [NOTES[flag] for flag in flags])
 
 
 def _published_rows(system: System, layout: TableLayout, block: Block, flags: dict[str, int]) -> Iterator[TableRow]:
@@ -136,10 +121,7 @@ def _published_cell(column: Metric, cell: PublishedCell | None, scale: int, flag
 
 
 def _best(column: Metric, block: Block) -> str | None:
-    """Return the system that is better than every other beyond chance, seeds taken together; None without such a one.
-
-    A best value that the comparison calls chance, or that nobody compared, is not marked.
-    """
+    """Return the system that is better than every other beyond chance, over all its seeds; None if there is none."""
     systems = [system for system in block.systems if column.key in system.values]
     for one in systems if len(systems) > 1 else []:
         differences = [block.difference(one.name, other.name, column.key) for other in systems if other is not one]
@@ -155,3 +137,37 @@ def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
     more = "" if value.interval is None else " to ".join(number(end, column.digits) for end in value.interval)
     more = more if value.sd is None else f"± {number(value.sd, column.digits)}"
     return Cell(number(value.mean, column.digits), best, more)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number for people: thousands apart, ``digits`` decimals unless it is whole."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def percentage(share: float) -> str:
+    """Return ``percentage(0.125) == "12.5\u00a0%"``, with a space that does not break."""
+    return f"{100 * share:.1f}\u00a0%"
+
+
+def value_text(value: Any) -> str:
+    """Return the text of one value."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and 0 < abs(value) < 0.0005:
+        return f"{value:.1e}"
+    if isinstance(value, (int, float)):
+        return number(value)
+    return "none" if value is None else str(value)
+
+
+def settings_text(changes: Mapping[str, Any]) -> str:
+    """Return nested settings in one line: ``{"graph": {"iterations": 0}}`` gives ``graph.iterations = 0``."""
+    return ", ".join(f"{name} = {value}" for name, value in _dotted(changes))
+
+
+def _dotted(changes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and value:
+            yield from _dotted(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
