@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from itertools import combinations
 from xml.etree import ElementTree
 
 import numpy as np
@@ -16,7 +15,6 @@ from classifier_artifacts import (
     provenance,
     write_classifiers,
 )
-from report_artifacts import over_seeds
 from report_outline import assert_sound, part, rows, track
 
 import stages.results.page.classes
@@ -26,12 +24,10 @@ from stages.common.figures import Plot, file_name
 from stages.common.paths import REPORT, REPORT_PAGE, ModelPaths, RunPaths
 from stages.common.tables import write_table
 from stages.params import load_params
-from stages.results.classifiers import Classifier, steps
-from stages.results.model import Block, System
+from stages.results.classifiers import Classifier
 from stages.results.page.classes import confusion_plot
 from stages.results.page.context import gather
 from stages.results.report import main
-from stages.results.tracks.clld import CLLD
 
 
 @pytest.fixture(scope="module")
@@ -132,35 +128,6 @@ def test_each_step_says_whether_it_helps(page):
     assert steps["CT+CL − CTbundled encoder: mini-cl − mini"][0] == "cannot be told"
     assert steps["CT+CLALD − CT+CLTextCNN: clald − cl (2 seeds)"][0] == "hurts"
     assert len(steps) == 6
-
-
-def system(name, kind, encoder="textcnn", **settings):
-    own = {"max_length": 128, "contrast": {"temperature": None}, **settings}
-    return System(name, "run", {}, (name,), (13,), settings={"kind": kind, "row": kind, "encoder": encoder, **own})
-
-
-def block_of(systems, paired=()):
-    return Block(CLLD, "d", None, "test", {}, {}, [], systems, [], "d/test", pd.DataFrame(over_seeds(paired)))
-
-
-def pairs_of(systems):
-    return [{"metric": "accuracy", "first": one.name, "second": other.name, "items": 9, "first_value": 0.5,
-             "second_value": 0.5, "difference": 0.0, "low": 0.0, "high": 0.0, "p_value": 1.0}
-            for one, other in combinations(systems, 2)]
-
-
-def test_steps_compare_like_with_like():
-    systems = [system("ct", "none"), system("cl", "uniform"), system("ald", "adaptive"),
-               system("cl-hot", "uniform", contrast={"temperature": 0.9}), system("short-ct", "none", max_length=32),
-               system("short-ald", "adaptive", max_length=32), system("bert-cl", "uniform", "bundled"),
-               system("simcse", "simcse", contrast={"temperature": 0.1}),
-               system("ald-hot", "adaptive", contrast={"temperature": 0.9})]
-    found = steps(block_of(systems, pairs_of(systems)))
-    assert [(step.question.split()[1], step.name, step.base_name) for step in found] == [
-        ("the", "cl", "ct"), ("the", "cl-hot", "ct"), ("the", "ald", "cl"), ("the", "ald-hot", "cl-hot"),
-        ("both", "ald", "ct"), ("both", "short-ald", "short-ct"), ("both", "ald-hot", "ct"),
-        ("another", "simcse", "ct")]
-    assert steps(block_of(systems)) == []
 
 
 # -- classes ----------------------------------------------------------------------------------------------------
