@@ -116,8 +116,6 @@ class Difference:
     metric: Metric
     name: str
     base: str
-    value: float
-    base_value: float
     difference: float
     low: float
     high: float
@@ -151,10 +149,10 @@ class Difference:
 
     def turned(self) -> "Difference":
         """Return the other system minus this one."""
-        return replace(self, name=self.base, base=self.name, value=self.base_value, base_value=self.value,
-                       difference=-self.difference, low=-self.high, high=-self.low,
-                       over_seeds=self.over_seeds and (-self.over_seeds[1], -self.over_seeds[0]),
-                       sign=None if self.sign is None else -self.sign)
+        return replace(
+            self, name=self.base, base=self.name, difference=-self.difference, low=-self.high, high=-self.low,
+            over_seeds=self.over_seeds and (-self.over_seeds[1], -self.over_seeds[0]),
+            sign=None if self.sign is None else -self.sign)
 
 
 @dataclass(frozen=True)
@@ -204,9 +202,8 @@ class Block:
     @cached_property
     def _differences(self) -> dict[tuple[str, frozenset[str]], Difference]:
         return {(row["metric"], frozenset((row["first"], row["second"]))): Difference(
-            metric(row["metric"]), row["first"], row["second"], float(row["first_value"]), float(row["second_value"]),
-            float(row["difference"]), float(row["low"]), float(row["high"]), **_of_seeds(row))
-            for row in self.paired.to_dict("records")}
+            metric(row["metric"]), row["first"], row["second"], float(row["difference"]), float(row["low"]),
+            float(row["high"]), **_of_seeds(row)) for row in self.paired.to_dict("records")}
 
 
 @dataclass(frozen=True)

@@ -195,12 +195,9 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
 
 
 def _encoders(material: Material) -> list[dict[str, Any]]:
-    """Return the encoders that tables and metrics name, each once."""
-    found = [one for dataset in material.datasets for one in dataset.encoders]
-    found += [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    # Metrics add settings of their own to the description of an encoder.
-    return list({tuple(one.get(key) for key in ("name", "version", "sha256")): one for one in reversed(found)}.values()
-                )[::-1]
+    """Return the word vectors of the metrics, each once."""
+    found = [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
+    return list({(one["name"], one["sha256"]): one for one in found}.values())
 
 
 def rendered(page: Page) -> dict[str, bytes]:

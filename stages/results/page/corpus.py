@@ -10,16 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.methods import KEYWORDS, METHODS, NAMING, SIDE_BY_SIDE
+from stages.common.methods import KEYWORDS, METHODS, SIDE_BY_SIDE
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import read_batches, read_frame, read_metadata
 from stages.results.page.explorer import GraphMaterial, read_graph
 from stages.results.page.tables import number
 
-# In the order in which a data set passes through them.
-_TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords",
-           "phrase_nodes", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 _METHODS = {name: method.title for name, method in METHODS.items()}
 _TOP = 10           # keywords of each method
 
@@ -34,20 +31,15 @@ class Dataset:
     top_methods: Sequence[str] = ()
     tops: Sequence[Sequence[str]] = ()
     graph: GraphMaterial | None = None
-    encoders: Sequence[dict[str, Any]] = ()
 
 
 def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) -> Dataset:
     """Return a data set as the page shows it; ``first`` uses only artifacts that exist before any training."""
     paths = DatasetPaths(name)
-    metadata = {kind: read_metadata(path) for kind in _TABLES if (path := paths.table(kind)).exists()}
-    path, graph = paths.table(KEYWORDS.name), read_graph(paths)
+    path, nodes, graph = paths.table(KEYWORDS.name), paths.table("phrase_nodes"), read_graph(paths)
     keywords = read_frame(path, KEYWORDS) if path.exists() else None
-    of_graph = metadata["phrase_nodes"]["counts"] if "phrase_nodes" in metadata else {}
-    return Dataset(
-        name, settings, size_of(0 if keywords is None else len(keywords), of_graph),
-        *top_table(read_tops(paths, keywords, not first)), graph,
-        [] if first else [one["models"]["encoder"] for one in metadata.values() if "encoder" in one.get("models", {})])
+    size = size_of(0 if keywords is None else len(keywords), read_metadata(nodes)["counts"] if graph else {})
+    return Dataset(name, settings, size, *top_table(read_tops(paths, keywords, not first)), graph)
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:

@@ -17,7 +17,7 @@ from stages.tracks.clld import track
 from stages.tracks.clld.track import LABELS, row_name, row_of, source_of
 
 _QUESTIONS = (
-    Question("How well are classes told apart?", "Accuracy, and mean F1 over classes. The accuracy on the validation "
+    Question("How good is the classification?", "Accuracy, and mean F1 over classes. The accuracy on the validation "
              "split chooses the weights. In training it is that of the first view, under dropout.",
              r"accuracy|macro_f1"),
     Question("The loss and its parts", "What is minimised: the weighted sum of cross-entropy and contrast, in nats per "

@@ -18,19 +18,18 @@ from stages.tracks.hcl import track
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
              "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
-    Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
-             "units, and in a reconstruction that is as good with z from the prior, from its mean, from which texts "
-             "are decoded, or with z = 0, as from the posterior. Dimensions under the floor of free bits have no "
-             "gradient of KL. KL negative is that of the negative's posterior: the instance contrast wants it above "
-             "the KL. KL train far below the KL: the prior is told in training what it is not told here.",
+    Question("Is the latent variable used?", "Signs of posterior collapse are a KL near zero, few active units, and a "
+             "reconstruction that is as good with z from the prior, with its mean, or with z = 0, as with z from the "
+             "posterior. Dimensions under the floor of free bits have no gradient of KL. KL negative is that of the "
+             "negative's posterior, which the instance contrast raises. A KL train far below the KL means that the "
+             "prior has information in training that it lacks here.",
              r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*|under_floor|(prior|sample)_norm"),
-    Question("Does the keyword reach the outputs?", "What moves under another item's keyword: the prior's mean, in "
-             "units of its spread, and the distribution of each next token, as total variation.", r"swap_.*"),
-    Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
-             "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
-             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature. "
-             "Impostor: cosine to the output keyword of the impostor, and of the hardest and the easiest that it is "
-             "made of.",
+    Question("Does the keyword affect the outputs?", "The changes under another item's keyword: of the prior's mean, "
+             "in units of its spread, and of the distribution of each next token, as total variation.", r"swap_.*"),
+    Question("Are the contrasts still effective?", "For each contrast: masked, the share of items without it; of the "
+             "others, the mean loss, the share with a loss below 0.01 (vanished), the share in which the right "
+             "candidate is ahead, and the gap between candidates in units of the temperature. Impostor: cosine of "
+             "the output keyword to the impostor, and to its hardest and easiest parts.",
              r"({contrasts}|impostor)_.*"),
 )
 _TABLES = (
