@@ -84,10 +84,6 @@ def page(built):
 
 # -- the page -------------------------------------------------------------------------------------------------
 
-def test_page_is_well_formed_and_its_links_lead_within_it(page):
-    assert_sound(page)
-
-
 def test_page_stands_alone(page):
     assert "@import" not in page and "<link rel=\"stylesheet" not in page and "<script src" not in page
     assert set(re.findall(r"url\((.)", page)) <= {"#"}
@@ -418,7 +414,7 @@ def test_rows_stand_side_by_side_by_their_first_seed_on_items_evenly_spread():
 
 
 def test_page_says_what_it_left_out(project, monkeypatch):
-    monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 1100)
+    monkeypatch.setattr(stages.results.page.context, "GRAPH_BYTES", 400)
     assert main([]) == 0
     assert re.search(r"[1-5] of 6 phrases can be opened here", REPORT_PAGE.read_text(encoding="utf-8"))
 

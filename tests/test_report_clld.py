@@ -1,7 +1,6 @@
 """The CLLD track of the report: its tables, steps, published rows, classes and pictures; and other tracks beside it."""
 
 import contextlib
-import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -41,12 +40,6 @@ def page(alone):
     return (alone / REPORT_PAGE).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def three(made_report):
-    """The page of a recipe of all tracks."""
-    return (made_report("hcl", "pgkpr", "clld") / REPORT_PAGE).read_text(encoding="utf-8")
-
-
 @pytest.fixture
 def plain(tmp_path, monkeypatch):
     """A project without its report; curves are left out of it, because drawing takes seconds."""
@@ -70,23 +63,11 @@ def material_of(folder):
         return gather(load_params())
 
 
-# -- three tracks -----------------------------------------------------------------------------------------------
+# -- the page ---------------------------------------------------------------------------------------------------
 
-def test_the_page_is_well_formed_and_stands_alone(page, three):
-    for text in (page, three):
-        assert_sound(text)
-        assert ATTACK not in text and "<img" not in text and "&lt;script&gt;alert(" in track(text, "clld")
-
-
-def test_other_tracks_are_the_same_with_clld_beside_them(three, made_report):
-    before = (made_report("hcl", "pgkpr") / REPORT_PAGE).read_text(encoding="utf-8")
-    for key in ("hcl", "pgkpr"):
-        assert track(before, key) == track(three, key) != ""
-    assert "clld" not in re.sub("<script.*?</script>|<style.*?</style>", "", before, flags=re.DOTALL)
-    assert part(before, "corpus") == part(three, "corpus")
-
-
-def test_a_recipe_of_clld_alone_has_nothing_of_keywords(page):
+def test_the_page_is_sound_and_has_nothing_of_other_tracks(page):
+    assert_sound(page)
+    assert ATTACK not in page and "<img" not in page and "&lt;script&gt;alert(" in track(page, "clld")
     assert track(page, "hcl") == track(page, "pgkpr") == ""
     assert 'id="corpus"' not in page and 'class="explorer"' not in page
 

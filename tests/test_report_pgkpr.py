@@ -11,7 +11,7 @@ from report_artifacts import (
 from report_outline import Outline, part, rows, track
 
 import stages.results.page.context
-from stages.common.paths import REPORT_PAGE, ModelPaths, RunPaths
+from stages.common.paths import REPORT_PAGE
 from stages.results.gather import blocks_of
 from stages.results.model import Run
 from stages.results.report import main
@@ -83,16 +83,6 @@ def test_the_leading_table_has_released_values_with_raw_ones_beside_them(page):
     ours = [name for name in found if not name.startswith("paper")]
     assert ours[-len(RUNS) - 2:] == ["copy", *RUNS, "pgkpr (2 seeds)mean ± sd over seeds"]
     assert found["paper, Table 3a: w/o L_con"][0] == "0.5863"       # in our unit
-
-
-def test_a_missing_evaluation_names_its_stage(project, capsys):
-    RunPaths("lbow", 13).metrics.write_text("{}")
-    assert main([]) == 1 and "keycontrast stage evaluate_pgkpr@lbow" in capsys.readouterr().err
-    RunPaths("lbow", 13).metrics.unlink()
-    assert main([]) == 1 and "artifacts/runs/lbow/13/metrics.json: no such artifact" in capsys.readouterr().err
-    write_rewriting()
-    ModelPaths("psi", 13).history.write_text("step\n1\n")
-    assert main([]) == 1 and "keycontrast stage train_pgkpr@psi" in capsys.readouterr().err
 
 
 # -- examples, what ran -------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ The data are limited to a number of bytes, so that a graph of a million nodes do
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,13 @@ class GraphMaterial:
     texts: Mapping[int, list[tuple[int, str]]]          # a few of each node: text id and text
     total: int                                          # nodes of the whole graph
 
-    @property
-    def maps(self) -> list[GraphMap]:
-        """Drawings of its largest components."""
-        places = {node: place for place, node in enumerate(self.nodes["node_id"].tolist())}
+    def maps(self, count: int) -> list[GraphMap]:
+        """Return drawings of the largest components of the ``count`` largest phrases."""
+        nodes = self.nodes.head(count)
+        places = {node: place for place, node in enumerate(nodes["node_id"].tolist())}
         edges = {(*sorted((places[node], places[other])), weight) for node in places
                  for other, weight in self.neighbours.get(node, []) if other in places}
-        return graph_maps(self.nodes, pd.DataFrame(sorted(edges), columns=["source", "target", "weight"]))
+        return graph_maps(nodes, pd.DataFrame(sorted(edges), columns=["source", "target", "weight"]))
 
 
 def read_graph(paths: DatasetPaths, limit: int = PHRASES) -> GraphMaterial | None:
@@ -120,35 +120,30 @@ def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
         neighbours as [place, weight, place, weight, …], places of texts]; the last phrases may have no texts, to save
         bytes; ``texts``: [text_id, text]; ``total``: phrases of the whole graph.
     """
-    places = {node: place for place, node in enumerate(graph.nodes["node_id"].tolist())}
-    shown, used, extra = [], 200.0, set[int]()
-    room = budget * _OF_TEXTS
-    taken: dict[int, tuple[int, list[Any]]] = {}
+    texts: dict[int, list[Any]] = {}
+    used = 0
     for row in graph.nodes.itertuples():
-        pairs, texts = graph.neighbours.get(row.node_id, []), graph.texts.get(row.node_id, [])
-        news = {other for other, _ in pairs if other not in places and other not in extra}
-        # Places are counted as six digits: they are known only when all phrases are.
-        used += (size(row.keyword) + 30 + 10 * len(pairs) + 7 * len(texts)
-                 + sum(size(graph.names[other]) + 1 for other in news))
-        if used > budget * (1 - _OF_TEXTS):
+        cut = {text: [text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
+               for text, written in graph.texts.get(row.node_id, []) if text not in texts}
+        used += sum(size(one) + 1 for one in cut.values())
+        if used > budget * _OF_TEXTS:
             break
-        extra |= news
-        cut: list[list[Any]] = [[text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
-                                for text, written in texts if text not in taken]
-        room -= sum(size(one) + 1 for one in cut)
-        if room >= 0:
-            taken.update({one[0]: (number, one) for number, one in enumerate(cut, len(taken))})
-        shown.append((row, pairs, [taken[text][0] for text, _ in texts if text in taken]))
-    return _assembled(graph, shown, [one for _, one in taken.values()])
+        texts |= cut
+    count = len(graph.nodes)
+    while (taken := size(data := _with_largest(graph, count, texts))) > budget and count:
+        count = int(count * 0.95 * budget / taken)
+    return data
 
 
-def _assembled(graph: GraphMaterial, shown: Sequence[tuple[Any, list[tuple[int, int]], list[int]]],
-               texts: list[list[Any]]) -> dict[str, Any]:
-    """Number the shown phrases and, after them, neighbours that cannot be opened."""
-    places = {int(row.node_id): place for place, (row, _, _) in enumerate(shown)}
-    for _, pairs, _ in shown:
-        for other, _ in pairs:
-            places.setdefault(other, len(places))
-    nodes = [[int(row.texts), int(row.degree), [value for other, weight in pairs for value in (places[other], weight)],
-              held] for row, pairs, held in shown]
-    return {"names": [graph.names[number] for number in places], "nodes": nodes, "texts": texts, "total": graph.total}
+def _with_largest(graph: GraphMaterial, count: int, texts: Mapping[int, list[Any]]) -> dict[str, Any]:
+    """Return the data of the ``count`` largest phrases; neighbours that cannot be opened are numbered after them."""
+    shown = graph.nodes.head(count)
+    places = {node: place for place, node in enumerate(shown["node_id"].tolist())}
+    of_texts = {text: place for place, text in enumerate(texts)}
+    nodes = [[int(row.texts), int(row.degree),
+              [value for other, weight in graph.neighbours.get(row.node_id, [])
+               for value in (places.setdefault(other, len(places)), weight)],
+              [of_texts[text] for text, _ in graph.texts.get(row.node_id, []) if text in of_texts]]
+             for row in shown.itertuples()]
+    return {"names": [graph.names[node] for node in places], "nodes": nodes, "texts": list(texts.values()),
+            "total": graph.total}
