@@ -4,6 +4,7 @@ It looks like the picture of :mod:`keycontrast.picture`: a box for each phrase i
 line for each edge, dashed if its sign is negative.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,12 +14,12 @@ import pandas as pd
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from keycontrast.picture import shortened, width_of
 from stages.common.figures import SERIES
 
 _HIGH, _PAD, _GAP, _MARGIN = 22, 18, 5, 4    # pixels: height of a box, beside its label, between boxes, at the frame
+_LETTERS, _LETTER = 26, 7.2     # of a label; width of one in pixels, rather too much: the font is not known here
 _EDGES = 1.6            # shown edges per node
-_ROUNDS = 600
+_ROUNDS, _FURTHER = 600, 60     # passes that move boxes apart: at first, and after one was left out
 # Width and height in pixels, and nodes at most, of the drawing for each kind of window.
 SHAPES = {"wide": (860, 620, 64), "narrow": (380, 440, 24)}
 
@@ -73,8 +74,8 @@ def graph_maps(nodes: pd.DataFrame, edges: pd.DataFrame) -> list[GraphMap]:
 def _map(kind: str, width: int, height: int, limit: int, nodes: pd.DataFrame, edges: pd.DataFrame) -> GraphMap:
     shown = strongest(edges, largest_components(nodes, limit))
     places = sorted({*shown["source"], *shown["target"]})
-    labels = [shortened(nodes["keyword"][place]) for place in places]
-    sizes = np.array([[width_of(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2).round()
+    labels = [name if len(name) <= _LETTERS else f"{name[:_LETTERS - 1]}…" for name in nodes["keyword"][places]]
+    sizes = np.array([[_width(label) + _PAD, _HIGH] for label in labels]).reshape(-1, 2).round()
     links = np.searchsorted(places, shown[["source", "target"]].to_numpy())
     centres, kept = separated(laid_out(len(places), links), sizes, (width, height))
     colours = {community: SERIES[rank % len(SERIES)] for rank, community in enumerate(
@@ -86,6 +87,10 @@ def _map(kind: str, width: int, height: int, limit: int, nodes: pd.DataFrame, ed
                   round(min(1 + float(np.log2(edge.weight)), 6), 1))
              for edge in shown.itertuples() if edge.source in boxes and edge.target in boxes]
     return GraphMap(kind, width, height, list(boxes.values()), lines)
+
+
+def _width(label: str) -> float:
+    return _LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in label)
 
 
 def largest_components(nodes: pd.DataFrame, limit: int) -> list[int]:
@@ -134,8 +139,9 @@ def separated(places: np.ndarray, sizes: np.ndarray, frame: tuple[int, int]) -> 
     """
     low, high = sizes / 2 + _MARGIN, np.array(frame) - sizes / 2 - _MARGIN
     centres, kept = low + places * (high - low), np.ones(len(places), dtype=bool)
+    rounds = _ROUNDS
     while True:
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             away = centres[:, None] - centres[None]
             need = (sizes[:, None] + sizes[None]) / 2 + _GAP - np.abs(away)
             crossing = (need > 0).all(axis=2) & kept[:, None] & kept[None] & ~np.eye(len(places), dtype=bool)
@@ -148,3 +154,4 @@ def separated(places: np.ndarray, sizes: np.ndarray, frame: tuple[int, int]) -> 
                 [sideways, ~sideways], axis=2) * crossing[..., None]
             centres = np.clip(centres + push.sum(axis=1), low, high)
         kept[np.flatnonzero(crossing.any(axis=1))[-1]] = False
+        rounds = _FURTHER
