@@ -22,11 +22,7 @@ NODES = sorted(set(KEYWORDS))
 SHA256 = "ab" * 32
 # Of the rows of HCL that have another than the project's.
 SEEDS = {"plain": 99}
-# What HCL's trainings say of the graph: it tells the target in training.
-TOLD = {split: {"keywords_differ": 0.5, "target_is_neighbour": share, "target_is_only_neighbour": share / 2,
-                "without_neighbour": 0.125, "unseen": 0.0625}
-        for split, share in (("train", 0.96), ("validation", 0.2), ("test", 0.1))} | {"kw_dropout": 0.25}
-ITEMS = 30      # evaluated: several pages of the generations
+ITEMS = 30      # evaluated
 
 
 def provenance(stage, **more):
@@ -53,46 +49,11 @@ def write_dataset():
         "text_id": range(len(TEXTS)), "keyword": KEYWORDS, "method": ["textrank"] * (len(TEXTS) - 1) + ["idf"],
         "score": 0.5}),
         provenance("keywords@tiny", fallbacks=["1 text has no ranked keyword: the word of highest IDF was taken"]))
-    write_graph(paths)
     write_phrases(paths)
     write_table(paths.table("side_by_side"), SCHEMAS["side_by_side"], pd.DataFrame({
         "text_id": range(6), "textrank": [[keyword] for keyword in KEYWORDS[:6]], "idf": [["first", "second"]] * 6,
         "attribution": [["fat"], None, None, [ATTACK], [], None], "psi": [["lose"], None, None, ["wrote"], ["x"], None],
         "yake": [["belly"]] * 6}), provenance("side_by_side@tiny"))
-    write_json(paths.metrics("ingest"), {
-        "rows": {"read": 1234, "rejected": 7}, "examples": {"train": 10, "validation": 1, "test": 2},
-        "triples_by_negative_source": {"labelled": 345, "retrieved": 678}})
-    write_json(paths.metrics("graph"), {"phrases": {"nodes": 6, "edges": 5, "communities": 1}, "nodes": 4,
-                                        "edges_positive": 2, "edges_negative": 2,
-                                        "share_input_equals_output": 0.4, "share_with_negative_neighbour": 0.515})
-
-
-def write_graph(paths):
-    """belly fat receives from sleep and author, and not from the attack; sleep from belly fat and Hebrew."""
-    edges = [("belly fat", "sleep", 1, 3), ("belly fat", "author", 1, 1), ("belly fat", ATTACK, -1, 2),
-             ("sleep", "belly fat", 1, 3), ("sleep", "עברית", -1, 1), (ATTACK, "author", 1, 5),
-             ("עברית", "sleep", 1, 1)]
-    write_table(paths.table("edges"), SCHEMAS["edges"], pd.DataFrame(
-        [(node(target), node(source), sign, count) for target, source, sign, count in edges],
-        columns=["target", "source", "sign", "count"]),
-        provenance("graph@tiny", models={"encoder": {"name": "tiny-encoder", "version": "1", "sha256": SHA256}}))
-
-    def degree(keyword, end, sign):
-        return sum(edge[end] == keyword and edge[2] == sign for edge in edges)
-
-    clusters = {"belly fat": [0, 4], ATTACK: [1], "sleep": [2], "עברית": [3], "reads": [5]}
-    write_table(paths.table("nodes"), SCHEMAS["nodes"], pd.DataFrame({
-        "node_id": range(len(NODES)), "keyword": NODES, "cluster_size": [len(clusters.get(word, [])) for word in NODES],
-        "in_positive": [degree(word, 0, 1) for word in NODES], "in_negative": [degree(word, 0, -1) for word in NODES],
-        "out_positive": [degree(word, 1, 1) for word in NODES], "out_negative": [degree(word, 1, -1) for word in NODES],
-        "centrality": 0.2, "component": 0, "community": 0}), provenance("graph@tiny"))
-    rows = sorted((word, number) for word, numbers in clusters.items() for number in numbers)
-    targets = {0: "belly fat", 1: "author", 2: "עברית", 3: "sleep", 4: "עברית", 5: "belly fat"}
-    negatives = {0: "belly fat", 1: "reads", 3: "belly fat", 4: ATTACK}
-    write_table(paths.table("clusters"), SCHEMAS["clusters"], pd.DataFrame({
-        "keyword": [word for word, _ in rows], "example_id": [number for _, number in rows],
-        "output_keyword": [targets[number] for _, number in rows],
-        "negative_keyword": [negatives.get(number) for _, number in rows]}), provenance("clusters@tiny"))
 
 
 def write_phrases(paths):
@@ -120,8 +81,7 @@ def write_model(name):
     paths.history.write_text(
         "epoch,step,train_reconstruction,train_kl,train_keyword_vanished,validation_loss,validation_kl,best\n"
         "1,5,4.5,1.0,0,6.25,1.5,True\n2,10,4.0,2.0,0.5,5.75,2.5,True\n3,15,3.5,3.0,0.95,5.9,2.75,False\n")
-    write_json(paths.metrics, {"best_epoch": 2, "epochs": 3, "stopped_early": False, "validation": {},
-                               "alarms": [], "keywords": {}, "graph": TOLD})
+    write_json(paths.metrics, {"best_epoch": 2})
 
 
 def metrics_of(bleu_1, source_bleu, **more):
@@ -213,25 +173,13 @@ REWRITERS = {
 READ = 17       # words that a model reads
 
 
-def write_pairs():
-    """Write counts of the data set."""
-    paths = DatasetPaths("quora")
-    write_json(paths.metrics("ingest"), {"examples": {"train": 40, "validation": 4, "test": ITEMS}})
-    read = {"words": 9.0, "outside_vocabulary": 0.0125, "cut": 0.05}
-    write_json(paths.metrics("paraphrase_items"), {
-        "max_length": READ, "left_out": {"examples": 0}, "vocabulary": {"words": 1200, "tags": 36, "size": 1243},
-        "train": {"pairs": 80, "examples": 40}, "validation": {"pairs": 8, "examples": 4},
-        "test": {"pairs": 60, "examples": ITEMS, "expected_keywords": {"xx": 4.26, "xy": 5.0}, "source": read,
-                 "target": {**read, "cut": 0.075}}})
-
-
 def write_rewriter(name, seed):
     paths = ModelPaths(name, seed)
     paths.history.parent.mkdir(parents=True, exist_ok=True)
     paths.history.write_text(
         "epoch,step,train_loss,train_generation,train_contrast,validation_loss,validation_generation,rate,best\n"
         "1,5,5.5,4.5,1.0,6.25,5.5,0.0001,True\n2,10,5.0,4.0,1.0,5.75,5.0,0.0001,True\n")
-    write_json(paths.metrics, {"best_epoch": 2, "epochs": 2, "stopped_early": False, "validation": {"loss": 5.75}})
+    write_json(paths.metrics, {"best_epoch": 2})
 
 
 def rewriting_metrics(bleu, **more):
@@ -284,7 +232,6 @@ def write_rewriting_comparison():
 
 def write_rewriting(**changes):
     """Write params and artifacts of a recipe of PGKPR; with those of HCL there, both tracks are in the params."""
-    write_pairs()
     for model, seed, runs in ((model, seed, runs) for model, (block, runs) in REWRITERS.items()
                               for seed in block.get("seeds", [13])):
         write_rewriter(model, seed)

@@ -63,7 +63,7 @@ def test_chrf_is_sacrebleu_s_whatever_the_spaces_and_follows_from_sums(seed):
 @pytest.fixture
 def brevity(monkeypatch):
     """A metric that a user adds: the length of outputs in letters, less being better."""
-    made = Metric("letters", "letters", "sacrebleu", "Mean number of letters.", -1, 1, short="lettr", share=False,
+    made = Metric("letters", "letters", "sacrebleu", "Mean number of letters.", -1, 1, short="lettr",
                   statistic=lambda outputs, _: mean_statistic(np.array([float(len(str(text))) for text in outputs])))
     monkeypatch.setattr(registered, "_ALL", [*registered._ALL, made])
     monkeypatch.setitem(METRICS, "letters", made)

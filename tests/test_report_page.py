@@ -1,25 +1,33 @@
 """The report in a real browser: what a reader finds and does there, on a wide window and on a phone."""
 
-import re
-
 import pytest
 from browser import Browser
 from report_artifacts import ATTACK, TEXTS
 
 from stages.common.paths import REPORT_PAGE
 
-WIDE, PHONE = 1200, 360
+WIDE, PHONE = 1440, 420
 TOO_WIDE = """[...document.querySelectorAll("main *")].filter((one) => !one.closest(".scroll")
     && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((one) => one.outerHTML)
     .slice(0, 3)"""
-AT_SLEEP = """(() => {
-    const {graph, sigma} = document.querySelector(".explorer").map;
-    document.querySelector(".graphmap .canvas").scrollIntoView({block: "center"});
-    const box = document.querySelector(".graphmap .canvas").getBoundingClientRect();
-    const node = graph.findNode((node, {label}) => label === "sleep");
-    const {x, y} = sigma.graphToViewport(graph.getNodeAttributes(node));
-    return {x: box.left + x, y: box.top + y};
+# Labels that are wider than their boxes, boxes that lie on others or leave the map, and lines that cannot be seen.
+UNREADABLE = """(() => {
+    const map = [...document.querySelectorAll(".map")].find((one) => one.checkVisibility());
+    const frame = map.getBoundingClientRect();
+    const boxes = [...map.querySelectorAll("rect")].map((one) => one.getBoundingClientRect());
+    const out = boxes.filter((one) => one.left < frame.left || one.right > frame.right || one.top < frame.top
+        || one.bottom > frame.bottom);
+    const over = boxes.filter((one, place) => boxes.slice(0, place).some((other) => one.left < other.right
+        && other.left < one.right && one.top < other.bottom && other.top < one.bottom));
+    const wide = [...map.querySelectorAll("text")].filter((one, place) =>
+        one.getBoundingClientRect().width > boxes[place].width);
+    const pale = [...map.querySelectorAll("line")].filter((one) => getComputedStyle(one).strokeOpacity < 0.5);
+    return [boxes.length, out.length, over.length, wide.length, pale.length];
 })()"""
+IN_SIGHT = """[".sides .canvas", ".panel"].every((name) => {
+    const box = document.querySelector(name).getBoundingClientRect();
+    return box.top >= -1 && box.bottom <= innerHeight + 1;
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +42,11 @@ def browser():
         yield running
 
 
-@pytest.fixture(params=[WIDE, PHONE])
+@pytest.fixture(params=[(WIDE, False), (PHONE, True)], ids=["wide", "phone"])
 def page(browser, file, request):
-    """The page at both widths; whatever a test does with it, nothing goes wrong in it and it does not grow too wide."""
-    yield from opened(browser, file, request.param)
-
-
-def opened(browser, file, width):
-    """What is folded is opened, but what a run or a pair of classes opens."""
-    tab = browser.open(file, width)
+    """The page in a wide light and in a narrow dark window, in which nothing may go wrong."""
+    width, dark = request.param
+    tab = browser.open(file, width, dark=dark)
     tab.evaluate("for (const fold of document.querySelectorAll('.fold')) fold.open = true")
     yield tab
     assert tab.problems() == []
@@ -52,8 +56,11 @@ def opened(browser, file, width):
 
 def test_nothing_goes_wrong_and_nothing_is_wider_than_the_window(page):
     assert page.texts("h1") == ["Keycontrast report"]
-    # Wide tables scroll in their own box.
-    assert page.evaluate(TOO_WIDE) == []
+    assert page.evaluate(TOO_WIDE) == []    # wide tables scroll in their own box
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => Number(one.tagName[1]))")
+    assert all(level <= before + 1 for before, level in zip(levels, levels[1:], strict=False))
+    names = page.evaluate("[...document.querySelectorAll('[role=region], nav')].map((one) => one.ariaLabel)")
+    assert len(set(names)) == len(names) and all(names)
 
 
 def test_problems_are_noticed(browser, tmp_path):
@@ -70,64 +77,42 @@ def test_problems_are_noticed(browser, tmp_path):
     assert tab.evaluate("window.attacked === undefined")
 
 
-def test_a_keyword_is_found_followed_and_left_again(page):
-    page.type(".combobox input", "SLE")
-    assert [text.split("1 text")[0] for text in page.texts("[role=option]")] == ["sleep"]
-    page.press("ArrowDown")
-    assert page.evaluate("document.activeElement.getAttribute('aria-activedescendant')") == "graph-tiny-search-0"
-    page.press("Enter")
-    assert page.texts(".view h4") == ["sleep"] and page.texts("[role=option]") == []
-    assert page.texts(".neighbours h5") == ["2 neighbours"]
+def test_the_map_is_readable_and_a_choice_keeps_it_in_sight_with_the_neighbours(page):
+    count, *unreadable = page.evaluate(UNREADABLE)
+    assert count == 5 and unreadable == [0, 0, 0, 0]
+    page.evaluate("scrollTo(0, 0)")
+    page.evaluate("""[...document.querySelectorAll(".map g")].find((one) => one.checkVisibility()
+        && one.textContent.startsWith("sleep")).dispatchEvent(new MouseEvent("click"))""")
+    assert page.texts(".panel .chosen") == ["sleep is in 1 text"] and page.evaluate(IN_SIGHT)
+    assert page.texts(".map g.chosen text") == ["sleep"]
+    near = {text.split(":")[0] for text in page.texts(".map g.near")}
+    assert near == {"sleep", "belly fat", "עברית"}
+    assert page.evaluate("document.querySelectorAll('.map.wide line.near').length") == 2
+
+
+def test_a_phrase_is_found_and_its_neighbours_are_followed(page):
+    def search(text):
+        page.type("input", text)
+        page.press("Enter")
+
+    assert page.texts(".panel .chosen") == ["belly fat is in 3 texts"]
+    search("SLE")
+    assert page.texts(".panel .chosen") == ["sleep is in 1 text"]
     assert page.texts(".neighbours button") == ["belly fat3", "עברית1"]
     page.click(".neighbours button")
-    assert page.texts(".view h4") == ["belly fat"]
-    # The keyboard goes on from where the reader is.
-    assert page.evaluate("document.activeElement.textContent") == "belly fat"
+    # The keyboard goes on from the place of the reader.
+    assert page.evaluate("document.activeElement.textContent") == "belly fat is in 3 texts"
     assert page.texts(".neighbours bdi") == ["sleep", ATTACK, "author"]
-    page.click(".back")
-    assert page.texts(".view h4") == ["sleep"]
-    page.type(".combobox input", "no such keyword")
-    assert "No phrase here contains “no such keyword”." in page.texts(".explorer [aria-live]")
-    page.press("Escape")
-
-
-def test_the_map_shows_phrases_with_their_edges_and_opens_them(page):
-    graph = "document.querySelector('.explorer').map.graph"
-    assert page.evaluate(f"{graph}.nodes().map((node) => {graph}.getNodeAttribute(node, 'label'))")[0] == "belly fat"
-    assert page.evaluate(f"{graph}.size") == 5
-    place = page.evaluate(AT_SLEEP)
-    for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
-        page.send("Input.dispatchMouseEvent", type=kind, **place, clickCount=1,
-                  button="none" if kind == "mouseMoved" else "left")
-    page.wait("document.querySelector('.view h4').textContent === 'sleep'")
-    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") < 0.5
-    page.click(".zoom button", "Whole")
-    assert page.evaluate("document.querySelector('.explorer').map.sigma.getCamera().getState().ratio") == 1
-
-
-def test_a_browser_that_cannot_draw_the_map_has_the_rest(browser, file, tmp_path):
-    """As where WebGL is switched off: the library itself fails."""
-    text = file.read_text(encoding="utf-8")
-    without = tmp_path / "without.html"
-    without.write_text(re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace(
-        "<head>", "<head><script>delete window.WebGLRenderingContext</script>"), encoding="utf-8")
-    tab = browser.open(without, WIDE)
-    assert "cannot draw the map" in tab.texts(".explorer > p.small")[-1]
-    tab.type(".combobox input", "SLE")
-    tab.press("Enter")
-    assert tab.texts(".view h4") == ["sleep"]
+    search("no such keyword")
+    assert page.texts(".explorer [aria-live]") == ["No phrase here contains “no such keyword”."]
 
 
 def test_texts_open_with_their_phrase_marked(page):
-    assert page.texts(".explorer article") == []
-    page.click("button.open", "Open 3 texts")
-    assert page.texts(".explorer article h5") == ["Text 0", "Text 1", "Text 2"]
-    assert page.texts(".explorer article p") == TEXTS[:3] and page.texts(".explorer article mark") == ["belly fat"] * 3
-    page.click("button.open", "Close 3 texts")
-    assert page.texts(".explorer article") == []
+    page.click(".texts-of summary", "Its texts")
+    assert page.texts(".texts-of p") == TEXTS[:3] and page.texts(".texts-of mark") == ["belly fat"] * 3
     # An attack, and emoji and line separators.
     for neighbour, text in (("sleep3", TEXTS[6]), ("עברית1", TEXTS[7])):
         page.click(".neighbours button", neighbour)
-        page.click("button.open", "Open 1 text")
-        shown, = page.texts(".explorer article p")
-        assert shown.split() == text.split() and page.texts(".explorer article mark")[0].lower() in text.lower()
+        page.click(".texts-of summary", "Its texts")
+        shown, = page.texts(".texts-of p")
+        assert shown.split() == text.split() and page.texts(".texts-of mark")[0].lower() in text.lower()

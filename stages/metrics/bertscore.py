@@ -1,8 +1,8 @@
 """BERTScore (Zhang et al. 2020): greedy cosine over the contextual word pieces of an encoder.
 
 Precision is the mean, over the word pieces of the output, of the best cosine among those of the reference; recall
-the reverse; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight in either mean but may
-be the best match of a piece; an empty text scores 0. Values are comparable only under the same encoder and layer.
+the reverse; F1 their harmonic mean. As in the package bert_score, [CLS] and [SEP] have no weight but may be the best
+match of a piece. Values are comparable only under the same encoder and layer.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +17,7 @@ from stages.metrics.bleu import check_items
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Layer of the package bert_score 0.3.13 (chosen there on WMT16), and its F1 of random pairs of English, or Chinese,
-# sentences at that layer. No other encoder has a baseline here; none is made up.
+# Layer of the package bert_score 0.3.13 (chosen there on WMT16), and its F1 of random pairs of sentences at that layer.
 PACKAGE_LAYERS = {
     "albert-base-v2": 9, "albert-xxlarge-v2": 8, "bert-base-chinese": 8, "bert-base-multilingual-cased": 9,
     "bert-base-uncased": 9, "bert-large-uncased": 18, "roberta-base": 10, "roberta-large": 17}
@@ -26,12 +25,10 @@ PACKAGE_BASELINES = {
     "albert-base-v2": 0.56031275, "albert-xxlarge-v2": 0.23519956, "bert-base-chinese": 0.54755783,
     "bert-base-uncased": 0.35219112, "bert-large-uncased": 0.42646673, "roberta-base": 0.814463,
     "roberta-large": 0.83122575}
-# Rows of a batch, and items worked on at once: the former is part of what decides the last bits.
-_BATCH = 64
-_ITEMS = 1024
+_BATCH = 64         # rows of a batch; changes the last bits of a value
+_ITEMS = 1024       # encoded at once
 _WIDTHS = 8
-# Longer texts are cut, as far as the encoder has positions for them.
-_LONGEST = 512
+_LONGEST = 512      # word pieces; longer texts are cut
 
 
 @dataclass(frozen=True)
@@ -50,11 +47,9 @@ Pieces = tuple[np.ndarray, np.ndarray]
 class BertScorer:
     """BERTScore of several systems: ``BertScorer(model, tokenizer).score({"run": ["a cat"]}, ["the cat"])``.
 
-    Every distinct text among the outputs and references of 1,024 items is encoded once, so that what systems share
-    costs nothing, and memory does not grow with the number of items. The ``encoder`` is in float32; ``layer`` is the
-    index of the hidden states: 0 embeddings, n the n-th layer, None the last; with ``idf`` word pieces weigh log((M +
-    1) / (df + 1)) over the M references, instead of alike; ``baseline`` is the F1 of random pairs under this encoder
-    and layer, for :func:`rescaled`, None where it is not known.
+    The distinct texts of 1,024 items are encoded once for all systems. ``layer`` is the index of the hidden states: 0
+    for the embeddings, None for the last. With ``idf``, word pieces have the weight log((M + 1) / (df + 1)) over the M
+    references. ``baseline`` is the F1 of random pairs under this encoder and layer for :func:`rescaled`, if known.
     """
 
     def __init__(self, encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", layer: int | None = None,
@@ -66,15 +61,15 @@ class BertScorer:
         self.baseline = baseline
         self._encoder, self._tokenizer, self._idf = encoder, tokenizer, idf
         roberta = encoder.config.model_type == "roberta"
-        # RoBERTa numbers positions after its padding token's number, and tells a word by the space before it: the
-        # package gives one to the first word too.
+        # RoBERTa's positions begin after the padding token's number; its words have a space before them, which the
+        # package adds to the first word too.
         positions = encoder.config.max_position_embeddings - (encoder.config.pad_token_id + 1 if roberta else 0)
         self._longest = min(_LONGEST, tokenizer.model_max_length, positions)
         self._prefix = " " if roberta else ""
 
     def score(self, systems: Mapping[str, Sequence[str]], references: Sequence[str | Sequence[str]],
               track: Callable[[list[range]], Iterable[range]] = iter) -> dict[str, BertScores]:
-        """Return the scores of each system's outputs, one per item; ``track`` shows progress by blocks of items."""
+        """Return the scores of each system's outputs; ``track`` shows the progress by blocks of items."""
         for outputs in systems.values():
             check_items(outputs, references)
         targets = [[item] if isinstance(item, str) else list(item) for item in references]
@@ -115,7 +110,7 @@ class BertScorer:
             for row, item in enumerate(chunk.items):
                 ids, special = encoded[item]
                 shares = np.where(special, 0.0, weights[ids])
-                if not shares.any():    # all its pieces are in every reference: they weigh alike
+                if not shares.any():    # all its pieces are in every reference: equal weights
                     shares = (~special).astype(np.float64)
                 shares = shares / max(shares.sum(), np.finfo(np.float64).tiny)
                 vectors = states[row, :len(ids)]
@@ -136,12 +131,12 @@ class BertScorer:
 
 
 def package_layer(name: str) -> int | None:
-    """Return the layer that the package bert_score takes of the encoder ``name``; None if it has no entry here."""
+    """Return the layer of the package bert_score for the encoder ``name``; None if it has none."""
     return PACKAGE_LAYERS.get(name.rpartition("/")[2])
 
 
 def package_baseline(name: str, layer: int, idf: bool) -> float | None:
-    """Return the package's F1 of random pairs; None where it is not known: another layer, or with IDF weights."""
+    """Return the package's F1 of random pairs; None for another encoder or layer, or with IDF weights."""
     return PACKAGE_BASELINES.get(name.rpartition("/")[2]) if layer == package_layer(name) and not idf else None
 
 

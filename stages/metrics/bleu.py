@@ -1,8 +1,7 @@
-"""BLEU as HCL reports it, the usual styles, sacreBLEU and chrF, of a corpus also as sums over items.
+"""BLEU as HCL reports it, corpus BLEU, sacreBLEU and chrF.
 
-HCL's published BLEU-1..4 fit sentence BLEU of each order *alone* with NLTK's smoothing method 7, averaged over
-items. Method 7 raises low scores, and identical texts score above 1, so these numbers are never comparable
-with ordinary BLEU.
+HCL's published BLEU-1..4 fit the mean sentence BLEU of each order *alone* with NLTK's smoothing method 7. It raises low
+scores, and identical texts score above 1: these numbers are never comparable with ordinary BLEU.
 """
 
 from collections import Counter
@@ -18,8 +17,7 @@ from stages.metrics.tokens import Text, joined, reference_lists, token_lists
 ORDERS = 4
 IBLEU_ALPHA = 0.8
 _COUNTED = ORDERS + 1   # method 5 averages order 4 with order 5
-# Items over which LBOW's code takes a BLEU, before it averages these.
-LBOW_BATCH = 100
+LBOW_BATCH = 100        # items of each BLEU that LBOW's code averages
 # The weights that PGKPR's and LBOW's code gives NLTK for BLEU-1..4; it rounds the thirds of BLEU-3.
 RELEASED_WEIGHTS = ((1.0,), (0.5, 0.5), (0.33, 0.33, 0.34), (0.25, 0.25, 0.25, 0.25))
 _BETA = 2       # weight of recall in chrF
@@ -36,10 +34,7 @@ class MatchCounts:
 
 
 def count_matches(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> MatchCounts:
-    """Return the modified n-gram matches of every sentence.
-
-    Texts become basic tokens, lists of tokens stay as they are; an item has one reference or a sequence of them.
-    """
+    """Return the modified n-gram matches of every sentence; an item has one reference or a sequence of them."""
     check_items(hypotheses, references)
     counts = np.zeros((2, len(hypotheses), _COUNTED), dtype=np.int64)
     lengths = np.zeros((2, len(hypotheses)), dtype=np.int64)
@@ -58,7 +53,7 @@ def sentence_bleu(counts: MatchCounts, cumulative: bool) -> np.ndarray:
     smoothed = _method7(counts)
     if cumulative:
         smoothed = _cumulative(smoothed)
-    # Without one common word the score is 0, whatever the smoothing would have made of it.
+    # Without a common word the score is 0, in spite of smoothing.
     penalty = brevity_penalty(counts.lengths, counts.reference_lengths) * (counts.matches[:, 0] > 0)
     return smoothed * penalty[:, None]
 
@@ -80,7 +75,7 @@ def ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
 
 
 def brevity_penalty(lengths: np.ndarray, reference_lengths: np.ndarray) -> np.ndarray:
-    """Return exp(1 - reference / length), at most 1; 0 for an empty hypothesis. Element by element."""
+    """Return exp(1 - reference / length), at most 1, of each element; 0 for an empty hypothesis."""
     penalty = np.exp(1 - reference_lengths / np.maximum(lengths, 1))
     return np.where(lengths == 0, 0.0, np.where(lengths > reference_lengths, 1.0, penalty))
 
@@ -114,7 +109,7 @@ def _cumulative(precisions: np.ndarray, weights: Sequence[Sequence[float]] | Non
 
 
 def corpus_columns(counts: MatchCounts) -> np.ndarray:
-    """Return what each item adds to the sums of corpus BLEU, (n_items, 10).
+    """Return the summands of corpus BLEU (n_items, 10).
 
     Columns: matches and n-grams of orders 1 to 4, tokens of the hypothesis, and of the closest reference.
     """
@@ -125,8 +120,8 @@ def corpus_columns(counts: MatchCounts) -> np.ndarray:
 def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | None = None) -> np.ndarray:
     """Return unsmoothed cumulative corpus BLEU-1..4 (Papineni et al. 2002), (..., 4), of sums of corpus_columns.
 
-    ``weights`` are those of orders 1 to n, for each n; None for equal ones. As in NLTK a hypothesis too short for an
-    order counts as one n-gram without a match.
+    ``weights`` are those of orders 1 to n, for each n; None for equal ones. As in NLTK, a hypothesis that is too short
+    for an order counts as one n-gram without a match.
     """
     means = _cumulative(sums[..., :ORDERS] / sums[..., ORDERS:2 * ORDERS], weights)
     return means * brevity_penalty(sums[..., -2], sums[..., -1])[..., None]
@@ -134,10 +129,7 @@ def corpus_bleu_of_sums(sums: np.ndarray, weights: Sequence[Sequence[float]] | N
 
 def batched_bleu(counts: MatchCounts, weights: Sequence[Sequence[float]] | None = None,
                  size: int = LBOW_BATCH) -> np.ndarray:
-    """Return the mean over batches of corpus BLEU-1..4, (4,), as LBOW's code has it.
-
-    Batches follow the order of items; the last one may have fewer than ``size``, and counts as much as the others.
-    """
+    """Return the mean over batches of corpus BLEU-1..4 (4,), as LBOW's code: a smaller last batch has equal weight."""
     columns = corpus_columns(counts)
     sums = np.add.reduceat(columns, np.arange(0, len(columns), size), axis=0)
     return np.asarray(corpus_bleu_of_sums(sums, weights).mean(axis=0))
@@ -150,10 +142,7 @@ def corpus_bleu_statistic(counts: MatchCounts, order: int = ORDERS,
 
 
 def ibleu_statistic(references: MatchCounts, sources: MatchCounts, alpha: float = IBLEU_ALPHA) -> Statistic:
-    """Return iBLEU = alpha * BLEU(output, reference) - (1 - alpha) * BLEU(output, source) (Sun and Zhou 2012).
-
-    Both are unsmoothed corpus BLEU-4.
-    """
+    """Return iBLEU (Sun and Zhou 2012), from corpus BLEU-4: alpha of the references - (1 - alpha) of the sources."""
     def of_sums(sums: np.ndarray) -> np.ndarray:
         quality, copied = (corpus_bleu_of_sums(part)[..., ORDERS - 1] for part in np.split(sums, 2, axis=-1))
         return alpha * quality - (1 - alpha) * copied
@@ -169,13 +158,13 @@ def sacrebleu_tokenizer(texts: Sequence[str]) -> str:
 
 
 def _streams(references: Sequence[Text | Sequence[Text]], cut: Callable[[Text], str]) -> Any:
-    """Return references as sacreBLEU wants them, in streams of equal length; None fills an item with fewer."""
+    """Return references in the streams of sacreBLEU; None fills items with fewer references."""
     items = [[cut(item)] if isinstance(item, str) else [cut(text) for text in item] for item in references]
     return [[item[place] if place < len(item) else None for item in items] for place in range(max(map(len, items)))]
 
 
 def sacrebleu(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]]) -> tuple[float, str]:
-    """Return sacreBLEU, lower-cased, on its scale of 0 to 100 (Post 2018), and its description of its settings."""
+    """Return lower-cased sacreBLEU, from 0 to 100 (Post 2018), and its signature."""
     from sacrebleu.metrics import BLEU
 
     check_items(hypotheses, references)
@@ -195,14 +184,14 @@ def sacrebleu_statistic(hypotheses: Sequence[Text], references: Sequence[Sequenc
         return metric.tokenizer(joined(text).lower()).split()
 
     counts = count_matches(list(map(words, hypotheses)), [list(map(words, item)) for item in references])
-    # A sentence too short for an order has none of its n-grams here, where NLTK would count one.
+    # A sentence that is too short for an order has no n-grams of it; NLTK would count one.
     totals = np.maximum(counts.lengths[:, None] - np.arange(ORDERS), 0)
     return Statistic(np.concatenate([counts.matches[:, :ORDERS], totals, counts.lengths[:, None],
                                      counts.reference_lengths[:, None]], axis=1), _sacrebleu_of_sums)
 
 
 def _sacrebleu_of_sums(sums: np.ndarray) -> np.ndarray:
-    """The k-th order without a match counts 1 / 2^k matches (smoothing ``exp``); 0 without any, or without n-grams."""
+    """The k-th order without a match counts 1 / 2^k matches (smoothing ``exp``); 0 without matches or n-grams."""
     matches, totals = sums[..., :ORDERS], sums[..., ORDERS:2 * ORDERS]
     missing = matches == 0
     smoothed = np.where(missing, 0.5 ** np.cumsum(missing, axis=-1), matches)
@@ -213,9 +202,9 @@ def _sacrebleu_of_sums(sums: np.ndarray) -> np.ndarray:
 
 
 def chrf_statistic(outputs: Sequence[Text], references: Sequence[Sequence[Text]]) -> Statistic:
-    """Return chrF2 of the corpus, lower-cased, of runs of 1 to 6 letters, on its scale of 0 to 100 (Popović 2015).
+    """Return lower-cased chrF2 of the corpus, of 1 to 6 letters without spaces, from 0 to 100 (Popović 2015).
 
-    White space does not count. Of several references that of the best score counts, item by item.
+    Of several references, the best one of each item counts.
     """
     from sacrebleu.metrics import CHRF
 
@@ -230,7 +219,7 @@ def _letters(text: Text) -> str:
 
 
 def _chrf_of_sums(sums: np.ndarray) -> np.ndarray:
-    """Return F of mean precision and mean recall over the orders of which output and reference have any."""
+    """Return F of mean precision and mean recall, over the orders that output and reference have."""
     in_output, in_reference, matched = (sums[..., place::3] for place in range(3))      # (..., 6) each
     counts = (in_output > 0) & (in_reference > 0)
     orders = np.maximum(counts.sum(-1), 1)

@@ -1,4 +1,4 @@
-"""Metrics of classifiers that follow from sums over texts, so that they can be bootstrapped."""
+"""Metrics of classifiers as statistics of sums over texts."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from stages.metrics.resampling import Statistic, mean_statistic
 
 @dataclass(frozen=True)
 class Sureness:
-    """What a classifier's probabilities say of each text, (n,) each."""
+    """The probabilities of a classifier for each text, (n,) each."""
 
     probability: np.ndarray     # of the predicted class
     nll: np.ndarray             # -log of the probability of the right class (nats)
@@ -21,10 +21,9 @@ def class_statistics(labels: np.ndarray, predicted: np.ndarray, n_classes: int,
                      sureness: Sureness | None = None) -> dict[str, Statistic]:
     """Return the metrics of a classifier from the numbers of right and predicted classes (n,).
 
-    ``accuracy``; ``macro_f1`` and ``weighted_f1``, means over classes of F1 = 2 TP / (texts + predicted), the former
-    without classes that neither occur nor are predicted, also on a resample; with ``sureness`` also ``nll``, ``brier``
-    and ``ece``, the expected calibration error: the mean over bins of |accuracy - mean probability|, each with the
-    weight of its texts.
+    ``macro_f1`` and ``weighted_f1`` are means over classes of F1 = 2 TP / (texts + predicted), the former without
+    classes that neither occur nor are predicted. ``ece`` is the mean over bins, weighted by texts, of |accuracy - mean
+    probability|; it, ``nll`` and ``brier`` need ``sureness``.
     """
     correct = (labels == predicted).astype(np.float64)
     actual, given = _one_hot(labels, n_classes), _one_hot(predicted, n_classes)
@@ -40,7 +39,7 @@ def class_statistics(labels: np.ndarray, predicted: np.ndarray, n_classes: int,
 
 
 def bin_of(probability: np.ndarray, bins: int) -> np.ndarray:
-    """Return the 0-based bin of each probability (n,): bin b holds those above b/bins up to (b + 1)/bins; 0 is in 0."""
+    """Return the 0-based bin of each probability (n,): bin b is (b / bins, (b + 1) / bins], and 0 is in bin 0."""
     ends = np.arange(1, bins + 1) / bins
     return np.minimum(np.searchsorted(ends, probability, side="left"), bins - 1)
 

@@ -1,4 +1,4 @@
-"""How varied outputs are: Distinct-n and self-BLEU."""
+"""Diversity of outputs: Distinct-n and self-BLEU."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -9,8 +9,7 @@ from stages.metrics.bleu import ORDERS, brevity_penalty, ngrams
 from stages.metrics.tokens import Text, token_lists
 
 SELF_BLEU_SAMPLE = 500
-# NLTK's smoothing method 1, which Texygen takes: an order without a match counts a tenth of one.
-_EPSILON = 0.1
+_EPSILON = 0.1      # matches of an order without any: NLTK's smoothing method 1, as in Texygen
 
 
 def distinct(texts: Iterable[Text], n: int) -> float:
@@ -27,9 +26,8 @@ def intra_distinct(samples: Iterable[Sequence[Text]], n: int) -> float:
 def self_bleu(texts: Sequence[Text], order: int = ORDERS, sample: int = SELF_BLEU_SAMPLE, seed: int = 0) -> float:
     """Return Texygen's self-BLEU (Zhu et al. 2018): the mean BLEU of each output against all the others.
 
-    Sentence BLEU of orders 1 to ``order`` with equal weights and NLTK's smoothing method 1; an empty output, or one
-    that shares no word with another, scores 0, and so does a single one. Of more than ``sample`` outputs that many are
-    drawn, whatever their order; values of different numbers of outputs are not comparable.
+    Sentence BLEU has equal weights and NLTK's smoothing method 1; an output without a common word scores 0. At most
+    ``sample`` outputs are drawn, independently of their order; values of other numbers of outputs are not comparable.
     """
     tokens = sorted(token_lists(texts))
     if len(tokens) > sample:
@@ -47,7 +45,7 @@ def self_bleu(texts: Sequence[Text], order: int = ORDERS, sample: int = SELF_BLE
 def _matches_among_others(tokens: Sequence[Sequence[str]], n: int) -> tuple[list[int], list[int]]:
     """Return the clipped matches of order ``n`` of each text against all the others, and its n-grams."""
     grams = [ngrams(words, n) for words in tokens]
-    # The greatest count of a gram among the others is the greatest of all, or the second where that is one's own.
+    # The greatest count of a gram among the others is the greatest of all, or the second if that is the text's own.
     highest: Counter[tuple[str, ...]] = Counter()
     second: Counter[tuple[str, ...]] = Counter()
     for counts in grams:

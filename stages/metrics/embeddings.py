@@ -1,7 +1,6 @@
 """Embedding similarity of outputs and references: Extrema, Average and Greedy (HCL section 4.4).
 
-Values depend on the word vectors and are comparable only under one and the same table: static vectors of an encoder, or
-those of a file or of a training on texts. Words are basic tokens: lower case, no accents, Chinese by character.
+Values are comparable only under the same word vectors: of an encoder, a file, or a training on texts.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,28 +16,27 @@ from keycontrast.files import sha256_of
 from stages.common.word_vectors import read_vectors, train_skip_gram, training_description
 from stages.metrics.tokens import Text, basic_tokens, joined, reference_lists, token_lists
 
-# As wide as the Twitter vectors of DialogWAE; the rest are gensim's own defaults, with more passes over small data.
+# The size is that of DialogWAE's Twitter vectors; the rest are gensim's defaults, with more epochs for small data.
 TRAINING: dict[str, Any] = {"size": 200, "window": 5, "min_count": 2, "epochs": 10}
-# Pairs of a chunk: bounds memory to a few dozen MiB, and changes no value.
-_CHUNK = 512
+_CHUNK = 512        # pairs compared at once; bounds memory, and changes no value
 
 
 class WordVectors(Protocol):
     """A table of word vectors."""
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return (vectors (n, d), known (n,) bool) of ``words``; rows of unknown words are ignored."""
+        """Return vectors (n, d) of ``words``, and which are known (n,) bool; rows of unknown words are ignored."""
 
 
 class EncoderVectors:
     """Static word vectors of an encoder: the mean of the embeddings (V, d) of the pieces of each word.
 
-    The tokenizer is a ``tokenizers.Tokenizer`` or one of transformers. A word with an unknown piece is unknown.
+    A word with an unknown piece is unknown. The tokenizer is one of tokenizers or transformers.
     """
 
     def __init__(self, table: np.ndarray, tokenizer: Any) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-        # A copy: padding and truncation stored with the tokenizer must not touch single words.
+        # A copy, without the padding and truncation of the original.
         self._tokenizer = Tokenizer.from_str(backend.to_str())
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -47,7 +45,7 @@ class EncoderVectors:
         self.size = int(self._table.shape[1])
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return (vectors (n, d) float64, known (n,) bool) of ``words``."""
+        """Return vectors (n, d) of ``words``, and which are known (n,) bool."""
         encodings = self._tokenizer.encode_batch(list(words), add_special_tokens=False)
         known = np.array([bool(encoding.ids) and self._unknown not in encoding.tokens
                           for encoding in encodings], dtype=bool)
@@ -59,14 +57,14 @@ class EncoderVectors:
 
 
 class WordTable:
-    """Word vectors in memory: distinct words (V,), their vectors (V, d), and what they are, for settings."""
+    """Word vectors in memory: distinct words (V,), their vectors (V, d), and a description for the settings."""
 
     def __init__(self, words: Sequence[str], vectors: np.ndarray, description: dict[str, Any]) -> None:
         self.words, self.vectors, self.description = words, vectors, description
         self._rows = {word: row for row, word in enumerate(words)}
 
     def lookup(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Return (vectors (n, d) float64, known (n,) bool) of ``words``; zeros for an unknown one."""
+        """Return vectors (n, d) of ``words``, zeros for an unknown one, and which are known (n,) bool."""
         rows = np.array([self._rows.get(word, -1) for word in words], dtype=np.int64)
         vectors = np.zeros((len(rows), self.vectors.shape[1]))
         vectors[rows >= 0] = self.vectors[rows[rows >= 0]]
@@ -74,7 +72,7 @@ class WordTable:
 
 
 def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
-    """Return the vectors that a file (word2vec text, GloVe text, fastText ``.vec``, also gzipped) has for ``texts``."""
+    """Return the vectors of the words of ``texts`` in a file of word2vec, GloVe or fastText (text, also gzipped)."""
     if not path.is_file():
         raise InputError(f"evaluation.emb: {path}: no such file. Give path:FILE, relative to the project, or "
                          f"encoder, or train.")
@@ -89,7 +87,7 @@ def vectors_from_file(path: Path, texts: Iterable[Text]) -> WordTable:
 
 
 def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
-    """Return skip-gram vectors of the distinct ``texts`` of a training split, whatever their order."""
+    """Return skip-gram vectors of the distinct ``texts`` of a training split, independent of their order."""
     sentences = [basic_tokens(text) for text in sorted(set(texts), key=joined)]
     try:
         words, vectors = train_skip_gram(sentences, **TRAINING, seed=seed)
@@ -103,21 +101,20 @@ def vectors_from_training(texts: Iterable[Text], seed: int) -> WordTable:
 
 @dataclass(frozen=True)
 class Similarities:
-    """Similarities of each item, (n_items,); an item is skipped if no reference has a known word."""
+    """Similarities of each item (n_items,); NaN, or 0 for greedy, if no reference has a known word."""
 
-    extrema: np.ndarray     # NaN for a skipped item
-    average: np.ndarray     # NaN for a skipped item
-    greedy: np.ndarray      # 0 for a skipped item
+    extrema: np.ndarray
+    average: np.ndarray
+    greedy: np.ndarray
 
 
 def embedding_similarity(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]],
                          vectors: WordVectors) -> Similarities:
-    """Return Extrema, Average and Greedy of every item (Liu et al. 2016; Rus and Lintean 2012).
+    """Return Extrema, Average and Greedy of every item, the best over its references (Liu et al. 2016).
 
-    Average is the cosine of the mean vectors; Extrema that of the vectors which keep, per dimension, the
-    value of greater magnitude (the positive one in a tie); Greedy the mean, over both directions, of each
-    word's best cosine on the other side. Unknown words are dropped, vectors are not normalised. An item with
-    several references takes the best of each measure.
+    Average is the cosine of the mean vectors. Extrema is that of the vectors with the value of greatest magnitude in
+    each dimension (the positive one in a tie). Greedy is the mean, over both directions, of each word's best cosine
+    (Rus and Lintean 2012). Unknown words are dropped, vectors are not normalised.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses but {len(references)} items with references")
@@ -164,4 +161,4 @@ def _summaries(rows: list[np.ndarray], table: np.ndarray) -> tuple[np.ndarray, n
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(norms == 0, 1, norms)     # a zero vector is similar to nothing
+    return vectors / np.where(norms == 0, 1, norms)

@@ -1,4 +1,4 @@
-"""Trivial baselines, which need no model: the nearest training text, and references in other places."""
+"""Baselines without a model: the nearest training text, and references of other items."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,14 @@ import numpy as np
 
 from stages.metrics.tokens import Text, basic_tokens
 
-_CHUNK = 256        # rows of the similarity matrix held at once; changes memory, never a value
-_DECIMALS = 10      # of similarities, so that rounding in the last place decides no tie
+_CHUNK = 256        # rows of the similarity matrix in memory at once
+_DECIMALS = 10      # of similarities, so that rounding errors do not decide ties
 
 
 def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the training text of greatest TF-IDF cosine for each source, the earlier one in a tie, and the cosine.
+    """Return the place (n_sources,) in ``training`` of the text with the greatest TF-IDF cosine, and this cosine.
 
-    Both are (n_sources,): places in ``training``, and similarities, 0 where no word is shared. Weights are
-    scikit-learn's (smoothed IDF over ``training``, raw counts) on basic tokens, or on the words of lists.
+    The first text is taken in a tie. Weights are scikit-learn's on basic tokens, or on the words of lists.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -30,7 +29,7 @@ def nearest_neighbours(sources: Sequence[Text], training: Sequence[Text]) -> tup
 
 
 def derangement(items: int, seed: int) -> np.ndarray:
-    """Return a random permutation (items,) of one cycle, so that none of two or more stays in its place (Sattolo)."""
+    """Return a random permutation (items,) that is one cycle, so that no item stays in its place (Sattolo)."""
     order = np.arange(items)
     generator = np.random.default_rng(seed)
     for place in range(items - 1, 0, -1):

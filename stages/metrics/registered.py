@@ -1,4 +1,4 @@
-"""Every metric once: its name, which way is better, how it is printed, and, where it stands alone, how it is computed.
+"""The register of metrics: name, direction, format and, for a metric that is computed by itself, its function.
 
 A new metric of texts is a function that returns a :class:`Statistic` and an entry in ``_ALL``.
 """
@@ -9,9 +9,6 @@ from dataclasses import dataclass, replace
 from stages.metrics.bleu import chrf_statistic, sacrebleu_statistic
 from stages.metrics.resampling import Statistic
 from stages.metrics.tokens import Text
-
-# Decimals in a document and in the unit of a paper, where the page shows three.
-_FINE, _PER_CENT = 4, 2
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,6 @@ class Metric:
     digits: int = 3         # decimals
     full: str = ""          # name without the heading of its family; empty for the label
     short: str = ""         # heading in a terminal; empty where it is left out there
-    share: bool = True      # of 1, which papers print in per cent
     detail: bool = False    # shown only where there is room for all metrics of its family
     # From outputs and references; None for a metric that is computed with others.
     statistic: Callable[[Sequence[Text], Sequence[Sequence[Text]]], Statistic] | None = None
@@ -46,15 +42,9 @@ class Metric:
         """Meaning and direction in words."""
         return f"{self.meaning} {('', 'Higher is better.', 'Lower is better.')[self.direction]}".strip()
 
-    def text(self, value: float, scale: int = 1, sign: str = "") -> str:
-        """Return a value as a document has it, beside a paper: shares times ``scale``, more decimals than the page.
-
-        >>> metric("bleu_1").text(0.25), metric("bleu_1").text(0.25, 100, "+"), metric("sacrebleu").text(12.5, 100)
-        ('0.2500', '+25.00', '12.50')
-        """
-        scale = scale if self.share else 1
-        digits = _PER_CENT if scale == 100 else self.digits if self.digits <= _PER_CENT else _FINE
-        return f"{scale * value:{sign}.{digits}f}"
+    def text(self, value: float, sign: str = "") -> str:
+        """Return a value with four decimals, or fewer if the metric has fewer than three; ``sign`` is a format's."""
+        return f"{value:{sign}.{self.digits if self.digits < 3 else 4}f}"
 
 
 @dataclass(frozen=True)
@@ -102,10 +92,10 @@ _ALL = [
            "source, smoothing method 7.", -1, full="source BLEU-4, smoothed", detail=True),
     Metric("ibleu", "iBLEU", "rewriting", "0.8 corpus BLEU-4 against the references - 0.2 source BLEU-4."),
     Metric("sacrebleu", "0 to 100", "sacrebleu", "Corpus BLEU-4 with tokens and smoothing of its signature; 0 to 100.",
-           digits=2, full="sacreBLEU", share=False, statistic=sacrebleu_statistic),
+           digits=2, full="sacreBLEU", statistic=sacrebleu_statistic),
     Metric("chrf", "chrF", "sacrebleu", "F2 of the runs of 1 to 6 letters that an output shares with its best "
            "reference, over the corpus, in lower case and without spaces; from 0 to 100.", digits=2, short="chrF",
-           share=False, statistic=chrf_statistic),
+           statistic=chrf_statistic),
     *_orders("cumulative_m7", "cumulative", "Mean over items of sentence BLEU with even weights on n-grams of length 1 "
              "to {n}, smoothing method 7.", detail=True),
     *(replace(one, meaning=f"{what}, stemmed: F1 with the best reference; 0 to 1.")
@@ -140,9 +130,8 @@ _ALL = [
     Metric("given_keywords_kept", "given", "keywords", "The same of the keywords that the model was given.",
            full="given keywords kept"),
     Metric("token_nll", "NLL per token", "likelihood", "-log p of a token of the target in nats, decoded from the mean "
-           "of the prior where there is one; mean over each target's tokens, and then over items.", -1, 4,
-           share=False),
-    Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1, share=False),
+           "of the prior where there is one; mean over each target's tokens, and then over items.", -1, 4),
+    Metric("mean_length", "tokens", "length", "Mean number of tokens of an output.", 0, 1),
     Metric("accuracy", "accuracy", "classes", "Share of texts whose most probable class is right; 0 to 1.", digits=4,
            short="Acc"),
     Metric("macro_f1", "macro F1", "classes", "Mean of F1 over the classes that are there or predicted; 0 to 1.",
@@ -150,12 +139,12 @@ _ALL = [
     Metric("weighted_f1", "weighted F1", "classes", "The same mean, each class with the weight of its texts; 0 to 1.",
            digits=4, short="wF1"),
     Metric("nll", "NLL", "probabilities", "Mean negative log-likelihood of the right class in nats; 0 where it is "
-           "certain and right.", -1, 4, short="NLL", share=False),
+           "certain and right.", -1, 4, short="NLL"),
     Metric("brier", "Brier", "probabilities", "Squared distance of the probabilities from the right answer, summed "
-           "over classes, mean over texts; 0 to 2.", -1, 4, short="Brier", share=False),
+           "over classes, mean over texts; 0 to 2.", -1, 4, short="Brier"),
     Metric("ece", "ECE", "probabilities", "Expected calibration error: distance of the probability of the named class "
            "from the share of texts in which it is right, mean over bins of probability by texts; 0 to 1.", -1, 4,
-           short="ECE", share=False),
+           short="ECE"),
 ]
 METRICS: Mapping[str, Metric] = {metric.key: metric for metric in _ALL}
 # Headings of families.

@@ -1,13 +1,8 @@
 """Bootstrap over items, and over seeds and items: intervals of metrics, and paired tests of their differences.
 
-A metric takes part as a :class:`Statistic`: what each item adds to some sums, and the value that follows from those
-sums. That holds for means of per-item scores and for corpus metrics such as BLEU alike, and a resample then costs a
-product of matrices and no counting of n-grams. Distinct-n and self-BLEU do not follow from sums: a resample has items
-twice, and both would take the repetition for lack of variety.
-
-An interval over items takes the trained models as they are: it does not tell how the next training would end.
-:func:`over_seeds` draws seeds and items, and a difference counts if the interval leaves 0 out and the test over seeds
-agrees.
+A metric is a :class:`Statistic` of sums over items, so that a resample is a matrix product. Distinct-n and self-BLEU do
+not follow from sums: on a resample, repeated items would lower them. An interval over items is for the trained models
+as they are; :func:`over_seeds` also draws seeds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,16 +11,16 @@ from math import sqrt
 
 import numpy as np
 
-# Numbers of a block of weights: bounds memory to a few dozen MiB, and changes no value.
+# Numbers in a block of weights; bounds memory, and changes no value.
 _BLOCK = 2_000_000
 # Differences below this are ties: equal systems may differ in the last bit of a sum.
 _TIE = 1e-12
-POWER = 0.8     # share of experiments in which a difference of the size `detectable` would be found
+POWER = 0.8     # share of experiments in which a difference of size `detectable` would be found
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A metric of sums over items: what each item adds (n_items, k), and the metric of sums (..., k) -> (...)."""
+    """A metric of sums over items: the summands of each item (n_items, k), and the metric of sums (..., k) -> (...)."""
 
     items: np.ndarray
     of_sums: Callable[[np.ndarray], np.ndarray]
@@ -35,33 +30,17 @@ class Statistic:
         return float(self.of_sums(self.items.sum(axis=0)))
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A metric of two systems on the same items, with percentile interval and p value of first minus second."""
-
-    first: float
-    second: float
-    low: float
-    high: float
-    p_value: float
-
-    @property
-    def difference(self) -> float:
-        """First minus second."""
-        return self.first - self.second
-
-
 def mean_statistic(values: np.ndarray) -> Statistic:
-    """Return the mean of ``values`` (n_items,); NaN marks items that do not count, the mean of no item is 0."""
+    """Return the mean of ``values`` (n_items,) without NaN; the mean of no item is 0."""
     counted = ~np.isnan(values)
     return Statistic(np.stack([np.where(counted, values, 0.0), counted], axis=1),
                      lambda sums: sums[..., 0] / np.maximum(sums[..., 1], 1))
 
 
 def resampled(statistics: Mapping[str, Statistic], resamples: int, seed: int) -> dict[str, np.ndarray]:
-    """Return every statistic on the same ``resamples`` bootstrap resamples of the items, each (resamples,).
+    """Return every statistic on the same bootstrap resamples of the items, each (resamples,).
 
-    Calls with equal seed and number of items draw equal resamples, so that systems may be compared across calls.
+    Calls with equal seed and number of items draw equal resamples.
     """
     if not statistics:
         return {}
@@ -94,7 +73,7 @@ def interval(samples: np.ndarray, level: float) -> tuple[float, float]:
 
 def intervals(statistics: Mapping[str, Statistic], resamples: int, level: float,
               seed: int) -> dict[str, list[float]]:
-    """Return the interval of every statistic, ``{metric: [low, high]}``; of no resamples, nothing."""
+    """Return the interval of every statistic, ``{metric: [low, high]}``; empty for no resamples."""
     samples = resampled(statistics, resamples, seed) if resamples else {}
     return {name: list(interval(values, level)) for name, values in samples.items()}
 
@@ -109,17 +88,6 @@ def p_value(differences: np.ndarray) -> float:
     return float(min(1.0, 2 * (against + 1) / (len(differences) + 1)))
 
 
-def difference(first: float, second: float, first_samples: np.ndarray, second_samples: np.ndarray,
-               level: float) -> Difference:
-    """Return the difference of two systems from their values and from both on the same resamples (R,)."""
-    differences = first_samples - second_samples
-    low, high = interval(differences, level)
-    return Difference(first, second, low, high, p_value(differences))
-
-
-# Over seeds and items
-
-
 @dataclass(frozen=True)
 class Members:
     """A metric of a system under each of S seeds."""
@@ -128,32 +96,37 @@ class Members:
     samples: np.ndarray         # on the same R resamples of the items (S, R)
     seeds: Sequence[int] = ()   # empty for a system that is not trained, whose one member is paired with any seed
 
+    @property
+    def mean(self) -> float:
+        """Mean over the members."""
+        return float(np.mean(self.values))
+
 
 @dataclass(frozen=True)
 class OverSeeds:
     """A difference, first minus second, over seeds and items."""
 
-    seeds: int              # pairs of seeds; where the systems share fewer than two, the smaller number of seeds
+    seeds: int              # pairs of seeds; if the systems share fewer than two, the smaller number of seeds
     difference: float       # of the means over these seeds
     low: float              # percentile interval, items and seeds drawn anew
     high: float
-    p_value: float          # two-sided, of the t-test over seeds: paired where two or more are shared, else Welch's
+    p_value: float          # two-sided, of the t test over seeds: paired if two or more are shared, else Welch's
     detectable: float       # the difference that as many seeds and items would find in four experiments of five
 
     def sign(self, level: float) -> int:
-        """Return 1 or -1 if interval and test both say so at ``level``, else 0."""
+        """Return 1 or -1 if interval and test agree at ``level``, else 0."""
         if self.p_value >= 1 - level:
             return 0
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
 
 def over_seeds(first: Members, second: Members, level: float, seed: int) -> OverSeeds | None:
-    """Return the difference of two systems over seeds and items; None where a trained one has a single seed.
+    """Return the difference of two systems over seeds and items; None if a trained one has a single seed.
 
-    Of S seeds drawn from S, the spread is (S - 1) / S of the right one (Davison and Hinkley 1997, 2.3): deviations from
-    the mean over seeds are stretched by the root of its inverse.
+    Drawing S seeds from S gives (S - 1) / S of the variance (Davison and Hinkley 1997, 2.3): deviations from the mean
+    over seeds are multiplied by the root of the inverse.
     """
-    from scipy.special import stdtr, stdtrit  # not at the top: `keycontrast run` would wait for it
+    from scipy.special import stdtr, stdtrit  # slow to import: `keycontrast run` imports this module
 
     if first.samples.shape[1] != second.samples.shape[1]:
         raise ValueError(f"over_seeds: {first.samples.shape[1]} and {second.samples.shape[1]} resamples")
@@ -183,7 +156,7 @@ def over_seeds(first: Members, second: Members, level: float, seed: int) -> Over
 
 
 def _paired(first: Members, second: Members) -> tuple[list[int], list[int]] | None:
-    """Return the places of the members that belong together; None where none do."""
+    """Return the places of the members that are paired by seed; None if fewer than two seeds are shared."""
     if not first.seeds or not second.seeds:
         count = max(len(first.values), len(second.values))
         every, same = list(range(count)), [0] * count   # a system without seeds is compared with each seed of the other
@@ -195,7 +168,7 @@ def _paired(first: Members, second: Members) -> tuple[list[int], list[int]] | No
 
 
 def _drawn(samples: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """Return the mean over seeds that are drawn anew on each resample (R,), of ``samples`` (S, R)."""
+    """Return the mean of ``samples`` (S, R) over seeds that are drawn anew on each resample (R,)."""
     count, resamples = samples.shape
     chosen = draw.integers(count, size=(count, resamples))
     means = samples.mean(0)

@@ -1,4 +1,4 @@
-"""Whether an output keeps a keyword, or how many of several, by word stems."""
+"""Retention of keywords in outputs, by word stems."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,8 +11,8 @@ from stages.metrics.tokens import basic_tokens, stem
 def shows_keyword(text: str, keyword: str | None) -> bool | None:
     """Return whether ``keyword`` occurs in ``text``: ``shows_keyword("Losing weight", "lose weight") is True``.
 
-    The Porter stems of the keyword's words must follow each other in the text, so an irregular form (*mice* for
-    *mouse*) is not found. Chinese is compared character by character. None where there is no keyword.
+    The Porter stems of its words must follow each other in the text; irregular forms (*mice*) are not found. Chinese is
+    compared by character. None if there is no keyword.
     """
     wanted = _stems(keyword) if keyword is not None and keyword != NO_KEYWORD else []
     return _contains(_stems(text), wanted) if wanted else None
@@ -26,7 +26,7 @@ def keyword_retention(texts: Sequence[str], keywords: Sequence[str | None]) -> l
 def kept_shares(texts: Sequence[str], keywords: Sequence[Collection[str]]) -> np.ndarray:
     """Return the share of its keywords that each text shows: ``kept_shares(["a dog"], [["dogs", "cat"]]) == [0.5]``.
 
-    Shape (n,), NaN where a text has no keywords. Keywords that are equal by stems count once.
+    Shape (n,), NaN for a text without keywords. Keywords with the same stems count once.
     """
     shares = np.full(len(texts), np.nan)
     for place, (text, words) in enumerate(zip(texts, keywords, strict=True)):

@@ -1,17 +1,13 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) as the two packages in use count them.
+"""F1 of ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004) by the conventions of two packages.
 
-``rouge_score``: the package of that name, Porter stems of words longer than three letters, of several references the
-best by F1, for each measure by itself. Most papers since 2020 report it.
+``rouge_score``: Porter stems of words longer than three letters; the best F1 over the references, for each measure.
 
-``py_rouge``: PGKPR's. Counts are pooled over the references of an item: precision is the sum of overlaps over
-R * |hypothesis|, recall the same sum over all words of the references. With several references this lies far below the
-best one. It follows py-rouge 1.1 as PGKPR calls it: F1 (alpha 0.5), at most 665 characters, lower case, stems by
-Porter's original algorithm for words longer than three letters. Two differences remain: py-rouge first looks a word up
-in a list of irregular forms made of WordNet (*men* becomes *man*), which is not available here; and ROUGE-L takes a
-text as one sentence, where py-rouge takes every line as one.
+``py_rouge``: py-rouge 1.1 as PGKPR calls it, with at most 665 characters and stems by Porter's original algorithm.
+Counts are pooled over the R references of an item: precision is the sum of overlaps over R * |hypothesis|, recall the
+same sum over all words of the references. Two differences remain: py-rouge maps irregular forms by WordNet (*men* to
+*man*), and its ROUGE-L takes each line as a sentence.
 
-Both packages delete all but English letters and digits, and so would delete Chinese whole; here a Chinese character is
-a word of its own, as in every other metric of this package.
+Both packages delete Chinese; here each Chinese character is a word.
 """
 
 import re
@@ -25,20 +21,16 @@ from stages.metrics.tokens import CHINESE, Text, joined, stem
 
 CONVENTIONS = ("rouge_score", "py_rouge")
 MEASURES = ("rouge_1", "rouge_2", "rouge_l")
-# py-rouge calls them bytes, and counts characters.
-BYTE_LIMIT = 665
+BYTE_LIMIT = 665    # of py-rouge, which counts characters
 _WORD = re.compile(f"[a-z0-9]+|[{CHINESE}]")
 _STEMMED_FROM = 4   # letters
-# py-rouge cuts words by the Penn Treebank's rules, of which these alone apply where there is no punctuation.
+# The rules of the Penn Treebank, by which py-rouge cuts words, that apply without punctuation.
 _TREEBANK = {"gimme": ("gim", "me"), "gonna": ("gon", "na"), "gotta": ("got", "ta"), "lemme": ("lem", "me"),
              "wanna": ("wan", "na")}
 
 
 def rouge(hypotheses: Sequence[Text], references: Sequence[Text | Sequence[Text]], convention: str) -> np.ndarray:
-    """Return F1 of every item (n_items, 3), columns as in ``MEASURES``: ``rouge(["a b"], [["a b"]], "rouge_score")``.
-
-    Lists of tokens are joined by spaces; an item has one reference or a sequence of them.
-    """
+    """Return F1 of every item (n_items, 3), columns as in ``MEASURES``; an item has one reference or several."""
     if convention not in CONVENTIONS:
         raise ValueError(f"no ROUGE convention is called {convention!r}; {nearest(convention, CONVENTIONS)}")
     check_items(hypotheses, references)
@@ -79,7 +71,7 @@ def _pooled(text: str, references: list[str]) -> np.ndarray:
 
 
 def _original_stems(text: str) -> list[str]:
-    # Spaces around line ends go before characters are counted.
+    # Spaces around line ends are dropped before characters are counted.
     text = " ".join(line.strip() for line in text.split("\n"))[:BYTE_LIMIT]
     words = [part for word in _WORD.findall(text.lower()) for part in _TREEBANK.get(word, (word,))]
     return [_stem(word, "ORIGINAL_ALGORITHM") for word in words]
@@ -90,7 +82,7 @@ def _stem(word: str, mode: str) -> str:
 
 
 def _sizes(words: list[str]) -> np.ndarray:
-    """Return how many words, pairs of words, and again words a text has."""
+    """Return the number of words, of pairs of words, and again of words."""
     return np.array([len(words), max(len(words) - 1, 0), len(words)])
 
 

@@ -1,4 +1,4 @@
-"""Every score of one system's outputs: per item, over all items, and as statistics that can be resampled."""
+"""All scores of one system's outputs: per item, over all items, and as statistics for resampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,17 +19,10 @@ from stages.metrics.tokens import Text, joined
 if TYPE_CHECKING:
     from stages.metrics.bertscore import BertScores
 
-# Metrics that do not follow from sums over items, and so have neither interval nor test.
-WITHOUT_INTERVAL = ("distinct_1", "distinct_2", "self_bleu")
-
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """What outputs are scored against, one entry per item.
-
-    Texts are strings, whose basic tokens are compared, or lists of words, which are compared as they are. Keywords are
-    None or NO_KEYWORD where the input, or the target, has none.
-    """
+    """Sources, references and keywords of the scored items; a missing keyword is None or NO_KEYWORD."""
 
     sources: Sequence[Text]
     references: Sequence[Sequence[Text]]
@@ -44,9 +37,9 @@ class SystemScores:
     per_item: dict[str, np.ndarray]     # scores of each item (n_items,); NaN where an item does not count
     rows: dict[str, Any]                # columns of table scores, without system and example
     values: dict[str, float]            # every metric over all items
-    statistics: dict[str, Statistic]    # those that follow from sums over items
+    statistics: dict[str, Statistic]    # of values, without Distinct-n and self-BLEU, which are no sums over items
     skipped: int                        # items without Extrema and Average
-    sacrebleu: str                      # sacreBLEU's description of its settings
+    sacrebleu: str                      # signature of sacreBLEU
 
     def intervals(self, resamples: int, level: float, seed: int) -> dict[str, list[float]]:
         """Return the bootstrap percentile interval of every statistic, ``{metric: [low, high]}``."""
@@ -55,7 +48,7 @@ class SystemScores:
 
 def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVectors,
                  bertscores: "BertScores | None" = None, seed: int = 0) -> SystemScores:
-    """Return every score of one system from its outputs, one per item; ``seed`` is of the sample behind self-BLEU."""
+    """Return all scores of one system from its outputs, one per item; ``seed`` draws the sample of self-BLEU."""
     counts = count_matches(outputs, items.references)
     copied = count_matches(outputs, [[source] for source in items.sources])
     sacrebleu_value, signature = bleu.sacrebleu(outputs, items.references)
@@ -90,7 +83,7 @@ def score_system(outputs: Sequence[Text], items: ScoredItems, vectors: WordVecto
 
 def corpus_statistics(outputs: Sequence[Text], references: Sequence[Sequence[Text]], sources: Sequence[Text],
                       orders: Sequence[int] = (ORDERS,)) -> dict[str, Statistic]:
-    """Return the corpus metrics of a system: corpus BLEU of ``orders``, source BLEU, iBLEU, sacreBLEU and chrF."""
+    """Return corpus BLEU of ``orders``, source BLEU, iBLEU, sacreBLEU and chrF of a system."""
     counts, copied = count_matches(outputs, references), count_matches(outputs, [[source] for source in sources])
     return _corpus(counts, copied, orders) | {
         key: statistic(outputs, references) for key, statistic in standing_alone().items()}

@@ -1,7 +1,4 @@
-"""Lower-cased BERT basic tokens, on which every metric of this package is computed.
-
-Chinese is scored on characters: a basic token is a word, a punctuation mark or one Chinese character.
-"""
+"""BERT's lower-cased basic tokens, on which metrics are computed: words, punctuation marks, Chinese characters."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -12,7 +9,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 Text = str | Sequence[str]
 
-# What BERT takes for a Chinese character, as ranges of a regular expression; kana and hangul are none.
+# BERT's Chinese characters as ranges of a regular expression, without kana and hangul.
 CHINESE = ("\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f"
            "\U0002b820-\U0002ceaf\U0002f800-\U0002fa1f")
 _NORMALIZER = BertNormalizer(lowercase=True)
@@ -20,10 +17,9 @@ _SPLITTER = BertPreTokenizer()
 
 
 def basic_tokens(text: Text) -> list[str]:
-    """Return the basic tokens of ``text``: ``basic_tokens("Don't!") == ["don", "'", "t", "!"]``.
+    """Return the basic tokens of ``text``, lower-cased and without accents: ``["don", "'", "t", "!"]`` of "Don't!".
 
-    Lower-cased, accents stripped, split at white space and around punctuation and Chinese characters, as in BERT
-    (Devlin et al. 2019). A sequence of tokens is taken as it is.
+    A sequence of tokens is returned as it is.
     """
     if not isinstance(text, str):
         return list(text)
@@ -31,7 +27,7 @@ def basic_tokens(text: Text) -> list[str]:
 
 
 def joined(text: Text) -> str:
-    """Return ``text`` as a string: tokens are joined by spaces."""
+    """Return ``text`` as a string; tokens are joined by spaces."""
     return text if isinstance(text, str) else " ".join(text)
 
 

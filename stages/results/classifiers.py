@@ -1,4 +1,4 @@
-"""Classifiers class by class: what they take for what; and what each step of CLLD adds to another."""
+"""Classifiers by class, and the effect of each step of CLLD."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.track import TWO_VIEWS
 
 _DISTANCE = ("static_tau_pairs", "adaptive")
-# Question; rows that are asked about; the row that they are compared with.
+# A question, the rows in question, and the row that they are compared with.
 QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
              ("Does the label distance help beyond it?", _DISTANCE, "uniform"),
              ("Do both together help?", _DISTANCE, "none"),
@@ -24,14 +24,11 @@ QUESTIONS = (("Does the contrast help?", ("uniform",), "none"),
 
 @dataclass(frozen=True)
 class Classifier:
-    """A run of CLLD, class by class: tables ``classes`` and (of its model) ``label_distance``.
+    """A run of CLLD by class."""
 
-    ``confusion`` counts texts (N, N), rows true, columns predicted.
-    """
-
-    classes: pd.DataFrame
-    confusion: np.ndarray
-    distances: pd.DataFrame
+    classes: pd.DataFrame       # table classes
+    confusion: np.ndarray       # number of texts (N, N), rows true, columns predicted
+    distances: pd.DataFrame     # table label_distance of the model
 
     @property
     def names(self) -> list[str]:
@@ -39,8 +36,7 @@ class Classifier:
         return self.classes["class"].tolist()
 
     def confused(self, count: int) -> list[tuple[int, int]]:
-        """Return the pairs of classes that are taken for each other most often, equal counts in the order of classes.
-        """
+        """Return the pairs of classes that are confused most often; equal counts in the order of classes."""
         both = self.confusion + self.confusion.T
         pairs = [(one, other) for one, other in zip(*map(np.ndarray.tolist, np.triu_indices(len(both), 1)), strict=True)
                  if both[one, other]]
@@ -49,7 +45,7 @@ class Classifier:
 
 @dataclass(frozen=True)
 class Step:
-    """Two systems whose difference answers a question of ``QUESTIONS``: their encoder, rows in print, and names."""
+    """Two systems whose difference answers a question of ``QUESTIONS``, with encoder, row labels and names."""
 
     question: str
     encoder: str
@@ -62,7 +58,7 @@ class Step:
 
 
 def steps(block: Block) -> list[Step]:
-    """Return the steps that were compared on the texts of ``block``, by question, then in the order of systems."""
+    """Return the compared steps of ``block``, by question, then in the order of systems."""
     found = []
     for question, rows, base_row in QUESTIONS:
         for system in block.systems:
@@ -76,7 +72,7 @@ def steps(block: Block) -> list[Step]:
 
 
 def _base(system: System, row: str, systems: Sequence[System]) -> System | None:
-    """Return the first system of ``row`` with the same settings but for those that ``row`` does not read."""
+    """Return the first system of ``row`` with the same settings, apart from those that ``row`` does not read."""
     unread = {"kind", "row", "pairs_of", "distance", *(() if row == "uniform" else ("contrast",)),
               *(("ce_views",) if TWO_VIEWS in (row, system.settings["kind"]) else ())}
     return next((other for other in systems if other.settings["kind"] == row

@@ -1,27 +1,13 @@
 """Compare the runs of each data set on the same items: paired tests, and means over the seeds of a row.
 
-Reads predictions.parquet, scores.parquet and metrics.json of every run that params.yaml lists; writes
-comparison/paired.parquet, by_stratum.parquet, metrics.json and, for classifiers, mcnemar.parquet. Runs are compared
-within a track, data set and split, on identical items with identical references; every pair stands in the table once.
-Tracks are kept apart because they are scored on different tokens, and classifiers on none.
+Runs are compared within a track, data set and split, on identical items with identical references. A run with several
+seeds is compared as a whole, as "hcl (3 seeds)", and seed by seed, as "hcl/14"; floors take part as "floor copy". All
+tests are repeated within the strata of the items (stages.tracks.common.schemas), if the track has any.
 
-Seeds. A run whose model has several seeds is compared as a whole, as "hcl (3 seeds)", and seed by seed, as "hcl/14".
-The value of the whole is the mean over its seeds, on every resample.
-
-Floors take part as "floor copy" and so on.
-
-Strata. Where a track has strata of its items (stages.tracks.common.schemas), all of it is done within each
-of them
-too, for comparison/by_stratum.parquet and under ``strata`` in metrics.json.
-
-What an interval says: for low and high the items are resampled, with all that was scored on them, and the trained
-models stay as they are; for low_seeds and high_seeds seeds are drawn anew too, and p_seeds is of a t test over seeds. A
-verdict needs both of these (stages/metrics/seeds.py), so that a row of one seed has none. How much a metric moves from
-seed to seed is told by its standard deviation over seeds, in metrics.json. A p value is of its pair alone and not
-adjusted for the number of pairs.
-
-McNemar's exact test sets accuracies of single runs and floors against each other; for several seeds taken together,
-whose answers to a text may differ, there is none.
+``low`` and ``high`` are intervals over resampled items, for these trained models; ``low_seeds`` and ``high_seeds`` are
+over resampled seeds and items, and ``p_seeds`` is that of a t test over seeds. A verdict needs the last two, so that a
+row of one seed has none. P values are not adjusted for the number of pairs. McNemar's exact test compares single
+classifiers only, since several seeds may answer a text differently.
 """
 
 import sys
@@ -35,21 +21,8 @@ import pandas as pd
 from stages.common.paths import COMPARISON
 from stages.common.seeds import derived_seed
 from stages.common.tables import Provenance, write_json, write_table
-from stages.results.comparison import (
-    BY_STRATUM,
-    MCNEMAR,
-    PAIRED,
-    ComparedSystem,
-    EvaluatedRun,
-    comparable,
-    exact_rows,
-    measured_systems,
-    paired_rows,
-    strata_of,
-    summary,
-    systems_of,
-    within,
-)
+from stages.results import comparison
+from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED, ComparedSystem, EvaluatedRun
 from stages.results.gather import read_evaluated, seeded_runs
 from stages.results.tracks import TRACKS
 from stages.run.process import StageProcess, run_stage
@@ -64,7 +37,7 @@ TEST = ("paired bootstrap over items, two-sided, ties against both; p values are
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the stage makes: tables ``paired``, ``mcnemar``, ``by_stratum``, and the content of ``metrics.json``."""
+    """The outputs of the stage: tables, and the content of ``metrics.json``."""
 
     paired: pd.DataFrame
     metrics: dict[str, Any]
@@ -73,16 +46,7 @@ class Comparison:
 
 
 def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Comparison:
-    """Return the comparison of ``runs``; with fewer than two systems on the same items, no pairs.
-
-    Args:
-        runs: of all tracks, in the order of the params, which is that of first and second in a pair.
-        settings: block ``compare``.
-        seed: the project's.
-
-    Raises:
-        InputError: the tables of a run do not belong together.
-    """
+    """Return the comparison of the runs of all tracks; their order is that of first and second in a pair."""
     rows: list[dict[str, Any]] = []
     exact: list[dict[str, Any]] = []
     strata: list[dict[str, Any]] = []
@@ -90,24 +54,25 @@ def run(runs: Sequence[EvaluatedRun], settings: "Compare", seed: int) -> Compari
 
     def tested(systems: Sequence[ComparedSystem], items: int, place: dict[str, str]) -> tuple[
             list[dict[str, Any]], dict[str, Any]]:
-        """Return the tests between systems, and what is said of each."""
+        """Return the tests between systems, and a summary of each system."""
         drawn = derived_seed(seed, STAGE)
-        measured = measured_systems(systems, settings.resamples, drawn)
-        return ([{**place, "items": items, **row} for row in paired_rows(systems, measured, settings.level, drawn)],
-                {"groups": {system.name: summary(system, measured[system.name], settings.level)
+        measured = comparison.measured_systems(systems, settings.resamples, drawn)
+        pairs = comparison.paired_rows(systems, measured, settings.level, drawn)
+        return ([{**place, "items": items, **row} for row in pairs],
+                {"groups": {system.name: comparison.summary(system, measured[system.name], settings.level)
                             for system in systems}, "items": items})
 
-    for label, together in comparable(runs).items():
-        systems = systems_of(together)
+    for label, together in comparison.comparable(runs).items():
+        systems = comparison.systems_of(together)
         found, said = tested(systems, len(together[0].items), {"dataset": label})
         rows += found
         metrics[label] = {**said, "resamples": settings.resamples, "level": settings.level, "test": TEST}
-        for name, mask in strata_of(together).items():
-            found, said = tested(within(systems, mask), int(mask.sum()), {"dataset": label, "stratum": name})
+        for name, mask in comparison.strata_of(together).items():
+            found, said = tested(comparison.within(systems, mask), int(mask.sum()), {"dataset": label, "stratum": name})
             strata += found
             metrics[label].setdefault("strata", {})[name] = said
         if together[0].track.compared.exact:
-            exact += [{"dataset": label, **row} for row in exact_rows(together)]
+            exact += [{"dataset": label, **row} for row in comparison.exact_rows(together)]
     paired, mcnemar, by_stratum = (pd.DataFrame(found, columns=[name for name, *_ in schema.fields])
                                    for found, schema in ((rows, PAIRED), (exact, MCNEMAR), (strata, BY_STRATUM)))
     return Comparison(paired, metrics, mcnemar, by_stratum)
@@ -120,12 +85,11 @@ def _work(process: StageProcess) -> None:
     result = run(runs, params.compare, params.seed)
     counts = {label: len(found["groups"]) for label, found in result.metrics.items()}
     process.log.info("%d tests; systems: %s", len(result.paired), counts or "none")
-    params_hash = process.params_hash
-    write_table(COMPARISON / "paired.parquet", PAIRED, result.paired,
-                Provenance(process.name, params_hash, {"test": TEST}, {"systems": counts}))
-    write_table(COMPARISON / "by_stratum.parquet", BY_STRATUM, result.by_stratum,
-                Provenance(process.name, params_hash, {"test": TEST}))
-    write_table(COMPARISON / "mcnemar.parquet", MCNEMAR, result.mcnemar, Provenance(process.name, params_hash))
+    for schema, table, provenance in (
+            (PAIRED, result.paired, ({"test": TEST}, {"systems": counts})),
+            (BY_STRATUM, result.by_stratum, ({"test": TEST},)), (MCNEMAR, result.mcnemar, ())):
+        write_table(COMPARISON / f"{schema.name}.parquet", schema, table,
+                    Provenance(process.name, process.params_hash, *provenance))
     write_json(COMPARISON / "metrics.json", result.metrics)
 
 

@@ -16,7 +16,7 @@ from keycontrast.errors import InputError
 from stages.common.paths import RunPaths
 from stages.common.schemas import TableSchema
 from stages.common.tables import rounded
-from stages.metrics.resampling import Members, Statistic, difference, interval, over_seeds, resampled
+from stages.metrics.resampling import Members, Statistic, interval, over_seeds, p_value, resampled
 from stages.results.track import TrackResults
 from stages.tracks.common.schemas import STRATA
 
@@ -88,18 +88,14 @@ class EvaluatedRun:
 
     @property
     def fingerprint(self) -> str:
-        """What it was evaluated on: ids, inputs and references, or classes."""
+        """Hash of the evaluated items: ids, inputs and references, or classes."""
         rows, compared = self.items, self.track.compared
         targets = [one if isinstance(one, str) else list(one) for one in rows[compared.targets]]
         return hashlib.sha256(json.dumps([[int(number), *texts] for number, *texts in zip(
             rows["example_id"], rows[compared.inputs], targets, strict=True)]).encode()).hexdigest()
 
     def scored(self, system: str) -> pd.DataFrame:
-        """Return the scores of ``run`` or of a floor, sorted by example.
-
-        Raises:
-            InputError: they are not of these predictions.
-        """
+        """Return the scores of ``run`` or of a floor, sorted by example; scores of other predictions are an error."""
         rows = self.scores[self.scores["system"] == system].sort_values("example_id", ignore_index=True)
         items, compared = self.items, self.track.compared
         differ = system == "run" and rows[compared.answer].tolist() != items[compared.predicted].tolist()
@@ -115,7 +111,7 @@ class EvaluatedRun:
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """A row of results: a floor, or one or several runs that differ in their seed; metrics of each member."""
+    """A floor, or one or several seeds of a run, with the metrics of each member."""
 
     name: str
     members: list[dict[str, Statistic]]
@@ -128,36 +124,11 @@ class ComparedSystem:
         return [name for name in self.members[0] if all(name in member for member in self.members)]
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A metric of a system: of each of S members, and of each on every resample (S, R)."""
-
-    values: list[float]
-    members: np.ndarray
-    seeds: Sequence[int] = ()
-
-    @property
-    def mean(self) -> float:
-        """Mean over the members."""
-        return float(np.mean(self.values))
-
-    @cached_property
-    def samples(self) -> np.ndarray:
-        """Mean over the members on every resample (R,)."""
-        return self.members.mean(axis=0)
-
-    @property
-    def by_seed(self) -> Members:
-        """The same for :func:`stages.metrics.resampling.over_seeds`."""
-        return Members(np.array(self.values), self.members, self.seeds)
-
-
 def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
     """Return the runs that may be compared, by ``DATASET/SPLIT``.
 
-    Where runs of one data set and split were evaluated on different items, there are several such groups, and all
-    but the first are called ``DATASET/SPLIT (as RUN)`` after their first run. Of several tracks, the first group of
-    each further one is called ``DATASET/SPLIT (TRACK)``.
+    Runs on other items of the same split form further groups, named ``DATASET/SPLIT (as RUN)`` by their first run. The
+    first group of each further track is named ``DATASET/SPLIT (TRACK)``.
     """
     found: dict[str, list[EvaluatedRun]] = {}
     labels: dict[tuple[str, str, str, str], str] = {}
@@ -180,10 +151,7 @@ def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
 
 
 def strata_of(runs: Sequence[EvaluatedRun]) -> dict[str, np.ndarray]:
-    """Return which of the items of comparable runs, sorted by example, belong to each stratum that has any (n,) bool.
-
-    Nothing for a track without strata.
-    """
+    """Return for each stratum with items a mask (n,) of the items of comparable runs, sorted by example."""
     if not runs[0].track.by_stratum:
         return {}
     rows = runs[0].scored("run")
@@ -192,14 +160,14 @@ def strata_of(runs: Sequence[EvaluatedRun]) -> dict[str, np.ndarray]:
 
 
 def within(systems: Sequence[ComparedSystem], mask: np.ndarray) -> list[ComparedSystem]:
-    """Return ``systems`` on those of their items that ``mask`` (n,) keeps; what systems share they go on to share."""
+    """Return ``systems`` on the items of ``mask`` (n,); members that systems share stay shared."""
     members = {id(member): {name: replace(statistic, items=statistic.items[mask])
                             for name, statistic in member.items()} for system in systems for member in system.members}
     return [replace(system, members=[members[id(member)] for member in system.members]) for system in systems]
 
 
 def pooled_name(row: str, seeds: int) -> str:
-    """Return what results call a run of the params with so many of its seeds taken together."""
+    """Return the name in results of a run of the params with all its seeds."""
     return row if seeds == 1 else f"{row} ({seeds} seeds)"
 
 
@@ -212,8 +180,7 @@ def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statis
 
 
 def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
-    """Yield name, run and floor of every distinct one; runs share theirs unless their models have other training items.
-    """
+    """Yield name, run and key of every distinct floor; runs whose models have other training items have others."""
     seen: dict[str, list[list[str]]] = {}
     for one in runs:
         for floor in sorted(set(one.scores["system"]) - {"run"}):
@@ -223,68 +190,59 @@ def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, Evalua
                 yield f"floor {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
 
 
-def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Measured]]:
+def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Members]]:
     """Return every metric of every system by name, on the same resamples of the items."""
     distinct = {id(member): member for system in systems for member in system.members}
     samples = resampled({f"{key}/{name}": statistic for key, member in distinct.items()
                          for name, statistic in member.items()}, resamples, seed)
-    found: dict[str, dict[str, Measured]] = {}
-    for system in systems:
-        found[system.name] = {
-            name: Measured([member[name].value() for member in system.members],
-                           np.stack([samples[f"{id(member)}/{name}"] for member in system.members]), system.seeds)
-            for name in system.metrics}
-    return found
+    return {system.name: {
+        name: Members(np.array([member[name].value() for member in system.members]),
+                      np.stack([samples[f"{id(member)}/{name}"] for member in system.members]), system.seeds)
+        for name in system.metrics} for system in systems}
 
 
-def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Measured]],
+def paired_rows(systems: Sequence[ComparedSystem], measured: Mapping[str, Mapping[str, Members]],
                 level: float, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of table ``paired`` on one set of items, all columns but data set and items; every pair once."""
+    """Yield the rows of table ``paired`` on one set of items, without data set and items; every pair once."""
     for first, second in combinations(systems, 2):
         if set(first.runs) & set(second.runs):
-            continue    # a run and the group that it belongs to
+            continue    # a run and its own group
         for metric, left in measured[first.name].items():
             right = measured[second.name].get(metric)
             if right is not None:
-                found = difference(left.mean, right.mean, left.samples, right.samples, level)
+                differences = left.samples.mean(axis=0) - right.samples.mean(axis=0)
+                low, high = interval(differences, level)
                 yield rounded({"metric": metric, "first": first.name, "second": second.name,
-                               "first_value": found.first, "second_value": found.second,
-                               "difference": found.difference, "low": found.low, "high": found.high,
-                               "p_value": found.p_value, **_over_seeds(left, right, level, seed)})
+                               "first_value": left.mean, "second_value": right.mean,
+                               "difference": left.mean - right.mean, "low": low, "high": high,
+                               "p_value": p_value(differences), **_over_seeds(left, right, level, seed)})
 
 
-def _over_seeds(left: Measured, right: Measured, level: float, seed: int) -> dict[str, Any]:
-    found = over_seeds(left.by_seed, right.by_seed, level, seed)
+def _over_seeds(left: Members, right: Members, level: float, seed: int) -> dict[str, Any]:
+    found = over_seeds(left, right, level, seed)
     if found is None:
         return {"seeds": 1} | dict.fromkeys(("low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"))
     return {"seeds": found.seeds, "low_seeds": found.low, "high_seeds": found.high, "p_seeds": found.p_value,
             "detectable": found.detectable, "verdict": found.sign(level)}
 
 
-def summary(system: ComparedSystem, measured: Mapping[str, Measured], level: float) -> dict[str, Any]:
+def summary(system: ComparedSystem, measured: Mapping[str, Members], level: float) -> dict[str, Any]:
     """Return runs and seeds of a system, and mean, standard deviation over seeds and interval of each metric."""
     found: dict[str, Any] = {"runs": system.runs, "seeds": system.seeds}
     for name, one in measured.items():
-        low, high = interval(one.samples, level)
+        low, high = interval(one.samples.mean(axis=0), level)
         sd = float(np.std(one.values, ddof=1)) if len(one.values) > 1 else None
         found[name] = rounded({"mean": one.mean, "sd": sd, "low": low, "high": high})
     return found
 
 
 def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    """Return how often two classifiers are right on the same texts, as table ``mcnemar`` has it.
+    """Return a row of table ``mcnemar`` from the texts that each of two classifiers has right (n,) bool.
 
-    If both were equally good, each of these n texts would fall to either with probability 1/2. The p value is the
-    two-sided one of that binomial, 2 P(X <= min(b, c)), at most 1; 1 without such a text.
-
-    Args:
-        first: which texts the first has right (n,) bool.
-        second: the same of the second.
-
-    References:
-        McNemar 1947; Dietterich 1998, section 2.1, there by its approximation.
+    Of the texts that one alone has right, each classifier is expected to have half. The p value is the two-sided one of
+    that binomial, 2 P(X <= min(b, c)), at most 1 (McNemar 1947; Dietterich 1998, section 2.1, approximates it).
     """
-    from scipy.special import bdtr  # half a second, which `keycontrast run` would spend to find that nothing is to do
+    from scipy.special import bdtr  # slow to import: `keycontrast run` imports this module
 
     b, c = int((first & ~second).sum()), int((second & ~first).sum())
     p = min(1.0, 2 * float(bdtr(min(b, c), b + c, 0.5))) if b + c else 1.0
@@ -293,7 +251,7 @@ def mcnemar(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
 
 
 def exact_rows(runs: Sequence[EvaluatedRun]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of table ``mcnemar`` on one set of texts, all columns but ``dataset``; every pair once."""
+    """Yield the rows of table ``mcnemar`` on one set of texts, without column ``dataset``; every pair once."""
     systems = [*((one.name, one, "run") for one in runs), *_distinct_floors(runs)]
     correct = [(name, one.scored(system)["correct"].to_numpy(bool)) for name, one, system in systems]
     for (first, right), (second, other) in combinations(correct, 2):

@@ -1,4 +1,4 @@
-"""Make a page of a data set's keywords and graph, long before there are results; the report follows it."""
+"""Write a page with a data set's keywords and graph, before any training."""
 
 import sys
 from dataclasses import replace
@@ -7,9 +7,8 @@ from functools import partial
 from keycontrast.files import atomic_file
 from stages.common.paths import corpus_page
 from stages.results.model import Results
-from stages.results.page.context import Material, build
+from stages.results.page.context import Material, build, html
 from stages.results.page.corpus import read_dataset
-from stages.results.page.rendering import html
 from stages.run.process import StageProcess, run_stage
 
 

@@ -1,7 +1,4 @@
-"""From artifacts to the model of results: every model, run and comparison that the params list.
-
-An artifact that is missing is named with the stage that makes it.
-"""
+"""Read the artifacts of every model, run and comparison of the params into the model of results."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +15,7 @@ from stages.common.paths import COMPARISON, ModelPaths, RunPaths, seeded_name
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.results.classifiers import Classifier
-from stages.results.comparison import BY_STRATUM, MCNEMAR, PAIRED, EvaluatedRun
+from stages.results.comparison import BY_STRATUM, PAIRED, EvaluatedRun
 from stages.results.model import Block, Model, Results, Run, System, compared_values, values_of
 from stages.results.published import dataset_kind_of
 from stages.results.track import TrackResults
@@ -32,11 +29,7 @@ if TYPE_CHECKING:
 
 
 def read_json(path: Path, stage: str) -> dict[str, Any]:
-    """Return the content of a metrics file that ``stage`` writes.
-
-    Raises:
-        InputError: it is missing, or no JSON object.
-    """
+    """Return the content of a metrics file that ``stage`` writes; a missing or invalid one is an ``InputError``."""
     require(path, stage)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -48,34 +41,26 @@ def read_json(path: Path, stage: str) -> dict[str, Any]:
 
 
 def require(path: Path, stage: str) -> Path:
-    """Return ``path`` if something is there.
-
-    Raises:
-        InputError: nothing is; the message names the stage that makes it.
-    """
+    """Return ``path`` if it exists; else raise an ``InputError`` that names the stage that makes it."""
     if not path.exists():
         raise InputError(f"{path}: no such artifact. Make it with `keycontrast run {stage}`.")
     return path
 
 
 def seeded_models(params: "Params | Validated", track: Track) -> dict[str, ModelPaths]:
-    """Return every model of a track under each of its seeds, as results call it."""
+    """Return the paths of every model of a track under each of its seeds, by the name in results."""
     return {seeded_name(name, seed, model.seeds): ModelPaths(name, seed)
             for name, model in track.models(params).items() for seed in model.seeds}
 
 
 def seeded_runs(params: "Params | Validated", track: Track) -> dict[str, RunPaths]:
-    """Return every run of a track under each seed of its model, as results call it."""
+    """Return the paths of every run of a track under each seed of its model, by the name in results."""
     return {seeded_name(name, seed, seeds): RunPaths(name, seed)
             for name in track.runs(params) for seeds in [params.run_seeds(name)] for seed in seeds}
 
 
 def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
-    """Return what the evaluation of a run reported.
-
-    Raises:
-        InputError: it is missing, or of another kind.
-    """
+    """Return the metrics of a run; missing or invalid ones are an ``InputError``."""
     path, stage = run.metrics, f"{track.evaluated_by}@{run.name}"
     metrics = read_json(path, stage)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
@@ -99,11 +84,7 @@ def first_predictions(track: TrackResults, run: RunPaths) -> pd.DataFrame:
 
 
 def model_history(track: str, model: ModelPaths) -> pd.DataFrame | None:
-    """Return one row per epoch; None where no history was kept.
-
-    Raises:
-        InputError: there are no epochs in it.
-    """
+    """Return one row per epoch; None if no history was kept. A history without epochs is an ``InputError``."""
     path = model.history
     history = pd.read_csv(path) if path.exists() else None
     if history is not None and "epoch" not in history:
@@ -113,11 +94,7 @@ def model_history(track: str, model: ModelPaths) -> pd.DataFrame | None:
 
 
 def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
-    """Check that every model of the params has left metrics and a history.
-
-    Raises:
-        InputError: one is missing; the message names its training.
-    """
+    """Raise an ``InputError`` that names the training if a model of the params lacks metrics or history."""
     for track in tracks:
         for model in seeded_models(params, track).values():
             for path in (model.metrics, model.history):
@@ -125,11 +102,7 @@ def require_trained(params: Params, tracks: Iterable[TrackResults]) -> None:
 
 
 def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPaths) -> EvaluatedRun:
-    """Return the run that results call ``name`` with its tables, for the comparison.
-
-    Raises:
-        InputError: it was not decoded, or not evaluated.
-    """
+    """Return a run with its tables, for the comparison; missing tables are an ``InputError``."""
     compared, evaluate = track.compared, track.evaluated_by
     row = "the model out of models" if track.name == "clld" else "the run out of runs"
     for path, stage in ((paths.predictions, track.computed_by), (paths.scores, evaluate), (paths.metrics, evaluate)):
@@ -145,11 +118,7 @@ def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPat
 
 
 def read_results(params: Params) -> Results:
-    """Read what was trained and evaluated.
-
-    Raises:
-        InputError: a listed run has not been evaluated, or a file cannot be read.
-    """
+    """Return all models, runs and comparisons of the params; missing or invalid files are an ``InputError``."""
     models = {(track.name, paths): _model(params, track, name, paths) for track in TRACKS.values()
               for name, paths in seeded_models(params, track).items()}
     runs = [_run(params, track, name, paths, models[track.name, ModelPaths(model, paths.seed)])
@@ -179,7 +148,7 @@ def _run(params: Params, track: TrackResults, name: str, paths: RunPaths, model:
 
 
 def _classifier(track: TrackResults, run: RunPaths, model: ModelPaths) -> Classifier:
-    """Return what ``run`` says of each class; tables that are missing, or of other classes, are an ``InputError``."""
+    """Return the results of a run by class; tables that are missing, or of other classes, are an ``InputError``."""
     evaluated, trained = f"{track.evaluated_by}@{run.name}", f"train_{track.name}@{model.name}"
     classes, confusion = (read_frame(require(run.table(schema.name), evaluated), schema)
                           for schema in (CLASSES, CONFUSION))
@@ -192,23 +161,20 @@ def _classifier(track: TrackResults, run: RunPaths, model: ModelPaths) -> Classi
     return Classifier(classes, square.to_numpy(np.int64), distances)
 
 
-def _comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return what the comparison reported by label, and tables ``paired``, ``mcnemar`` and ``by_stratum``.
-
-    Each is empty where there is none.
-    """
+def _comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+    """Return the metrics of the comparison by label, and tables ``paired`` and ``by_stratum``; empty if missing."""
     path = COMPARISON / "metrics.json"
-    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, MCNEMAR, BY_STRATUM))
-    paired, exact, strata = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
-    return read_json(path, "compare") if path.exists() else {}, paired, exact, strata
+    tables = ((COMPARISON / f"{schema.name}.parquet", schema) for schema in (PAIRED, BY_STRATUM))
+    paired, strata = (read_frame(path, schema) if path.exists() else pd.DataFrame() for path, schema in tables)
+    return read_json(path, "compare") if path.exists() else {}, paired, strata
 
 
 def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],
-              paired: pd.DataFrame, exact: pd.DataFrame, strata: pd.DataFrame | None = None) -> list[Block]:
-    """Return runs on the same items (hence with the same floors) together, in the order of the params.
+              paired: pd.DataFrame, strata: pd.DataFrame) -> list[Block]:
+    """Return blocks of runs on the same items (hence with the same floors), in the order of the params.
 
-    ``kinds`` says which of the papers' data sets each data set is; means and deviations over seeds are taken from
-    ``comparison``, what compare reported by label; ``paired``, ``exact`` and ``strata`` are its tables, maybe empty.
+    ``kinds`` names the paper's data set for each data set. Means and deviations over seeds come from ``comparison``,
+    the metrics of stage compare by label; ``paired`` and ``strata`` are its tables, which may be empty.
     """
     def place(run: Run) -> tuple[str, str, str, str]:
         metrics, split = run.metrics, str(run.metrics["settings"].get("split", ""))
@@ -221,23 +187,19 @@ def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str 
         order.setdefault(place(run), len(order))
     placed = sorted(runs, key=lambda run: order[place(run)])
     return [_block(track, list(members), dataset, kinds.get(dataset), split, label, comparison.get(label, {}),
-                   *(table[table["dataset"] == label] if len(table) else table
-                     for table in (paired, exact, pd.DataFrame() if strata is None else strata)))
+                   *(table[table["dataset"] == label] if len(table) else table for table in (paired, strata)))
             for (dataset, split, label, _), members in groupby(placed, place)]
 
 
 def _label(comparison: Mapping[str, Any], dataset: str, split: str, run: str) -> str:
-    """Return the name under which a run was compared.
-
-    Runs of one data set and split on different items were compared apart, under names that begin alike.
-    """
+    """Return the name under which a run was compared; runs on other items of the same split have another one."""
     label = f"{dataset}/{split}"
     return next((name for name, found in comparison.items() if (name == label or name.startswith(f"{label} ("))
                  and any(run in group["runs"] for group in found.get("groups", {}).values())), label)
 
 
 def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | None, split: str, label: str,
-           compared: Mapping[str, Any], paired: pd.DataFrame, exact: pd.DataFrame, strata: pd.DataFrame) -> Block:
+           compared: Mapping[str, Any], paired: pd.DataFrame, strata: pd.DataFrame) -> Block:
     first, known = runs[0].metrics, {run.name: run for run in runs}
     groups = {name: group for name, group in compared.get("groups", {}).items()
               if not group["runs"] or known.keys() & set(group["runs"])}
@@ -249,27 +211,28 @@ def _block(track: TrackResults, runs: Sequence[Run], dataset: str, kind: str | N
     pooled = [_system(track, name, [known[run] for run in group["runs"] if run in known], kind, group)
               for name, group in groups.items() if len(group["runs"]) > 1]
     pooled.sort(key=lambda system: places[system.runs[0]])
-    tests = {frozenset((row["first"], row["second"])): float(row["p_value"]) for row in exact.to_dict("records")}
     were_compared = any(group["runs"] for group in groups.values())
     block = Block(track, dataset, kind, split, first["counts"], first["settings"], floors, single, pooled, label,
-                  paired if were_compared else paired.iloc[:0], tests)
+                  paired if were_compared else paired.iloc[:0])
     parts = {name: _part(block, found, strata[strata["stratum"] == name])
              for name, found in compared.get("strata", {}).items() if len(strata)}
     return replace(block, strata=parts)
 
 
 def _part(block: Block, compared: Mapping[str, Any], paired: pd.DataFrame) -> Block:
-    """Return ``block`` on the items of a stratum alone, with what the comparison says of them."""
+    """Return ``block`` on the items of one stratum, with the values of the comparison."""
     groups = {name: dict(compared_values(group)) for name, group in compared["groups"].items()}
-    floors, runs, pooled = ([replace(system, values=groups.get(system.compared_as, {})) for system in systems]
-                            for systems in (block.floors, block.runs, block.groups))
+    # The paper has values for all items, and for no stratum.
+    floors, runs, pooled = (
+        [replace(system, values=groups.get(system.compared_as, {}), published=()) for system in systems]
+        for systems in (block.floors, block.runs, block.groups))
     return replace(block, counts={"examples": compared["items"]}, floors=floors, runs=runs, groups=pooled,
-                   paired=paired, exact={})
+                   paired=paired)
 
 
 def _system(track: TrackResults, name: str, runs: Sequence[Run], kind: str | None,
             compared: Mapping[str, Any] | None = None) -> System:
-    """Return a run, or several that differ in their seed with what the comparison says of them."""
+    """Return the system of one run, or of several seeds of a run with their values from the comparison."""
     first = runs[0]
     intervals = {} if compared else first.metrics.get("intervals", {}).get("run", {})
     values = values_of([run.metrics["run"] for run in runs], intervals) | dict(compared_values(compared or {}))

@@ -1,10 +1,7 @@
-"""Sum up every track in a few numbers per run, and its trainings in a curve per model and seed: what git keeps.
+"""Write the headline metrics of each run and the curve of each model to ``metrics/RECIPE/``, for git.
 
-Writes into ``metrics/RECIPE/`` what ``dvc metrics`` and ``dvc plots`` show, and compare between commits, without an
-artifact being there: ``TRACK.json``, ``curves/TRACK.csv`` and, of classifiers, ``confusion/RUN.csv`` with a row per
-evaluated text and seed.
-Numbers are rounded to four digits after the point here and nowhere else: readers that need all of them, such as the
-report, read the artifacts.
+``dvc metrics`` and ``dvc plots`` read these files, without any artifact: ``TRACK.json``, ``curves/TRACK.csv`` and, for
+classifiers, ``confusion/RUN.csv``. Numbers have four decimals; the artifacts have all digits.
 """
 
 import sys
@@ -28,21 +25,21 @@ DIGITS = 4
 
 
 def headlines(metrics: Mapping[str, Sequence[Mapping[str, Any]]], names: Iterable[str]) -> dict[str, dict[str, float]]:
-    """Return the values called ``names`` that a run has, by run, means over its seeds, rounded."""
+    """Return the metrics ``names`` of each run, means over its seeds, rounded."""
     names, values = list(names), {run: values_of([one["run"] for one in found], {}) for run, found in metrics.items()}
     return {run: {name: round(found[name].mean, DIGITS) for name in names if name in found}
             for run, found in values.items()}
 
 
 def curves(histories: Mapping[str, pd.DataFrame], judged_by: str) -> pd.DataFrame:
-    """Return columns epoch, model and validation (column ``judged_by``) of all histories, below each other, rounded."""
+    """Return columns epoch, model and validation (column ``judged_by``) of all histories, rounded."""
     parts = [pd.DataFrame({"epoch": history["epoch"], "model": model, "validation": history[judged_by].round(DIGITS)})
              for model, history in histories.items()]
     return pd.concat(parts) if parts else pd.DataFrame(columns=["epoch", "model", "validation"])
 
 
 def confusion(predictions: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per text of table ``class_predictions``, as DVC's template ``confusion`` counts them."""
+    """Return true and predicted class of each text, for DVC's template ``confusion``."""
     rows = predictions[["label", "predicted"]].rename(columns={"label": "actual"})
     return rows.sort_values(["actual", "predicted"])
 

@@ -1,7 +1,4 @@
-"""The results of a project as they are shown: models, runs, and systems on the same items with their differences.
-
-One model of them all, which the page, the results document and the table in a terminal render.
-"""
+"""The results of a project as the page and the terminal show them: models, runs, systems and their differences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +16,9 @@ from stages.results.track import SCRATCH, Row, TrackResults
 if TYPE_CHECKING:
     from stages.results.classifiers import Classifier
 
-# What a difference says of a system, and of the part that a system has and another lacks.
+# The words for a difference of a system, and for a part that one system has and the other lacks.
 BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
 HELPS = {1: "helps", -1: "hurts", 0: "cannot be told"}
-ONE_SEED = "one seed: no verdict"   # how another training would end is not known
 FLOOR = "floor "        # before the name of a floor in the comparison
 
 
@@ -37,7 +33,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Model:
-    """A trained model, named as results call it."""
+    """A trained model, by its name in results."""
 
     name: str
     track: str
@@ -50,15 +46,15 @@ class Model:
 
     @property
     def paths(self) -> ModelPaths:
-        """Where it lies."""
+        """Paths of its artifacts."""
         return ModelPaths(row_name(self.name), self.seed)
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a model, named as results call it, with what its evaluation reported.
+    """A run of a model, by its name in results, with the metrics of its evaluation.
 
-    ``decode`` is what differs from the recipe's decoding; ``predictions`` are the first samples, where asked for.
+    ``decode`` holds its overrides of the recipe's decoding; ``predictions`` are the first samples, if they were read.
     """
 
     name: str
@@ -76,15 +72,15 @@ class Run:
 
     @property
     def paths(self) -> RunPaths:
-        """Where it lies."""
+        """Paths of its artifacts."""
         return RunPaths(row_name(self.name), self.seed)
 
 
 @dataclass(frozen=True)
 class System:
-    """A row of results: a floor, a run under one seed, or (``kind`` seeds) a run under all its seeds.
+    """A row of results; its ``kind`` is floor, run (one seed) or seeds (a run under all its seeds).
 
-    ``changes`` are the overrides that make it what it is, ``published`` the rows of the paper that it corresponds to.
+    ``changes`` are its overrides, ``published`` the corresponding rows of the paper.
     """
 
     name: str
@@ -105,99 +101,80 @@ class System:
 
     @property
     def title(self) -> str:
-        """Its name in tables, where a small form of a pretrained model says that it is one."""
+        """Its name in tables; the small form of a pretrained model is marked as such."""
         return f"{self.name}: {self.label}" if self.row and SCRATCH in self.row.switches else self.name
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One system less another on one metric, on the same items; see table ``paired``.
+    """One system minus another on one metric, on the same items; see table ``paired``.
 
-    Attributes:
-        low, high: interval of the difference over items; ``over_seeds`` that over items and seeds, None for one seed.
-        exact: p of McNemar's exact test, one per seed that both have; empty where there was none.
-        sign: of the difference if seeds and items allow to tell it, else 0; None where there is one seed.
+    ``low`` and ``high`` are the interval over items, ``over_seeds`` the one over items and seeds. ``sign`` is the sign
+    of the difference, 0 if chance may explain it. ``over_seeds`` and ``sign`` are None for one seed.
     """
 
     metric: Metric
     name: str
     base: str
-    value: float
-    base_value: float
     difference: float
     low: float
     high: float
-    p_value: float
-    items: int = 0
-    exact: Sequence[float] = ()
-    seeds: int = 1
     over_seeds: tuple[float, float] | None = None
     p_seeds: float | None = None
-    detectable: float | None = None
     sign: int | None = None
 
     @property
     def judged(self) -> bool:
-        """Whether there are seeds enough for a verdict."""
+        """Whether there are enough seeds for a verdict."""
         return self.sign is not None
 
     @property
     def verdict(self) -> int:
-        """1 better, -1 worse, 0 where seeds and items do not tell, there is one seed, or no direction."""
+        """1 better, -1 worse, 0 if chance may explain it, for one seed, or for a metric without direction."""
         return (self.sign or 0) * self.metric.direction
 
     @property
     def over_items(self) -> int:
-        """1 better, -1 worse, 0 where the interval over items alone holds zero: of these trainings, not of methods."""
+        """1 better, -1 worse, 0 if the interval over items includes zero: of these trainings, not of the methods."""
         return ((self.low > 0) - (self.high < 0)) * self.metric.direction
 
-    def said(self, words: Mapping[int, str]) -> str:
-        """Return the word for the verdict, or that one seed gives none."""
-        return words[self.verdict] if self.judged else ONE_SEED
+    def said(self, words: Mapping[int, str], start: str = "") -> str:
+        """Return ``start`` and the word for the verdict; nothing for one seed, which gives no verdict."""
+        return f"{start}{words[self.verdict]}" if self.judged else ""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The interval over items and seeds; over items alone where there is one seed."""
+        """The interval over items and seeds; over items if there is one seed."""
         return self.over_seeds or (self.low, self.high)
 
     def turned(self) -> "Difference":
-        """Return the other system less this one."""
-        return replace(self, name=self.base, base=self.name, value=self.base_value, base_value=self.value,
-                       difference=-self.difference, low=-self.high, high=-self.low,
-                       over_seeds=self.over_seeds and (-self.over_seeds[1], -self.over_seeds[0]),
-                       sign=None if self.sign is None else -self.sign)
+        """Return the other system minus this one."""
+        return replace(
+            self, name=self.base, base=self.name, difference=-self.difference, low=-self.high, high=-self.low,
+            over_seeds=self.over_seeds and (-self.over_seeds[1], -self.over_seeds[0]),
+            sign=None if self.sign is None else -self.sign)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Systems on the same items.
-
-    Attributes:
-        kind: of its data set among the papers'; None for any other.
-        counts, settings: of the first run's evaluation.
-        groups: runs whose models have several seeds, these taken together.
-        label: name of the comparison of these runs.
-        exact: p of McNemar's exact test by pair of runs and floors.
-        strata: the same systems on the items of each stratum alone.
-    """
+    """Systems on the same items."""
 
     track: TrackResults
     dataset: str
-    kind: str | None
+    kind: str | None            # the data set's name among those of the papers; None for any other
     split: str
-    counts: Mapping[str, Any]
+    counts: Mapping[str, Any]   # of the first run's evaluation, and so are the settings
     settings: Mapping[str, Any]
     floors: list[System]
     runs: list[System]
-    groups: list[System]
-    label: str
+    groups: list[System]        # runs of several seeds, as one system each
+    label: str                  # name of the comparison of these runs
     paired: pd.DataFrame = field(default_factory=pd.DataFrame)
-    exact: Mapping[frozenset[str], float] = field(default_factory=dict)
-    strata: "Mapping[str, Block]" = field(default_factory=dict)
+    strata: "Mapping[str, Block]" = field(default_factory=dict)     # the same systems on the items of each stratum
 
     @property
     def systems(self) -> list[System]:
-        """Every run once, in the largest group that it belongs to, in the order of the params."""
+        """Each run once, by the largest group that it belongs to, in the order of the params."""
         own = {run: group for group in self.groups for run in group.runs}
         return list({found.name: found for one in self.runs if (found := own.get(one.name, one))}.values())
 
@@ -208,7 +185,7 @@ class Block:
 
     @property
     def full(self) -> System | None:
-        """The full method, with which others are compared: of several readings of the paper the recipe's own."""
+        """The full method, with which others are compared; of several readings of the paper, the recipe's."""
         found = [system for system in self.systems if system.row == self.track.full]
         return min(found, key=lambda system: bool(system.changes), default=None)
 
@@ -218,32 +195,20 @@ class Block:
         return list(dict.fromkeys(key for system in (*self.runs, *self.floors) for key in system.values))
 
     def difference(self, name: str, base: str, key: str) -> Difference | None:
-        """Return ``name`` less ``base``, both as the comparison has them; None if that was not compared."""
+        """Return ``name`` minus ``base``, by their names in the comparison; None if they were not compared."""
         found = self._differences.get((key, frozenset((name, base))))
         return found if found is None or found.name == name else found.turned()
 
     @cached_property
     def _differences(self) -> dict[tuple[str, frozenset[str]], Difference]:
         return {(row["metric"], frozenset((row["first"], row["second"]))): Difference(
-            metric(row["metric"]), row["first"], row["second"], float(row["first_value"]), float(row["second_value"]),
-            float(row["difference"]), float(row["low"]), float(row["high"]), float(row["p_value"]), int(row["items"]),
-            self._exact(row["first"], row["second"]) if row["metric"] == self.track.lead else (), **_of_seeds(row))
-            for row in self.paired.to_dict("records")}
-
-    def _exact(self, name: str, base: str) -> list[float]:
-        """Return p of the exact test in the order of the seeds of ``name``; against a floor, one per run."""
-        pairs = [frozenset((one, other)) for one, seed in self._members(name) for other, its in self._members(base)
-                 if seed is None or its is None or seed == its]
-        return [self.exact[pair] for pair in pairs if pair in self.exact]
-
-    def _members(self, name: str) -> list[tuple[str, int | None]]:
-        system = next((one for one in (*self.groups, *self.runs) if one.name == name), None)
-        return [(name, None)] if system is None else list(zip(system.runs, system.seeds, strict=True))
+            metric(row["metric"]), row["first"], row["second"], float(row["difference"]), float(row["low"]),
+            float(row["high"]), **_of_seeds(row)) for row in self.paired.to_dict("records")}
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was trained and evaluated under a recipe."""
+    """All models and runs of a recipe."""
 
     recipe: str
     seed: int
@@ -267,13 +232,13 @@ class Results:
 
 def _of_seeds(row: Mapping[str, Any]) -> dict[str, Any]:
     if pd.isna(row["verdict"]):
-        return {"seeds": int(row["seeds"])}
-    return {"seeds": int(row["seeds"]), "over_seeds": (float(row["low_seeds"]), float(row["high_seeds"])),
-            "p_seeds": float(row["p_seeds"]), "detectable": float(row["detectable"]), "sign": int(row["verdict"])}
+        return {}
+    return {"over_seeds": (float(row["low_seeds"]), float(row["high_seeds"])), "p_seeds": float(row["p_seeds"]),
+            "sign": int(row["verdict"])}
 
 
 def values_of(runs: Sequence[Mapping[str, Any]], intervals: Mapping[str, Any]) -> dict[str, Value]:
-    """Return mean and standard deviation over ``runs`` of the metrics that all have; ``intervals`` are of one run."""
+    """Return mean and standard deviation over ``runs`` of the metrics that all have, with the ``intervals`` of one."""
     found = {}
     for name in runs[0]:
         values = [float(value) for run in runs if isinstance(value := run.get(name), int | float) and value == value]

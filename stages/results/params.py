@@ -15,4 +15,4 @@ class Compare(Block):
 class Report(Block):
     """The page."""
 
-    examples: int = Field(12, ge=0, description="items whose outputs stand side by side; 0 leaves them out")
+    examples: int = Field(12, ge=0, description="items whose outputs are shown side by side; 0 shows none")

@@ -1,7 +1,4 @@
-"""Published tables as printed, with notes on the cells that do not add up; and the data sets of the papers.
-
-The tables themselves stand in ``papers/``, one file per track.
-"""
+"""The published tables in ``papers/``, with notes on cells that do not add up, and the papers' data sets."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,14 +9,12 @@ from typing import Any
 
 import yaml
 
-from stages.metrics.registered import metric
-
 _PAPERS = Path(__file__).parent / "papers"
 
 
 @dataclass(frozen=True)
 class PublishedCell:
-    """A cell as printed: its value, a flag (key of :data:`NOTES`) or none, and what it should almost surely say."""
+    """A cell as printed: its value, a flag (key of :data:`NOTES`) or none, and the value that was probably meant."""
 
     text: str
     value: float
@@ -38,10 +33,10 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of the paper; ``human``: people have judged, and no metric of ours stands beside it.
+    """A table of the paper; ``human`` if people judged, so that no metric of ours corresponds to it.
 
-    ``kind`` is as :func:`dataset_kind_of` returns it, ``quora`` for Quora and MSCOCO together; ``scale`` is what values
-    between 0 and 1 were multiplied by.
+    ``kind`` is the data set as of :func:`dataset_kind_of`, ``quora`` for Quora and MSCOCO together; ``scale`` is the
+    factor of values between 0 and 1.
     """
 
     number: str
@@ -52,21 +47,10 @@ class PublishedTable:
     scale: int = 1
     human: bool = False
 
-    @property
-    def headings(self) -> list[str]:
-        """Headings of its columns."""
-        return [label[:1].upper() + label[1:] for label in (metric(key).label for key in self.metrics)]
-
-    @property
-    def flags(self) -> list[str]:
-        """Flags that occur in the table, in the order of :data:`NOTES`."""
-        found = {flag for row in self.rows.values() for flag in (row.flag, *(cell.flag for cell in row.cells.values()))}
-        return [flag for flag in NOTES if flag in found]
-
 
 @dataclass(frozen=True)
 class Paper:
-    """What the paper of a track printed: tables by number, notes by flag, and other numbers (``facts``) by name."""
+    """A paper: its tables by number, notes by flag, and other printed numbers (``facts``) by name."""
 
     tables: dict[str, PublishedTable]
     notes: dict[str, str]
@@ -75,7 +59,7 @@ class Paper:
 
 @cache
 def paper(track: str) -> Paper:
-    """Return what the paper of a track (``hcl``, ``pgkpr`` or ``clld``) printed."""
+    """Return the paper of a track (``hcl``, ``pgkpr`` or ``clld``)."""
     read = yaml.safe_load((_PAPERS / f"{track}.yaml").read_text(encoding="utf-8"))
     return Paper({table["number"]: printed_table(**table) for table in read["tables"]}, read["notes"],
                  read.get("facts", {}))
@@ -83,7 +67,7 @@ def paper(track: str) -> Paper:
 
 def printed_table(rows: str, metrics: Sequence[str], flags: Mapping[str, str] | None = None,
                   cells: Sequence[Mapping[str, Any]] = (), **table: Any) -> PublishedTable:
-    """Return a table from its lines ``row | cell | cell``, flags of rows by name, and what else is known of cells."""
+    """Return a table from its lines ``row | cell | cell``, flags of rows by name, and flags and notes of cells."""
     known = {(cell["row"], cell["metric"]): {key: cell[key] for key in cell if key not in ("row", "metric")}
              for cell in cells}
     read = {}
@@ -107,15 +91,10 @@ _CLASS_NAMES = re.compile(
 
 
 def dataset_kind_of(name: str, layout: str, source: str = "") -> str | None:
-    """Return which of the papers' data sets a data set of the params is, by its layout and name; None for none.
+    """Return the paper's name of a data set, by its name, layout and source (file or folder); None for any other.
 
-    ``qqp`` (Quora's pairs), ``douban``, ``rocstories`` or ``mscoco``; of texts with classes ``20ng``, ``trec6``,
+    It is ``qqp`` (Quora's pairs), ``douban``, ``rocstories`` or ``mscoco``; of texts with classes ``20ng``, ``trec6``,
     ``r8``, ``r52`` or ``mr``.
-
-    Args:
-        name: of the data set.
-        layout: ``datasets.<name>.layout``.
-        source: file or folder, which may name what the data set's name does not.
     """
     called = f"{name} {source}".lower()
     if layout in ("glue_qqp", "kaggle_qqp", "quora_qqp") or (layout == "pairs" and ("qqp" in called

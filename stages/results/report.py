@@ -1,4 +1,4 @@
-"""Make the report: one self-contained page with results, curves, keyword statistics and examples."""
+"""Write the report: one self-contained page with results, examples, keywords and training curves."""
 
 import sys
 from functools import partial
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from keycontrast.files import atomic_folder
 from stages.common.paths import REPORT
-from stages.results.page.context import Material, build, gather
-from stages.results.page.rendering import rendered
+from stages.results.page.context import Material, build, gather, rendered
 from stages.run.process import StageProcess, run_stage
 
 if TYPE_CHECKING:
@@ -15,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def run(material: Material, params: "Report") -> dict[str, bytes]:
-    """Return the files of the report by name: ``index.html`` and, under ``plots/``, every plot as SVG and PNG.
-
-    No time, duration or machine enters them: the same material gives the same bytes.
-
-    Args:
-        material: params, metrics, histories and tables, as :func:`stages.results.page.context.gather` reads them.
-        params: block ``report``.
-    """
+    """Return the files of the report by name; the same material gives the same bytes."""
     return rendered(build(material, params.examples))
 
 

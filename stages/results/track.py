@@ -1,4 +1,4 @@
-"""What of the results differs from track to track; each track fills it in, in ``stages.results.tracks``."""
+"""The part of the results that each track defines, in ``stages.results.tracks``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ ADDED = "with "     # begins the name of a switch that adds a part to the full m
 
 @dataclass(frozen=True)
 class TableLayout:
-    """A table of results; ``brief`` if a document has it too, and not the page alone."""
+    """A table of results; ``brief`` if the table in a terminal may show its metrics."""
 
     title: str
     note: str
@@ -34,9 +34,9 @@ class TableLayout:
 
 @dataclass(frozen=True)
 class Question:
-    """What several plots of training answer together, a note, and a pattern of the quantities that they show.
+    """A question that several training curves answer, a note, and a pattern of the quantities that they show.
 
-    In the pattern, ``{contrasts}`` stands for the names of the contrasts of which anything was recorded.
+    ``{contrasts}`` in the pattern stands for the names of the recorded contrasts.
     """
 
     title: str
@@ -46,27 +46,24 @@ class Question:
 
 @dataclass(frozen=True)
 class Row:
-    """What a system is: an architecture, and the switches in which it differs from the full method."""
+    """The identity of a system: an architecture, and its differences from the full method as switches."""
 
     architecture: str
     switches: frozenset[str] = frozenset()
 
 
 def untrained(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch of a row of no epoch, which is what the others started from; nothing for others.
+    """Return the switch of a model that trains for no epoch; nothing for others.
 
     >>> sorted(untrained({"training": {"epochs": 0}}))
     ['as it starts']
-
-    Args:
-        settings: of a model, nested like the block of its training.
     """
     return frozenset({"as it starts"} if settings.get("training", {}).get("epochs") == 0 else ())
 
 
 @dataclass(frozen=True)
 class Names:
-    """What rows are called: architectures, parts that may be off, other switches, and rows with a name of their own."""
+    """The names of architectures, of parts that may be off, of other switches, and of single rows."""
 
     architectures: Mapping[str, str]
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -74,13 +71,9 @@ class Names:
     rows: Mapping[Row, str] = field(default_factory=dict)
 
     def part(self, switch: str) -> str:
-        """Return the part that a switch turns off, in words; empty for a switch of another kind."""
+        """Return the part that a switch turns off, in words; empty for any other switch."""
         is_contrast = switch.endswith(" contrast") and not switch.startswith(ADDED)
         return self.parts.get(switch) or (f"the {switch}" if is_contrast else "")
-
-    def architecture(self, name: str) -> str:
-        """Return what an architecture is called."""
-        return self.architectures.get(name, name)
 
     def label(self, row: Row) -> str:
         """Return the name of a row.
@@ -95,15 +88,16 @@ class Names:
         added = " and ".join(f"the {one.removeprefix(ADDED)}" for one in switches if one.startswith(ADDED))
         differs = " and ".join([f"without {off}"] * bool(off) + [f"with {added}"] * bool(added))
         others = [self.switches.get(one, one) for one in switches if not self.part(one) and not one.startswith(ADDED)]
-        return ", ".join([f"{self.architecture(row.architecture)} {differs}".rstrip(), *others])
+        name = self.architectures.get(row.architecture, row.architecture)
+        return ", ".join([f"{name} {differs}".rstrip(), *others])
 
 
 @dataclass(frozen=True)
 class Compared:
     """How runs are compared: columns of predictions, the column of scores that repeats ``predicted``, and metrics.
 
-    ``statistics`` takes rows of scores, the predictions of the same items, and the settings of the evaluation; ``read``
-    are the columns of predictions that are read (None: all); ``exact``: McNemar's test is made too.
+    ``statistics`` takes rows of scores, the predictions of the same items, and the settings of the evaluation. ``read``
+    names the columns of predictions to read (None: all); ``exact`` adds McNemar's test.
     """
 
     inputs: str
@@ -117,90 +111,53 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class TrackResults(Track):
-    """A track, one method with its ablations and baselines, as results show it.
+    """A track, that is one method with its ablations and baselines, as results show it."""
 
-    Attributes:
-        method: what it is.
-        names: what its rows are called.
-        further_settings: returns what all settings of a model hold beside that block with the model's overrides.
-        named: settings of a model that say beside its overrides what it is.
-        row: returns what a run is, from the settings of its model and its decoding.
-        full: the row of the full method; None where rows are compared step by step.
-        layouts: tables of results.
-        reported: metrics that its paper reports, the leading one first, and those that go with them.
-        scale: what these are multiplied by where the paper's unit is wanted.
-        questions: groups of training curves.
-        published: tables of the paper.
-        printed_as: returns the names under which the paper has a row.
-        data: data sets of the paper, for people.
-        compared: how its runs are compared.
-        floors: what each floor tells, for people.
-        headline: title of the table in a terminal.
-        differs: what differs from the paper's runs, for people.
-        remark: a note on the published rows.
-        judged_by: the column of the history that tells how good an epoch was, and its name.
-        items: what is evaluated.
-        many_keywords: whether a source has a set of keywords, stored joined by spaces, and not one.
-        by_stratum: metrics that are shown for strata of the items; empty where items have none.
-        curve_names: put into the names of its plots of curves.
-    """
-
-    method: str
+    method: str                                 # what it is, in words
     names: Names
-    row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]
-    full: Row | None
+    row: Callable[[Mapping[str, Any], Mapping[str, Any]], Row]      # from the settings of model and decoding
+    full: Row | None                            # the full method; None if rows are compared step by step
     layouts: tuple[TableLayout, ...]
-    reported: tuple[str, ...]
-    questions: tuple[Question, ...]
+    reported: tuple[str, ...]                   # metrics of the paper, the leading one first, and related ones
+    questions: tuple[Question, ...]             # groups of training curves
     published: tuple[PublishedTable, ...]
-    printed_as: Callable[[Row], Sequence[str]]
-    data: str
+    printed_as: Callable[[Row], Sequence[str]]  # the names of a row in the paper
+    data: str                                   # the paper's data sets, in words
     compared: Compared
-    floors: Mapping[str, str]
-    headline: str
-    differs: str
-    further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}
-    named: Sequence[str] = ()
-    scale: int = 1
-    remark: str = ""
-    judged_by: tuple[str, str] = ("validation_loss", "validation loss")
-    items: str = "items"
-    many_keywords: bool = False
-    by_stratum: tuple[str, ...] = ()
-    curve_names: str = ""
+    floors: Mapping[str, str]                   # each floor with its meaning
+    headline: str                               # title of the table in a terminal
+    differs: str                                # differences from the paper's runs, in words
+    further_settings: Callable[[Params, str], dict[str, Any]] = lambda params, model: {}    # beside the model's block
+    named: Sequence[str] = ()                   # settings that name a model, beside its overrides
+    remark: str = ""                            # on the published rows
+    judged_by: tuple[str, str] = ("validation_loss", "validation loss")    # history column that judges an epoch, name
+    items: str = "items"                        # what is evaluated
+    many_keywords: bool = False                 # whether a source has several keywords, joined by spaces
+    by_stratum: tuple[str, ...] = ()            # metrics shown for each stratum of the items
+    curve_names: str = ""                       # part of the names of its curves
 
     def settings(self, params: Params, model: str) -> dict[str, Any]:
         """Return all settings of a model, nested like the params."""
         return params.model(model).plain() | self.further_settings(params, model)
 
     def decoding(self, params: Params, run: str) -> dict[str, Any]:
-        """Return all settings of a run, likewise; of one that only classifies the split alone."""
+        """Return all settings of a run, likewise; of a classifier, its split."""
         return {"split": self.runs(params)[run].split} if self.classifies else params.decoding(run).plain()
 
     @property
     def lead(self) -> str:
-        """The metric that leads where an evaluation names none."""
+        """The leading metric if an evaluation names none."""
         return self.reported[0]
 
     @property
-    def further(self) -> list[Metric]:
-        """Metrics that a document has beside the reported ones, one or more of every kind."""
-        return [one for table in self.layouts if table.brief for one in table.columns
-                if not one.detail and one.key not in self.reported]
-
-    @property
     def headlines(self) -> list[Metric]:
-        """Metrics that sum up a run, the reported ones first, as many as there is room for."""
-        further = {one.key for one in self.further}
-        return [one for one in (*map(metric, self.reported), *(one for one in METRICS.values() if one.key in further))
-                if one.short]
-
-    def heading(self, one: Metric) -> str:
-        """Return the heading of a metric in a document: as the paper has it, where it has it."""
-        return one.label if any(one.key in table.metrics for table in self.published) else one.name
+        """Metrics that sum up a run, the reported ones first."""
+        further = {one.key for table in self.layouts if table.brief for one in table.columns if not one.detail}
+        return [one for one in (*map(metric, self.reported), *(
+            one for one in METRICS.values() if one.key in further and one.key not in self.reported)) if one.short]
 
     def published_rows(self, row: Row, kind: str | None) -> list[PublishedRow]:
-        """Return the published rows that a run corresponds to, whatever its size; none on data that the paper lacks."""
+        """Return the published rows that correspond to a run, whatever its size; none for data that the paper lacks."""
         found = [table.rows[name] for name in self.printed_as(row) for table in self.published
                  if table.kind == kind and not table.human and name in table.rows]
         return list({one.name: one for one in reversed(found)}.values())[::-1]

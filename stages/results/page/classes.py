@@ -1,48 +1,32 @@
-"""Classifiers class by class: F1 of every class, confusions, and label distances (CLLD Figure 2)."""
+"""Pictures of classifiers: confusions, and label distances (CLLD Figure 2)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from matplotlib.colors import to_rgb
 
 from stages.common.figures import PALETTE, Plot, drawing, file_name, finished, xml_text
 from stages.results.classifiers import Classifier
 from stages.results.model import Block, Run
-from stages.results.page.labels import number, percentage
-from stages.results.page.tables import MISSING
+from stages.results.page.tables import percentage
 from stages.results.tracks.clld import encoder_name
 from stages.tracks.clld.tables import matrix_at
 
-_LETTERS = 26           # of a class name in a picture; the table has all of it
-_COUNTED = 12           # classes up to which a cell says its number
+_LETTERS = 26           # of a class name in a picture
+_COUNTED = 12           # classes up to which a cell shows its number
 _TOLD = 3               # pairs of classes in words
 
 
 @dataclass(frozen=True)
 class ClassifierView:
-    """The first seed of a row: its confusions, and its label distances where they are not all 1."""
+    """The first seed of a row: a picture of its confusions, and one of its label distances if they are not all 1."""
 
     name: str
     row: str
     encoder: str
     accuracy: str
-    confusion: Plot
-    distances: Plot | None
-
-    @property
-    def plots(self) -> list[Plot]:
-        """Its pictures."""
-        return [self.confusion, *([] if self.distances is None else [self.distances])]
-
-
-@dataclass(frozen=True)
-class ClassTable:
-    """F1 of every class under every system, and how many texts it has."""
-
-    systems: list[str]
-    rows: list[tuple[str, int, list[str]]]
+    plots: list[Plot]
 
 
 def classifier_views(block: Block, runs: Sequence[Run]) -> list[ClassifierView]:
@@ -54,10 +38,9 @@ def classifier_views(block: Block, runs: Sequence[Run]) -> list[ClassifierView]:
 
 def _view(run: Run, found: Classifier) -> ClassifierView:
     last, names = matrix_at(found.distances) if len(found.distances) else (np.ones((0, 0)), [])
-    return ClassifierView(
-        run.name, run.settings["row"], encoder_name(run.settings["encoder"]),
-        percentage(run.metrics["run"]["accuracy"]), confusion_plot(run.name, found),
-        distance_plot(run.name, names, last) if (last != 1).any() else None)
+    plots = [confusion_plot(run.name, found), *([distance_plot(run.name, names, last)] if (last != 1).any() else [])]
+    return ClassifierView(run.name, run.settings["row"], encoder_name(run.settings["encoder"]),
+                          percentage(run.metrics["run"]["accuracy"]), plots)
 
 
 def confusion_plot(run: str, found: Classifier) -> Plot:
@@ -70,27 +53,25 @@ def confusion_plot(run: str, found: Classifier) -> Plot:
     accuracy = np.trace(counts) / max(1, counts.sum())
     texts = {(int(one), int(other)): str(counts[one, other]) for one, other in np.argwhere(counts)}
     return _matrix_plot(
-        # Few confusions are to be seen too.
-        names, {"first": right, "second": np.sqrt(shares - right)}, texts, file_name("confusion", run),
-        f"Confusions of {run}",
+        names, {"first": right, "second": np.sqrt(shares - right)}, texts,     # the root makes few confusions visible
+        file_name("confusion", run), f"Confusions of {run}",
         f"{percentage(float(accuracy))} right; most confused: {'; '.join(pairs) or 'nothing'}")
 
 
 def distance_plot(run: str, classes: Sequence[str], distances: np.ndarray) -> Plot:
-    """Return a label distance matrix d (N, N), as CLLD's Figure 2: the further apart, the stronger."""
+    """Return a label distance matrix d (N, N), as CLLD's Figure 2: the greater, the stronger."""
     low, high = min(1.0, float(distances.min())), float(distances.max())
     shares = (distances - low) / (high - low)
-    far = sorted(zip(*np.nonzero(np.triu(shares)), strict=True), key=lambda cell: (-distances[cell], cell))
+    far = sorted(zip(*np.nonzero(np.triu(shares)), strict=True), key=lambda cell: (-distances[cell], cell))[:_TOLD]
     texts = {(int(one), int(other)): f"{distances[one, other]:.2f}" for one, other in np.argwhere(shares)}
-    return _matrix_plot(
-        classes, {"first": shares}, texts, file_name("label-distance", run), f"Label distance of {run}",
-        f"from {low:g} to {high:.3g}; furthest apart: "
-        + "; ".join(f"{classes[one]} and {classes[other]} ({distances[one, other]:.2f})" for one, other in far[:_TOLD]))
+    pairs = [f"{classes[one]} and {classes[other]} ({distances[one, other]:.2f})" for one, other in far]
+    return _matrix_plot(classes, {"first": shares}, texts, file_name("label-distance", run), f"Label distance of {run}",
+                        f"from {low:g} to {high:.3g}; furthest apart: {'; '.join(pairs)}")
 
 
 def _matrix_plot(classes: Sequence[str], layers: Mapping[str, np.ndarray], texts: Mapping[tuple[int, int], str],
                  name: str, title: str, description: str) -> Plot:
-    """Return a matrix (N, N): shares of each colour over each other and, of few classes, ``texts`` in the cells."""
+    """Return a matrix (N, N) of shares as shades, by colour, with ``texts`` in the cells if classes are few."""
     count, labels = len(classes), [_short(one) for one in classes]
     side = 2.2 + (0.4 if count <= _COUNTED else 0.15) * count
     with drawing(side, side) as figure:
@@ -109,20 +90,6 @@ def _matrix_plot(classes: Sequence[str], layers: Mapping[str, np.ndarray], texts
         return finished(figure, name, title, description)
 
 
-def class_table(block: Block, runs: Sequence[Run]) -> ClassTable:
-    """Return F1 of every class under every system of a block, mean over seeds."""
-    known = {run.name: run.classifier.classes for run in runs if run.classifier is not None}
-    frames = {system.name: pd.concat([known[run].set_index("class")["f1"] for run in system.runs], axis=1).mean(axis=1)
-              for system in block.systems}
-    rows = []
-    for row in known[block.runs[0].name].to_dict("records"):
-        values = [float(frame.get(row["class"], np.nan)) for frame in frames.values()]
-        rows.append((str(row["class"]), int(row["texts"]),
-                     [number(value) if value == value else MISSING for value in values]))
-    return ClassTable(list(frames), rows)
-
-
 def _short(name: str) -> str:
-    """Return a class name on one line, cut to what the edge of a picture holds."""
     name = xml_text(" ".join(name.split())) or "(blank)"
     return name if len(name) <= _LETTERS else name[:_LETTERS - 1] + "…"

@@ -1,26 +1,31 @@
-"""From artifacts to what the templates show: read them, and turn results into plain values."""
+"""The page: artifacts are read, turned into plain values, and rendered as one HTML file with its plots beside it."""
 
-from collections.abc import Sequence
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from stages.common.figures import Plot
 from stages.common.settings import Params
 from stages.results.gather import first_predictions, read_results
 from stages.results.model import Block, Model, Results, Run
-from stages.results.page.classes import ClassifierView, ClassTable, class_table, classifier_views
+from stages.results.page.answers import Answer, StepRow, answer, step_tables
+from stages.results.page.classes import ClassifierView, classifier_views
 from stages.results.page.corpus import Dataset, read_dataset
 from stages.results.page.curves import CurveGroup, best_epoch, curve_groups, series_colour
-from stages.results.page.differences import StepRow, step_tables
-from stages.results.page.examples import Example, shown_examples
-from stages.results.page.explorer import explorer_data
-from stages.results.page.labels import settings_text, value_text
-from stages.results.page.summary import SummaryBlock, summary_block
-from stages.results.page.tables import PrintedTable, ResultTable, described, level, printed_tables, result_tables
+from stages.results.page.examples import Example, segments, shown_examples
+from stages.results.page.explorer import explorer_data, json_markup
+from stages.results.page.tables import ResultTable, described, percentage, result_tables, settings_text, value_text
 from stages.results.track import TrackResults
 from stages.results.tracks import TRACKS
 
-GRAPH_BYTES = 1_800_000     # shared by all data sets
+GRAPH_BYTES = 700_000       # of the page, shared by all data sets
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Material:
 
 @dataclass(frozen=True)
 class ModelView:
-    """One trained model: its colour among the curves, its selected epoch (0 if unknown) and how that was judged."""
+    """A trained model: its colour among the curves, its selected epoch (0 if unknown) and the value that chose it."""
 
     name: str
     dataset: str
@@ -47,15 +52,15 @@ class ModelView:
 
 @dataclass(frozen=True)
 class BlockView:
-    """Systems on the same items: tables, some examples; CLLD's steps, and classifiers class by class."""
+    """Systems on the same items: their answer, tables and some examples; CLLD's steps and classifiers."""
 
     about: Block
     name: str
+    answer: Answer
     tables: list[ResultTable]
     examples: list[Example] = field(default_factory=list)
     steps: list[tuple[str, list[StepRow]]] = field(default_factory=list)
     classifiers: list[ClassifierView] = field(default_factory=list)
-    by_class: ClassTable | None = None
 
     @property
     def heading(self) -> str:
@@ -65,10 +70,10 @@ class BlockView:
     @property
     def level(self) -> str:
         """Level of the intervals."""
-        return level(self.about)
+        return percentage(float(self.about.settings.get("level", 0.95))).replace(".0", "")
 
     def setting(self, name: str) -> str:
-        """Return a setting of the evaluation in one line; empty if it does not say."""
+        """Return a setting of the evaluation in one line; empty if it is not given."""
         return described(self.about.settings.get(name))
 
 
@@ -80,54 +85,60 @@ class TrackView:
     models: list[ModelView]
     runs: list[tuple[str, str, str, str]]
     blocks: list[BlockView]
-    printed: list[PrintedTable]
     curves: list[CurveGroup]
-    summary: list[SummaryBlock]
 
     @property
-    def parts_shown(self) -> list[tuple[str, str]]:
-        """Name (of its template too) and title of each part that has something in it, in the order of the page."""
-        parts = (("results", "Results", self.blocks), ("published", "Published", self.blocks and self.printed),
-                 ("classes", "Classes", self.about.classifies and self.blocks),
-                 ("examples", "Examples", [block for block in self.blocks if block.examples]),
-                 ("training", "Training", self.models))
-        return [(name, title) for name, title, found in parts if found]
+    def examples(self) -> list[BlockView]:
+        """Blocks of which examples are shown."""
+        return [block for block in self.blocks if block.examples]
 
     @property
     def floors(self) -> list[tuple[str, str]]:
-        """Floors that were scored, and what each tells."""
+        """Floors that were scored, each with its meaning."""
         scored = {floor.name for block in self.blocks for floor in block.about.floors}
-        return [(name, said) for name, said in self.about.floors.items() if name in scored]
+        return [(name, meaning) for name, meaning in self.about.floors.items() if name in scored]
 
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that the templates need; ``data`` is what scripts read of the graphs, by data set."""
+    """Everything that the templates need; ``data`` is the part of each data set's graph that scripts read."""
 
     results: Results
     encoders: list[dict[str, Any]]
     datasets: list[Dataset]
     tracks: list[TrackView]
-    data: dict[str, Any]
+    data: Mapping[str, Any]
     first: bool = False
 
     @property
+    def blocks(self) -> list[BlockView]:
+        """Results of all tracks."""
+        return [block for track in self.tracks for block in track.blocks]
+
+    @property
     def plots(self) -> list[Plot]:
-        """Every plot of the page, in its order."""
-        found = [plot for track in self.tracks for group in track.curves for plot in group.plots]
-        found += [plot for track in self.tracks for block in track.blocks for view in block.classifiers
-                  for plot in view.plots]
-        return found
+        """Every plot of the page."""
+        return [*(plot for track in self.tracks for group in track.curves for plot in group.plots),
+                *(plot for block in self.blocks for view in block.classifiers for plot in view.plots)]
 
     @property
     def keyworded(self) -> list[Dataset]:
-        """Data sets of which there are keywords or a graph of them."""
+        """Data sets with keywords or with a graph of them."""
         return [view for view in self.datasets if view.tops or view.graph]
 
     @property
-    def summarised(self) -> list[SummaryBlock]:
-        """What the summary says, of all tracks."""
-        return [block for track in self.tracks for block in track.summary]
+    def one_seed(self) -> bool:
+        """Whether a row has one seed alone, which gives no verdict."""
+        return any(block.answer.one_seed for block in self.blocks)
+
+    @property
+    def sections(self) -> list[tuple[str, str]]:
+        """Name (of its template too) and title of each section with content, in the order of the page."""
+        parts = (("answer", "In short", self.blocks),
+                 ("examples", "Examples", [block for block in self.blocks if block.examples]),
+                 ("corpus", "Corpus", self.keyworded), ("results", "Tables", self.blocks),
+                 ("training", "Training", [track for track in self.tracks if track.models]), ("ran", "What ran", True))
+        return [(name, title) for name, title, found in parts if found]
 
     def language(self, dataset: str) -> str:
         """Return the language code of a data set's texts."""
@@ -135,11 +146,7 @@ class Page:
 
 
 def gather(params: Params) -> Material:
-    """Read the artifacts of every data set, model and run that the params list.
-
-    Raises:
-        InputError: a listed run has no metrics or predictions, or a file cannot be read.
-    """
+    """Read the artifacts of every data set, model and run of the params; missing ones are an ``InputError``."""
     results = read_results(params)
     runs = [run if run.classifier is not None else
             replace(run, predictions=first_predictions(TRACKS[run.track], run.paths)) for run in results.runs]
@@ -148,35 +155,34 @@ def gather(params: Params) -> Material:
 
 
 def build(material: Material, examples: int = 0) -> Page:
-    """Return the page's content, with the outputs for so many ``examples`` of each block."""
+    """Return the page's content; ``examples`` is the number of items whose outputs are shown, over all blocks."""
     results = material.results
     graphs = {dataset.name: dataset.graph for dataset in material.datasets if dataset.graph is not None}
     data = {name: explorer_data(graph, GRAPH_BYTES // len(graphs)) for name, graph in graphs.items()}
     shown = [track for track in TRACKS.values() if results.runs_of(track) or results.models_of(track)]
-    return Page(results, _encoders(material), material.datasets,
-                [_track(track, results, examples) for track in shown],
+    writing = sum(not block.track.classifies for block in results.blocks)
+    each = -(-examples // max(writing, 1))
+    return Page(results, _encoders(material), material.datasets, [_track(track, results, each) for track in shown],
                 {name: found for name, found in data.items() if found["nodes"]})
 
 
 def _track(track: TrackResults, results: Results, examples: int) -> TrackView:
-    """Return what the page shows of one track."""
+    """Return the page's content of one track."""
     blocks, models, runs = results.blocks_of(track), results.models_of(track), results.runs_of(track)
     return TrackView(
         track, [_model(model, track, place) for place, model in enumerate(models)],
         [(run.name, track.names.label(run.row), run.model, settings_text(run.decode) or "none") for run in runs],
         [_block(block, f"{track.name}-{place}", runs, examples) for place, block in enumerate(blocks)],
-        printed_tables(blocks, track), curve_groups(models, track.questions, track.curve_names),
-        [summary_block(block, level(block)) for block in blocks])
+        curve_groups(models, track.questions, track.curve_names))
 
 
 def _block(block: Block, name: str, runs: Sequence[Run], examples: int) -> BlockView:
     names = [system.name for system in block.runs]
     own = [run for run in runs if run.name in names]
-    found = BlockView(block, name, result_tables(block))
+    view = BlockView(block, name, answer(block), result_tables(block))
     if block.track.classifies:
-        return replace(found, steps=step_tables(block), classifiers=classifier_views(block, own),
-                       by_class=class_table(block, own))
-    return replace(found, examples=shown_examples(block, own, examples))
+        return replace(view, steps=step_tables(block), classifiers=classifier_views(block, own))
+    return replace(view, examples=shown_examples(block, own, examples))
 
 
 def _model(model: Model, track: TrackResults, place: int) -> ModelView:
@@ -189,9 +195,36 @@ def _model(model: Model, track: TrackResults, place: int) -> ModelView:
 
 
 def _encoders(material: Material) -> list[dict[str, Any]]:
-    """Return the encoders that tables and metrics name, each once."""
-    found = [one for dataset in material.datasets for one in dataset.encoders]
-    found += [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
-    # A metric says beside the encoder what it makes of it.
-    return list({tuple(one.get(key) for key in ("name", "version", "sha256")): one for one in reversed(found)}.values()
-                )[::-1]
+    """Return the word vectors of the metrics, each once."""
+    found = [emb for run in material.results.runs if isinstance(emb := run.metrics["settings"].get("emb"), dict)]
+    return list({(one["name"], one["sha256"]): one for one in found}.values())
+
+
+def rendered(page: Page) -> dict[str, bytes]:
+    """Return the files of the report by name: the page, and ``plots/<name>.svg`` and ``.png``."""
+    files = {"index.html": html(page).encode()}
+    for plot in page.plots:
+        files[f"plots/{plot.name}.svg"] = plot.svg.encode()
+        files[f"plots/{plot.name}.png"] = plot.png
+    return files
+
+
+def html(page: Page) -> str:
+    """Return the page as HTML; whatever comes from data is escaped."""
+    environment = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
+                              trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"embedded": json_markup, "cut": segments}
+    script = f"(() => {{\n\"use strict\";\n{_own('page.js')}}})();\n"
+    return environment.get_template("page.html").render(page=page, style=Markup(_own("page.css")),
+                                                        script=Markup(script), policy=_policy(script))
+
+
+def _own(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")      # our own file, no data in it
+
+
+def _policy(script: str) -> str:
+    """Return the Content-Security-Policy: this script and no other, inline styles (of matplotlib), no network."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+            f"base-uri 'none'; form-action 'none'")

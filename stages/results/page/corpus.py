@@ -1,4 +1,4 @@
-"""What the page says of a data set: size, keywords by method and their neighbours, of what there is."""
+"""A data set on the page: its size, its top keywords by method, and its phrase graph."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,20 +10,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stages.common.methods import KEYWORDS, METHODS, NAMING, SIDE_BY_SIDE
+from stages.common.methods import KEYWORDS, METHODS, SIDE_BY_SIDE
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import NO_KEYWORD
 from stages.common.tables import read_batches, read_frame, read_metadata
 from stages.results.page.explorer import GraphMaterial, read_graph
-from stages.results.page.labels import number
+from stages.results.page.tables import number
 
-# In the order in which a data set passes through them.
-_TABLES = ("examples", "texts", "tokens", *NAMING, "word_vectors", "s_tags", "side_by_side", "keywords",
-           "phrase_nodes", "clusters", "nodes", "edges", "node_vectors", "paraphrase_items", "linear_floor")
 _METHODS = {name: method.title for name, method in METHODS.items()}
 _TOP = 10           # keywords of each method
-_LISTED = 12        # phrases whose neighbours are listed
-_NEIGHBOURS = 5
 
 
 @dataclass(frozen=True)
@@ -35,29 +30,22 @@ class Dataset:
     size: str = ""
     top_methods: Sequence[str] = ()
     tops: Sequence[Sequence[str]] = ()
-    listed: Sequence[tuple[str, str, str]] = ()
     graph: GraphMaterial | None = None
-    encoders: Sequence[dict[str, Any]] = ()
 
 
 def read_dataset(name: str, settings: Mapping[str, Any], first: bool = False) -> Dataset:
-    """Return what the page says of a data set; ``first``: by what there is as soon as its phrase graph is."""
+    """Return a data set as the page shows it; ``first`` uses only artifacts that exist before any training."""
     paths = DatasetPaths(name)
-    metadata = {kind: read_metadata(path) for kind in _TABLES if (path := paths.table(kind)).exists()}
-    path, graph = paths.table(KEYWORDS.name), read_graph(paths)
+    path, nodes, graph = paths.table(KEYWORDS.name), paths.table("phrase_nodes"), read_graph(paths)
     keywords = read_frame(path, KEYWORDS) if path.exists() else None
-    of_graph = metadata["phrase_nodes"]["counts"] if "phrase_nodes" in metadata else {}
-    return Dataset(
-        name, settings, size_of(0 if keywords is None else len(keywords), of_graph),
-        *top_table(read_tops(paths, keywords, not first)), neighbour_table(graph), graph,
-        [] if first else [one["models"]["encoder"] for one in metadata.values() if "encoder" in one.get("models", {})])
+    size = size_of(0 if keywords is None else len(keywords), read_metadata(nodes)["counts"] if graph else {})
+    return Dataset(name, settings, size, *top_table(read_tops(paths, keywords, not first)), graph)
 
 
 def read_tops(paths: DatasetPaths, keywords: pd.DataFrame | None, compared: bool) -> dict[str, list[tuple[str, int]]]:
-    """Return by method the keywords that are the best of most texts, and of how many, ties by keyword.
+    """Return by method the keywords that are the best of most texts, with the number of these texts; ties by keyword.
 
-    Where methods were not set side by side, or not yet (``compared``), the keywords that were chosen stand alone, under
-    ``chosen``.
+    Without the table of all methods, or if not ``compared``, the chosen keywords are returned under ``chosen``.
     """
     path = paths.table(SIDE_BY_SIDE.name)
     if compared and path.exists():
@@ -82,21 +70,13 @@ def _best(lists: Any) -> Iterator[str]:
 
 
 def top_table(tops: Mapping[str, Sequence[tuple[str, int]]]) -> tuple[list[str], list[list[str]]]:
-    """Return the names of methods, and rows of their keywords from the most frequent down."""
+    """Return the names of methods, and rows of their keywords, the most frequent first."""
     lists = [[f"{word} ({number(count)})" for word, count in found] for found in tops.values()]
     return [_METHODS.get(name, "keyword") for name in tops], [list(row) for row in zip_longest(*lists, fillvalue="")]
 
 
-def neighbour_table(graph: GraphMaterial | None) -> list[tuple[str, str, str]]:
-    """Return the largest phrases, each with its texts and its strongest neighbours."""
-    return [] if graph is None else [
-        (row.keyword, number(row.texts), ", ".join(f"{graph.names[other]} ({number(weight)})" for other, weight in
-                                                   graph.neighbours.get(row.node_id, [])[:_NEIGHBOURS]) or "–")
-        for row in graph.nodes.head(_LISTED).itertuples()]
-
-
 def size_of(texts: int, counts: Mapping[str, Any]) -> str:
-    """Return how large a corpus of so many texts and its phrase graph (``counts`` of its stage) are, in one line."""
+    """Return the size of a corpus and of its phrase graph (``counts`` of its stage) in one line."""
     said = [f"{number(texts)} texts"] if texts else []
     said += [f"{number(counts[name])} {label}" for name, label in (
         ("nodes", "phrases"), ("edges", "edges between them"), ("communities", "communities")) if name in counts]

@@ -1,4 +1,4 @@
-"""Training curves: one plot per quantity with all models in it, in groups that answer one question each."""
+"""Training curves: a plot per quantity with all models, in groups that answer one question each."""
 
 import re
 from collections.abc import Sequence
@@ -10,12 +10,13 @@ from matplotlib.ticker import MaxNLocator
 
 from stages.common.figures import PALETTE, SERIES, Plot, drawing, file_name, finished
 from stages.results.model import Model
-from stages.results.page.labels import number, quantity_label
+from stages.results.page.tables import number
 from stages.results.track import Question
 
+_WORDS = {"kl": "KL", "ce": "cross-entropy", "f1": "F1"}
 _SPLITS = (("validation", "-", 1.7, 1.0), ("train", (0, (3.5, 1.8)), 1.1, 0.75))
 _MARKED = 60        # points of a line up to which each is marked
-_MONITORED = "_vanished"     # what is recorded of a contrast, and of nothing else
+_MONITORED = "_vanished"     # ends the name of a quantity that is recorded of contrasts only
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class CurveGroup:
 
 def curve_groups(models: Sequence[Model], questions: Sequence[Question],
                  track: str = "") -> list[CurveGroup]:
-    """Return the plots of all quantities that any model of a track kept, each under the first question it matches.
+    """Return a plot for each recorded quantity that answers a question, under the first one that it matches.
 
-    ``track`` stands in the plots' names where another track has plots of the same quantities.
+    ``track`` is part of the plots' names if another track has plots of the same quantities.
     """
     known = [model for model in models if model.history is not None and not model.history.empty]
     quantities: dict[str, None] = {}
@@ -42,16 +43,17 @@ def curve_groups(models: Sequence[Model], questions: Sequence[Question],
     contrasts = "|".join(re.escape(name.removesuffix(_MONITORED)) for name in quantities if name.endswith(_MONITORED))
     patterns = {one.title: one.pattern.replace("{contrasts}", contrasts or "(?!)") for one in questions}
     for quantity in quantities:
-        title = next(title for title, pattern in patterns.items() if re.fullmatch(pattern, quantity))
-        members[title].append(_plot(quantity, known, places, track))
+        title = next((title for title, pattern in patterns.items() if re.fullmatch(pattern, quantity)), None)
+        if title is not None:
+            members[title].append(_plot(quantity, known, places, track))
     return [CurveGroup(one.title, one.note, members[one.title]) for one in questions if members[one.title]]
 
 
 def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]]:
     """Group numeric columns by quantity: ``{"loss": {"train": "train_loss", "validation": "validation_loss"}}``.
 
-    A column without either prefix counts as training. Columns without any value are left out. What validation
-    knows comes first.
+    A column without either prefix counts as training. Columns without any value are left out; quantities of the
+    validation split come first.
     """
     quantities: dict[str, dict[str, str]] = {}
     if history is None:
@@ -66,15 +68,20 @@ def history_quantities(history: pd.DataFrame | None) -> dict[str, dict[str, str]
 
 
 def best_epoch(history: pd.DataFrame | None) -> int:
-    """Return the epoch whose weights were kept: the last one flagged ``best``; 0 if none is."""
+    """Return the epoch whose weights were kept, the last one with the flag ``best``; 0 if none has it."""
     if history is None or "best" not in history or not history["best"].any():
         return 0
     return int(history.loc[history["best"].astype(bool), "epoch"].iloc[-1])
 
 
 def series_colour(place: int) -> str:
-    """Return the palette's name for the model that stands at ``place`` in the params."""
+    """Return the palette's colour of the model at ``place`` in the params."""
     return SERIES[place % len(SERIES)]
+
+
+def quantity_label(quantity: str) -> str:
+    """Return a short readable name of a column of a training history."""
+    return " ".join(_WORDS.get(word, word) for word in quantity.split("_"))
 
 
 def _plot(quantity: str, models: Sequence[Model], places: dict[str, int], track: str) -> Plot:

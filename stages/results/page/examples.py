@@ -1,4 +1,4 @@
-"""The examples that the page shows side by side, and where their keywords stand in the texts."""
+"""The examples that the page shows side by side, with the places of their keywords in the texts."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,6 +7,8 @@ from typing import Any
 
 from stages.common.schemas import NO_KEYWORD
 from stages.results.model import Block, Run
+
+_ROWS = 4       # whose outputs are shown
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,20 @@ class Example:
 
 
 def shown_examples(block: Block, runs: Sequence[Run], count: int) -> list[Example]:
-    """Return at most ``count`` of the items that the first seeds of all rows of ``block`` have, evenly spread."""
-    chosen = {system.runs[0] for system in block.systems}
-    rows = {run.name: {row.example_id: row for row in run.predictions.itertuples()} for run in runs
-            if run.name in chosen}
+    """Return at most ``count`` items, evenly spread, with the outputs of the full method and of the next rows.
+
+    A row is shown by its first seed.
+    """
+    chosen = [system.runs[0] for system in sorted(block.systems, key=lambda one: one is not block.full)][:_ROWS]
+    known = {run.name: run.predictions for run in runs}
+    rows = {name: {row.example_id: row for row in known[name].itertuples()} for name in chosen}
     shared = set.intersection(*(set(found) for found in rows.values()))
     return [_example(number, {name: found[number] for name, found in rows.items()}, block.track.many_keywords)
             for number in chosen_examples(shared, count)]
 
 
 def _example(number: int, rows: Mapping[str, Any], many: bool) -> Example:
-    # A run without keyword has none in its predictions; another of the same data set knows it.
+    # The predictions of a run without keywords have none; another run of the same data set has them.
     first = next((row for row in rows.values() if isinstance(row.keyword, str)), next(iter(rows.values())))
     keyword = first.keyword if isinstance(first.keyword, str) else ""
     return Example(int(number), keyword.split() if many else [keyword] * bool(keyword), bool(first.keyword_known),
@@ -56,10 +61,9 @@ def chosen_examples(example_ids: Iterable[int], count: int) -> list[int]:
 
 
 def segments(text: str, keywords: Sequence[str | None]) -> list[Segment]:
-    """Cut ``text`` at every occurrence of a keyword, whatever its case and white space.
+    """Cut ``text`` at every occurrence of a keyword, regardless of case and white space.
 
-    Keywords match whole words only; Chinese has no spaces between words, so there any place will do. The
-    pieces joined again are ``text``.
+    Keywords match whole words, but in Chinese and Japanese, which are written without spaces, any characters.
     """
     known = sorted({word for word in keywords if word and word != NO_KEYWORD}, key=lambda word: (-len(word), word))
     if not known:

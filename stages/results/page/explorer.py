@@ -1,16 +1,13 @@
-"""Data of the map and the explorer: the largest phrases, where they stand, their neighbours, and their texts.
+"""The part of a phrase graph that the page embeds: the largest phrases, their neighbours and their texts.
 
-A graph of a million nodes must not make a huge page. Nodes are kept in order of their texts and degrees,
-neighbours in order of their weights, and all of it is held to a number of bytes; what was left out is counted.
+The data are limited to a number of bytes, so that a graph of a million nodes does not make a huge page.
 """
 
 import json
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +16,7 @@ from markupsafe import Markup
 from stages.common.paths import DatasetPaths
 from stages.common.schemas import PHRASE_EDGES, PHRASE_NODES, PHRASE_TEXTS, TEXTS, TableSchema
 from stages.common.tables import read_batches, read_frame
-from stages.results.page import layout
+from stages.results.page.graph_map import GraphMap, graph_maps
 
 PHRASES = 10_000        # phrases that can be opened, at most; bytes may allow fewer
 NEIGHBOURS = 24
@@ -32,9 +29,8 @@ _ESCAPES = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"
 
 
 def json_markup(data: Any) -> Markup:
-    """Return ``data`` as the content of an element ``<script type="application/json">``; NaN and infinities are null.
-    """
-    text = json.dumps(_known(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    """Return ``data`` as the content of an element ``<script type="application/json">``."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(text.translate(_ESCAPES))     # nothing in it can be read as markup
 
 
@@ -43,38 +39,27 @@ def size(data: Any) -> int:
     return len(json_markup(data).encode())
 
 
-def _known(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {key: _known(value) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_known(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
 @dataclass(frozen=True)
 class GraphMaterial:
-    """What the explorer may show of a phrase graph.
+    """The part of a phrase graph that the page may show; mappings are by node number."""
 
-    Attributes:
-        nodes: the kept rows of table ``phrase_nodes``, the largest first.
-        neighbours: of each kept node, by number, its strongest neighbours with the texts they share.
-        names: phrases of the kept nodes and their neighbours, by number.
-        texts: a few texts of each kept node, by number: text id and text.
-        total: nodes of the whole graph.
-    """
+    nodes: pd.DataFrame                                 # of table phrase_nodes, the largest first
+    neighbours: Mapping[int, list[tuple[int, int]]]     # the strongest of each node, with the number of shared texts
+    names: Mapping[int, str]                            # of the nodes and their neighbours
+    texts: Mapping[int, list[tuple[int, str]]]          # a few of each node: text id and text
+    total: int                                          # nodes of the whole graph
 
-    nodes: pd.DataFrame
-    neighbours: Mapping[int, list[tuple[int, int]]]
-    names: Mapping[int, str]
-    texts: Mapping[int, list[tuple[int, str]]]
-    total: int
+    def maps(self, count: int) -> list[GraphMap]:
+        """Return drawings of the largest components of the ``count`` largest phrases."""
+        nodes = self.nodes.head(count)
+        places = {node: place for place, node in enumerate(nodes["node_id"].tolist())}
+        edges = {(*sorted((places[node], places[other])), weight) for node in places
+                 for other, weight in self.neighbours.get(node, []) if other in places}
+        return graph_maps(nodes, pd.DataFrame(sorted(edges), columns=["source", "target", "weight"]))
 
 
 def read_graph(paths: DatasetPaths, limit: int = PHRASES) -> GraphMaterial | None:
-    """Read the part of a data set's phrase graph that the page may show; None where there is no graph.
-
-    Edges and texts are read in pieces, so that only what is kept lies in memory.
-    """
+    """Return the part of a data set's phrase graph that the page may show, read in pieces; None without a graph."""
     if not paths.table("phrase_nodes").exists():
         return None
     nodes = read_frame(paths.table("phrase_nodes"), PHRASE_NODES)
@@ -128,46 +113,37 @@ def _selected(paths: DatasetPaths, schema: TableSchema, column: str, values: Ite
 
 
 def explorer_data(graph: GraphMaterial, budget: int) -> dict[str, Any]:
-    """Return what the page embeds of ``graph``, within ``budget`` bytes.
+    """Return the data of ``graph`` that the page embeds, within ``budget`` bytes.
 
     Returns:
-        ``names``: phrases, those that can be opened first; ``nodes``: for each of these [texts, neighbours, kept
-        neighbours as [place, weight, place, weight, …], places of texts, x, y, community]; the last phrases may be
-        without texts for want of room; ``texts``: [text_id, text]; ``total``: phrases of the whole graph.
+        ``names``: phrases, those that can be opened first; ``nodes``: for each of these [texts, neighbours, shown
+        neighbours as [place, weight, place, weight, …], places of texts]; the last phrases may have no texts, to save
+        bytes; ``texts``: [text_id, text]; ``total``: phrases of the whole graph.
     """
-    places = {node: place for place, node in enumerate(graph.nodes["node_id"].tolist())}
-    shown, used, extra = [], 200.0, set[int]()
-    room = budget * _OF_TEXTS
-    taken: dict[int, tuple[int, list[Any]]] = {}
+    texts: dict[int, list[Any]] = {}
+    used = 0
     for row in graph.nodes.itertuples():
-        pairs, texts = graph.neighbours.get(row.node_id, []), graph.texts.get(row.node_id, [])
-        news = {other for other, _ in pairs if other not in places and other not in extra}
-        # Places are counted as six digits: they are known only when all phrases are.
-        used += (size(row.keyword) + 58 + 10 * len(pairs) + 7 * len(texts)
-                 + sum(size(graph.names[other]) + 1 for other in news))
-        if used > budget * (1 - _OF_TEXTS):
+        cut = {text: [text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
+               for text, written in graph.texts.get(row.node_id, []) if text not in texts}
+        used += sum(size(one) + 1 for one in cut.values())
+        if used > budget * _OF_TEXTS:
             break
-        extra |= news
-        cut: list[list[Any]] = [[text, written if len(written) <= LETTERS else written[:LETTERS - 1] + "…"]
-                                for text, written in texts if text not in taken]
-        room -= sum(size(one) + 1 for one in cut)
-        if room >= 0:
-            taken.update({one[0]: (number, one) for number, one in enumerate(cut, len(taken))})
-        shown.append((row, pairs, [taken[text][0] for text, _ in texts if text in taken]))
-    return _assembled(graph, shown, [one for _, one in taken.values()])
+        texts |= cut
+    count = len(graph.nodes)
+    while (taken := size(data := _with_largest(graph, count, texts))) > budget and count:
+        count = int(count * 0.95 * budget / taken)
+    return data
 
 
-def _assembled(graph: GraphMaterial, shown: Sequence[tuple[Any, list[tuple[int, int]], list[int]]],
-               texts: list[list[Any]]) -> dict[str, Any]:
-    """Number the shown phrases and, after them, neighbours that cannot be opened."""
-    places = {int(row.node_id): place for place, (row, _, _) in enumerate(shown)}
-    for _, pairs, _ in shown:
-        for other, _ in pairs:
-            places.setdefault(other, len(places))
-    edges = np.array([(place, places[other]) for place, (_, pairs, _) in enumerate(shown) for other, _ in pairs
-                      if places[other] < len(shown)], dtype=np.int64).reshape(-1, 2)
-    stand = layout.places(len(shown), edges[:, 0], edges[:, 1])
-    nodes = [[int(row.texts), int(row.degree), [value for other, weight in pairs for value in (places[other], weight)],
-              held, int(x), int(y), int(row.community)]
-             for (row, pairs, held), (x, y) in zip(shown, stand, strict=True)]
-    return {"names": [graph.names[number] for number in places], "nodes": nodes, "texts": texts, "total": graph.total}
+def _with_largest(graph: GraphMaterial, count: int, texts: Mapping[int, list[Any]]) -> dict[str, Any]:
+    """Return the data of the ``count`` largest phrases; neighbours that cannot be opened are numbered after them."""
+    shown = graph.nodes.head(count)
+    places = {node: place for place, node in enumerate(shown["node_id"].tolist())}
+    of_texts = {text: place for place, text in enumerate(texts)}
+    nodes = [[int(row.texts), int(row.degree),
+              [value for other, weight in graph.neighbours.get(row.node_id, [])
+               for value in (places.setdefault(other, len(places)), weight)],
+              [of_texts[text] for text, _ in graph.texts.get(row.node_id, []) if text in of_texts]]
+             for row in shown.itertuples()]
+    return {"names": [graph.names[node] for node in places], "nodes": nodes, "texts": list(texts.values()),
+            "total": graph.total}

@@ -1,15 +1,14 @@
-"""The results tables: floors first, then runs, then means over seeds; the best run of each column marked."""
+"""The results tables: floors, runs and means over seeds, with the published values below ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from stages.metrics.registered import Family, Metric, metric
 from stages.results.model import Block, System, Value
-from stages.results.page.labels import number, percentage, value_text
-from stages.results.published import NOTES, PublishedTable
-from stages.results.track import TableLayout, TrackResults
+from stages.results.published import NOTES, PublishedCell
+from stages.results.track import TableLayout
 from stages.tracks.common.schemas import STRATA
 
 MISSING = "–"
@@ -27,27 +26,22 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A floor, a run, several runs that differ in their seed alone, or a published row (``kind`` says which)."""
+    """A floor, a run, a run under several seeds, or the published row below one (``kind`` says which)."""
 
     name: str
     kind: str
     cells: list[Cell]
     note: str | int = ""
+    published: bool = False
 
 
 @dataclass(frozen=True)
 class ResultTable:
     """A table of results as the template draws it."""
 
-    title: str
-    note: str
-    groups: tuple[Family, ...]
+    layout: TableLayout
     rows: list[TableRow]
-
-    @property
-    def columns(self) -> list[Metric]:
-        """Columns of all groups, from left to right."""
-        return [column for group in self.groups for column in group.columns]
+    notes: list[str]
 
     @property
     def bodies(self) -> list[tuple[str, list[TableRow]]]:
@@ -55,46 +49,24 @@ class ResultTable:
         return [(kind, list(rows)) for kind, rows in groupby(self.rows, lambda row: row.kind)]
 
 
-@dataclass(frozen=True)
-class PrintedTable:
-    """A table of the paper with our runs in it."""
-
-    title: str
-    headings: list[str]
-    rows: list[TableRow]
-    notes: list[str]
-
-    @property
-    def measured(self) -> bool:
-        """Whether a run of ours stands in it."""
-        return any(row.kind == "measured" for row in self.rows)
-
-
 def result_tables(block: Block) -> list[ResultTable]:
-    """Return the tables of a block, that with the leading metric first, those of its strata last.
-
-    Only what was measured has a column.
-    """
+    """Return the tables of the measured metrics, that with the leading metric first, those of strata last."""
     listed = {column.key for layout in block.track.layouts for column in layout.columns}
     rest = tuple(metric(key) for key in block.measured if key not in listed)
     layouts = (*block.track.layouts, TableLayout("Further metrics", "", (Family("", rest),)))
     tables = [_result_table(layout, block) for found in layouts if (layout := _measured(found, block.measured))]
-    tables.sort(key=lambda table: block.lead not in [column.key for column in table.columns])
+    tables.sort(key=lambda table: block.lead not in [column.key for column in table.layout.columns])
     headlines = Family("", tuple(map(metric, block.track.by_stratum)))
     for name, part in block.strata.items():
-        said = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
-        layout = TableLayout(f"Stratum: {STRATA[name].title}", said, (headlines,))
-        tables += [_result_table(found, part) for found in [_measured(layout, part.measured)] if found]
+        note = f"The {part.counts['examples']:,} items of which this holds: {STRATA[name].meaning}."
+        found = _measured(TableLayout(f"Stratum: {STRATA[name].title}", note, (headlines,)), part.measured)
+        tables += [_result_table(found, part)] if found else []
     return tables
 
 
-def level(block: Block) -> str:
-    """Return the level of the intervals of a block: ``95 %``."""
-    return percentage(float(block.settings.get("level", 0.95))).replace(".0", "")
-
-
 def described(setting: Any) -> str:
-    """Return a setting of a metric in one line: ``{"name": "x", "layer": 6}`` gives ``x, layer 6``; checksums not."""
+    """Return a setting of a metric in one line, without checksums: ``{"name": "x", "layer": 6}`` gives ``x, layer 6``.
+    """
     if not isinstance(setting, Mapping):
         return "" if setting is None else str(setting)
     first = [str(setting[key]) for key in ("description", "name", "encoder", "source") if isinstance(
@@ -115,19 +87,41 @@ def _measured(layout: TableLayout, present: Sequence[str]) -> TableLayout | None
 
 def _result_table(layout: TableLayout, block: Block) -> ResultTable:
     best = {column.key: _best(column, block) for column in layout.columns}
-    rows = [TableRow(system.title, system.kind,
-                     [value_cell(column, system.values.get(column.key),
-                                 system.kind != "floor" and system.name == best[column.key])
-                      for column in layout.columns], "mean ± sd over seeds" if system.kind == "seeds" else "")
-            for system in (*block.floors, *block.runs, *block.groups)]
-    return ResultTable(layout.title, layout.note, layout.groups, rows)
+    rows, flags = [], dict[str, int]()
+    for system in (*block.floors, *block.runs, *block.groups):
+        cells = [value_cell(column, system.values.get(column.key),
+                            system.kind != "floor" and system.name == best[column.key]) for column in layout.columns]
+        rows.append(TableRow(system.title, system.kind, cells,
+                             "mean ± sd over seeds" if system.kind == "seeds" else ""))
+        if system in block.systems:
+            rows += _published_rows(system, layout, block, flags)
+    return ResultTable(layout, rows, [NOTES[flag] for flag in flags])
+
+
+def _published_rows(system: System, layout: TableLayout, block: Block, flags: dict[str, int]) -> Iterator[TableRow]:
+    """Yield the published values of a system, a row for each table of the paper; ``flags`` numbers their notes."""
+    for table in block.track.published:
+        if table.kind != block.kind or table.human:
+            continue
+        for name in [row.name for row in system.published if row.name in table.rows]:
+            row = table.rows[name]
+            if any(column.key in row.cells for column in layout.columns):
+                cells = [_published_cell(column, row.cells.get(column.key), table.scale, flags)
+                         for column in layout.columns]
+                number_of = flags.setdefault(row.flag, len(flags) + 1) if row.flag else ""
+                yield TableRow(f"paper, Table {table.number}: {name}", system.kind, cells, number_of, published=True)
+
+
+def _published_cell(column: Metric, cell: PublishedCell | None, scale: int, flags: dict[str, int]) -> Cell:
+    """Return a published value in our unit; the text as printed if that is the unit of the paper."""
+    if cell is None:
+        return Cell("")
+    text = cell.text if scale == 1 else number(cell.value / scale, max(column.digits, 4))
+    return Cell(text, note=flags.setdefault(cell.flag, len(flags) + 1) if cell.flag else 0)
 
 
 def _best(column: Metric, block: Block) -> str | None:
-    """Return the system that is better than every other beyond chance, seeds taken together; None without such a one.
-
-    A best value that the comparison calls chance, or that nobody compared, is not marked.
-    """
+    """Return the system that is better than every other beyond chance, over all its seeds; None if there is none."""
     systems = [system for system in block.systems if column.key in system.values]
     for one in systems if len(systems) > 1 else []:
         differences = [block.difference(one.name, other.name, column.key) for other in systems if other is not one]
@@ -145,27 +139,35 @@ def value_cell(column: Metric, value: Value | None, best: bool = False) -> Cell:
     return Cell(number(value.mean, column.digits), best, more)
 
 
-def printed_tables(blocks: Sequence[Block], track: TrackResults) -> list[PrintedTable]:
-    """Return every table of the track's paper; systems on the same data set stand in it below their row."""
-    return [_printed_table(table, [system for block in blocks if block.kind == table.kind for system in block.systems])
-            for table in track.published]
+def number(value: float, digits: int = 3) -> str:
+    """Return a number for people: thousands apart, ``digits`` decimals unless it is whole."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
 
 
-def _printed_table(table: PublishedTable, systems: Sequence[System]) -> PrintedTable:
-    notes = {flag: place for place, flag in enumerate(table.flags, 1)}
-    rows = []
-    for row in table.rows.values():
-        cells = [Cell(row.cells[key].text, note=notes.get(row.cells[key].flag, 0)) for key in table.metrics]
-        rows.append(TableRow(row.name, "published", cells, notes.get(row.flag, 0)))
-        rows += [TableRow(system.title, "measured", [_beside(key, system, table.scale) for key in table.metrics])
-                 for system in systems if row.name in [one.name for one in system.published]
-                 and any(key in system.values for key in table.metrics)]
-    return PrintedTable(f"Table {table.number}: {table.title}", table.headings, rows, [NOTES[flag] for flag in notes])
+def percentage(share: float) -> str:
+    """Return ``percentage(0.125) == "12.5\u00a0%"``, with a space that does not break."""
+    return f"{100 * share:.1f}\u00a0%"
 
 
-def _beside(key: str, system: System, scale: int) -> Cell:
-    """Return a measured value in the unit of the paper."""
-    value, column = system.values.get(key), metric(key)
-    if value is None:
-        return Cell(MISSING)
-    return Cell(column.text(value.mean, scale), more="" if value.sd is None else f"± {column.text(value.sd, scale)}")
+def value_text(value: Any) -> str:
+    """Return the text of one value."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and 0 < abs(value) < 0.0005:
+        return f"{value:.1e}"
+    if isinstance(value, (int, float)):
+        return number(value)
+    return "none" if value is None else str(value)
+
+
+def settings_text(changes: Mapping[str, Any]) -> str:
+    """Return nested settings in one line: ``{"graph": {"iterations": 0}}`` gives ``graph.iterations = 0``."""
+    return ", ".join(f"{name} = {value}" for name, value in _dotted(changes))
+
+
+def _dotted(changes: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and value:
+            yield from _dotted(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value

@@ -10,38 +10,27 @@ from stages.metrics.registered import family
 from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
-from stages.results.track import (
-    ADDED,
-    SCRATCH,
-    Compared,
-    Names,
-    Question,
-    Row,
-    TableLayout,
-    TrackResults,
-    untrained,
-)
-from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
+from stages.results.track import ADDED, SCRATCH, Compared, Names, Question, Row, TableLayout, TrackResults, untrained
+from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.tracks.common.floors import FLOORS
 from stages.tracks.hcl import track
 
 _QUESTIONS = (
     Question("The loss and its parts", "What is minimised. The validation loss, without the contrasts, chooses the "
              "weights.", r"loss|reconstruction|kl|bow|{contrasts}"),
-    Question("Does the latent variable carry anything?", "Posterior collapse shows in a KL near zero, in few active "
-             "units, and in a reconstruction that is as good with z from the prior, from its mean, from which texts "
-             "are decoded, or with z = 0, as from the posterior. Dimensions under the floor of free bits have no "
-             "gradient of KL. KL negative is that of the negative's posterior: the instance contrast wants it above "
-             "the KL. KL train far below the KL: the prior is told in training what it is not told here.",
+    Question("Is the latent variable used?", "Signs of posterior collapse are a KL near zero, few active units, and a "
+             "reconstruction that is as good with z from the prior, with its mean, or with z = 0, as with z from the "
+             "posterior. Dimensions under the floor of free bits have no gradient of KL. KL negative is that of the "
+             "negative's posterior, which the instance contrast raises. A KL train far below the KL means that the "
+             "prior has information in training that it lacks here.",
              r"active_units|(mean_log_)?sigma|kl_.*|reconstruction_.*|under_floor|(prior|sample)_norm"),
-    Question("Does the keyword reach the outputs?", "What moves under another item's keyword: the prior's mean, in "
-             "units of its spread, and the distribution of each next token, as total variation.", r"swap_.*"),
-    Question("Do the contrasts still teach?", "Of each contrast: masked, the share of items that take no part; of the "
-             "others, the mean loss; vanished, the share with a loss below 0.01; ahead, the share in which the right "
-             "candidate is ahead; gap, how far apart the candidates are, in units of the temperature. "
-             "Impostor: cosine to the output keyword of the impostor, and of the hardest and the easiest that it is "
-             "made of.",
+    Question("Does the keyword affect the outputs?", "The changes under another item's keyword: of the prior's mean, "
+             "in units of its spread, and of the distribution of each next token, as total variation.", r"swap_.*"),
+    Question("Are the contrasts still effective?", "For each contrast: masked, the share of items without it; of the "
+             "others, the mean loss, the share with a loss below 0.01 (vanished), the share in which the right "
+             "candidate is ahead, and the gap between candidates in units of the temperature. Impostor: cosine of "
+             "the output keyword to the impostor, and to its hardest and easiest parts.",
              r"({contrasts}|impostor)_.*"),
-    Question("Optimiser", "Rates, the weight of the KL term, and the size of the gradient.", r".*"),
 )
 _TABLES = (
     AS_HCL,
@@ -85,14 +74,12 @@ _USUAL = {"keyword": "own", "z": "mean"}
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is; of a baseline, that alone, and what a pretrained one began with.
+    """Return the row of a run; of a baseline, its architecture and the start of a pretrained one.
+
+    ``settings`` is nested like ``train_hcl``, ``decode`` like ``generate_hcl``, both with the overrides.
 
     >>> sorted(row({"contrasts": {"keyword": {"weight": 0}, "topic": {"weight": 1}}}, {}).switches)
     ['keyword contrast', 'with topic contrast']
-
-    Args:
-        settings: nested like ``train_hcl``: its block with the model's overrides, or a part of it.
-        decode: nested like ``generate_hcl``, likewise.
     """
     architecture = str(settings.get("architecture", _FULL))
     if architecture != _FULL:
@@ -106,10 +93,10 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
 
 
 def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the parts of the method that ``settings`` of HCL remove, what they bring with them left out.
+    """Return the parts of HCL that ``settings`` remove, without those that are removed as a consequence.
 
-    Of ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast`` of the
-    paper's contrasts.
+    Parts are ``latent``, ``graph``, ``keyword`` (condition and both contrasts over keywords), and ``NAME contrast``
+    for the paper's contrasts.
     """
     def value(*names: str) -> Any:
         inner: Any = settings
@@ -124,7 +111,7 @@ def removed_parts(settings: Mapping[str, Any]) -> frozenset[str]:
         # Without keywords there is neither a graph nor a contrast over them.
         return frozenset({"keyword"} | found - _OF_KEYWORDS)
     if value("graph", "iterations") == 0:
-        # Nothing then moves the vectors that the contrast of keywords compares: its weight changes no other term.
+        # The vectors that the contrast of keywords compares are then constant: its weight changes no other term.
         return frozenset({"graph"} | found - {"keyword contrast"})
     return frozenset(found)
 
@@ -135,7 +122,7 @@ def _added_contrasts(settings: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch for what items see of the graph in training, where they read it; the preset has one reading."""
+    """Return the switch for the part of the graph that items see in training; the preset has one reading."""
     if settings.get("preset") or removed_parts(settings) & {"keyword", "latent"}:
         return frozenset()
     seen = settings.get("graph", {}).get("own_edges")
@@ -145,7 +132,7 @@ def _seen(settings: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _impostors(settings: Mapping[str, Any]) -> frozenset[str]:
-    """Return the switch for an impostor of other weights, where it is made of several candidates; likewise."""
+    """Return the switch for an impostor with other weights of its candidates; the preset has one reading."""
     if settings.get("preset") or removed_parts(settings) & {"graph", "keyword", "latent"}:
         return frozenset()
     weight = settings.get("keyword", {}).get("imp_weight", _WEIGHT)
@@ -167,9 +154,7 @@ HCL = TrackResults(
     **vars(track.HCL), method="hierarchical contrastive learning over keywords and instances",
     names=_NAMES, row=row, full=Row(_FULL), layouts=_TABLES, reported=_PRINTED_TABLES["1a"].metrics,
     questions=_QUESTIONS, published=tuple(_PRINTED_TABLES.values()),
-    printed_as=_printed,
-    data="QQP, Douban and RocStories",
-    floors=FLOORS_SAID,
+    printed_as=_printed, data="QQP, Douban and RocStories", floors=FLOORS,
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="HCL. B-1..4: BLEU of one order, smoothing 7; src-B: BLEU against the source",
     differs="Data, encoder, vocabulary and word vectors",

@@ -12,7 +12,8 @@ from stages.metrics.resampling import Statistic
 from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
-from stages.results.tracks.texts import AS_HCL, CUMULATIVE, FLOORS_SAID, VARIETY, item_statistics
+from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
+from stages.tracks.common.floors import FLOORS
 from stages.tracks.pgkpr import track
 from stages.tracks.pgkpr.items import as_words
 
@@ -20,9 +21,8 @@ _QUESTIONS = (
     Question("The loss and its parts", "What is minimised, in nats: generation per word of the target; reconstruction "
              "per token of the two-part input; contrast per pair; bow, the bag of words of the latent-bow models, per "
              "pair. The validation loss chooses the weights.", r"loss|generation|reconstruction|contrast|bow"),
-    Question("Optimiser and the rest", "Rates, the size of the gradient, and what else was recorded.", r".*"),
 )
-# The metrics that lead are those of the paper, under the normalisation of its code; each stands beside its raw reading.
+# The paper's metrics under the normalisation of its code come first, each with its raw reading beside it.
 _TABLES = (
     TableLayout(
         "As PGKPR reports them", "Released: as in the published code, references are cut and words outside the "
@@ -39,7 +39,7 @@ _TABLES = (
     VARIETY,
 )
 _READS_KEYWORDS = ("pgkpr", "ianet")
-# By what they choose keywords, and what a model reads for that where its run says nothing; others are read as they are.
+# The keywords that each architecture is trained with, and the default of a run for a model trained with each.
 _OWN = {"pgkpr": "attribution", "ianet": "psi"}
 _USED = {"attribution": "xx", "psi": "psi_xx"}
 _NAMES = Names(
@@ -65,17 +65,13 @@ _ROWS = {Row(architecture, frozenset(switches.split())): name for (architecture,
 
 
 def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
-    """Return what a run is.
+    """Return the row of a run: its architecture, the removed parts, and the source of its keywords.
 
-    Only the architecture, the parts that were removed, and where keywords come from count: a model that reads the
-    paper another way, is smaller, or is decoded by beam search is the same row.
+    Another reading of the paper, another size or beam search does not make another row. ``settings`` is nested like
+    ``train_pgkpr``, ``decode`` like ``generate_pgkpr``, both with the overrides.
 
     >>> sorted(row({"contrast": {"weight": 0}}, {"keywords": "xy"}).switches)
     ['contrast', 'xy']
-
-    Args:
-        settings: nested like ``train_pgkpr``: its block with the model's overrides, or a part of it.
-        decode: nested like ``generate_pgkpr``, likewise with the run's own.
     """
     architecture = str(settings.get("architecture", "pgkpr"))
     given, switches = keywords_of(settings, decode), set()
@@ -90,10 +86,7 @@ def row(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> Row:
 
 
 def keywords_of(settings: Mapping[str, Any], decode: Mapping[str, Any]) -> str | None:
-    """Return where a run takes the keywords of a source from; None for a model that has none.
-
-    It is a value of ``generate_pgkpr.keywords``.
-    """
+    """Return the source of a run's keywords, a value of ``generate_pgkpr.keywords``; None for a model without any."""
     if settings.get("architecture", "pgkpr") not in _READS_KEYWORDS:
         return None
     by = _trained_by(settings)
@@ -123,13 +116,11 @@ PGKPR = TrackResults(
     **vars(track.PGKPR),
     method="paraphrasing with reconstruction of keywords and parts of speech, its ablations and baselines",
     names=_NAMES, row=row, full=Row("pgkpr"), layouts=_TABLES,
-    reported=(*_PRINTED_TABLES["2a"].metrics, "source_bleu", "ibleu", "keywords_kept"), scale=100, questions=_QUESTIONS,
+    reported=(*_PRINTED_TABLES["2a"].metrics, "source_bleu", "ibleu", "keywords_kept"), questions=_QUESTIONS,
     published=tuple(_PRINTED_TABLES.values()), printed_as=lambda own: [_ROWS[own]] if own in _ROWS else [],
-    data="Quora and MSCOCO",
-    floors=FLOORS_SAID,
+    data="Quora and MSCOCO", floors=FLOORS,
     compared=Compared("source", "references", "prediction", "output", _statistics),
     headline="PGKPR, released norm. B: corpus BLEU; R: py-rouge; src-B: against the source",
     differs="Data, sizes of the models, time of training and tokens",
-    remark="Measured values are of the released normalisation and times 100, as in the paper.",
-    many_keywords=True,
-    curve_names="pgkpr")
+    remark="They are divided by 100.",
+    many_keywords=True, curve_names="pgkpr")

@@ -1,4 +1,4 @@
-"""What tracks whose runs write texts have in common: tables of results, and metrics of a table of scores."""
+"""Tables of results and metrics that the tracks whose runs write texts share."""
 
 import numpy as np
 import pandas as pd
@@ -6,7 +6,6 @@ import pandas as pd
 from stages.metrics.registered import METRICS, family
 from stages.metrics.resampling import Statistic, mean_statistic
 from stages.results.track import TableLayout
-from stages.tracks.common.floors import FLOORS
 
 AS_HCL = TableLayout(
     "As HCL reports them", "BLEU-n here is the mean of sentence BLEU with order n alone and NLTK's smoothing "
@@ -15,12 +14,10 @@ AS_HCL = TableLayout(
 CUMULATIVE = TableLayout(
     "Cumulative sentence BLEU", "Smoothing method 7, with even weights on orders 1 to n.", (family("cumulative_m7"),))
 VARIETY = TableLayout(
-    "Variety and keywords", "Over the outputs of one system together; self-BLEU compares each output with the "
-    "others and is high where all say the same.",
+    "Variety and keywords", "Over all outputs of a system; self-BLEU compares each output with the others and is high "
+    "if they are alike.",
     tuple(family(name) for name in ("distinct", "within", "sameness", "kept", "length")))
-# What the floors tell.
-FLOORS_SAID = dict(FLOORS)
-# Decoding settings that leave the scored output as it is.
+# Decoding settings that do not change the scored output.
 SAME_OUTPUT = ("samples", "batch_size", "split")
 
 

@@ -1,0 +1,147 @@
+"""The answer of each results table in a sentence, and differences between systems with their intervals as pictures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from stages.metrics.registered import Metric, metric
+from stages.results.classifiers import QUESTIONS, Step, steps
+from stages.results.model import BETTER, FLOOR, HELPS, Block, Difference, System
+from stages.results.page.tables import number
+from stages.results.track import TrackResults
+
+_WIDTH, _HEIGHT, _EDGE = 200, 20, 8     # of a picture, in pixels
+_FAR = (f"{FLOOR}majority", f"{FLOOR}keyword")      # so far from the others that each gets a scale of its own
+_COMPARED = {1: "better than", -1: "worse than", 0: "not clearly different from"}
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """A difference as texts, with its interval as a picture; ``p`` is that of the t test over seeds."""
+
+    difference: Difference
+    signed: str
+    interval: str
+    p: str
+    whisker: Markup
+    said: str
+
+    @property
+    def verdict(self) -> str:
+        """CSS class of its verdict; empty if there is none."""
+        return {0: ""}.get(self.difference.verdict, f"{BETTER[self.difference.verdict]}-text")
+
+
+@dataclass(frozen=True)
+class StepRow:
+    """One step of CLLD: its differences in accuracy and macro F1 (None if that was not compared)."""
+
+    step: Step
+    accuracy: DifferenceRow
+    macro_f1: DifferenceRow | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A results table in a sentence, and the differences of its systems from ``base`` in the leading metric."""
+
+    sentence: str
+    base: str
+    column: Metric
+    differences: list[tuple[System, DifferenceRow]]
+    one_seed: bool
+
+
+def answer(block: Block) -> Answer:
+    """Return the answer of one table: the value of the full method, or of the first system, and who differs from it."""
+    base, column = block.full or block.systems[0], metric(block.lead)
+    found = {system.name: (system, difference) for system in (*block.floors, *block.systems) if system is not base
+             and (difference := block.difference(system.compared_as, base.name, block.lead)) is not None}
+    value, count = base.values.get(block.lead), int(block.counts.get("examples", 0))
+    reached = f"reaches {number(value.mean, column.digits)} in {column.name}" if value else "was evaluated"
+    sentence = "; ".join([f"{base.name} {reached}, on {count:,} {block.track.items}",
+                          *_clauses(base, list(found.values()), block.track)])
+    near = _reach([one for _, one in found.values() if one.name not in _FAR])
+    rows = [(system, _row(one, _reach([one]) if one.name in _FAR else near, _said(system, base, one, block.track)))
+            for system, one in found.values()]
+    return Answer(f"{sentence}.", base.name, column, rows, any(len(one.seeds) < 2 for one in block.systems))
+
+
+def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: TrackResults) -> list[str]:
+    """Return which parts of the method help, and which systems the base is better or worse than.
+
+    Where there is one seed, floors are compared over items alone, as this training ended, and other rows not at all.
+    """
+    parts: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    others: dict[int, list[str]] = {1: [], -1: [], 0: []}
+    for system, difference in found:
+        part = removed_part(system, base, track)
+        if part and difference.judged:
+            parts[-difference.verdict].append(part)
+        elif difference.judged:
+            others[-difference.verdict].append(system.name)
+        elif system.kind == "floor":
+            others[-difference.over_items].append(system.name)
+    return [*(f"{_listed(names)} {verb if len(names) == 1 else verbs}" for names, verb, verbs in (
+        (parts[1], "helps", "help"), (parts[-1], "hurts", "hurt"),
+        (parts[0], "has no clear effect", "have no clear effect")) if names),
+        *(f"it is {word} {_listed(others[sign])}" for sign, word in _COMPARED.items() if others[sign])]
+
+
+def _said(system: System, base: System, difference: Difference, track: TrackResults) -> str:
+    """Return the verdict on a row in words; empty if there is one seed."""
+    part = removed_part(system, base, track)
+    # The part that a row lacks helps if the row is worse.
+    return difference.turned().said(HELPS, f"{part}: ") if part else difference.said(BETTER)
+
+
+def removed_part(system: System, base: System, track: TrackResults) -> str:
+    """Return the one part of the full method that ``system`` lacks, in words; empty if it differs otherwise."""
+    if system.row is None or track.full is None or base.row != track.full:
+        return ""
+    parts = [track.names.part(switch) for switch in sorted(system.row.switches)]
+    return parts[0] if system.row.architecture == track.full.architecture and len(parts) == 1 else ""
+
+
+def step_tables(block: Block) -> list[tuple[str, list[StepRow]]]:
+    """Return the effect of each step of CLLD on the texts of ``block``, by question; empty if none was compared."""
+    found = steps(block)
+    reach = _reach([one for step in found for one in (step.accuracy, step.macro_f1) if one is not None])
+    rows = [StepRow(step, _row(step.accuracy, reach, step.accuracy.said(HELPS)),
+                    None if step.macro_f1 is None else _row(step.macro_f1, reach)) for step in found]
+    return [(question, own) for question, *_ in QUESTIONS
+            if (own := [row for row in rows if row.step.question == question])]
+
+
+def _reach(differences: Sequence[Difference]) -> float:
+    return max((abs(end) for one in differences for end in (*one.ends, one.difference)), default=0.0) or 1.0
+
+
+def _row(one: Difference, reach: float, said: str = "") -> DifferenceRow:
+    digits = one.metric.digits
+    # Adding 0 turns the minus zero of a tiny difference into zero.
+    signed, low, high = (f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\u2212")
+                         for value in (one.difference, *one.ends))
+    picture = whisker(one, reach, f"{one.name}: {signed}, interval {low} to {high}")
+    p = "–" if one.p_seeds is None else "< 0.001" if one.p_seeds < 0.001 else f"{one.p_seeds:.3f}"
+    return DifferenceRow(one, signed, f"{low} to {high}", p, picture, said)
+
+
+def whisker(one: Difference, reach: float, text: str) -> Markup:
+    """Return a dot with whiskers beside a line at zero; ``reach`` is the value at both edges."""
+    def x(value: float) -> str:
+        return f"{_WIDTH / 2 + value / reach * (_WIDTH / 2 - _EDGE):.1f}"
+
+    centre, (low, high) = _HEIGHT // 2, one.ends
+    kind = {0: "unclear"}.get(one.verdict, BETTER[one.verdict])
+    return Markup(
+        f'<svg class="whisker {kind}" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(text)}">'
+        f'<path class="zero" d="M{_WIDTH // 2} 0V{_HEIGHT}"/>'
+        f'<path d="M{x(low)} {centre}H{x(high)}M{x(low)} {centre - 4}v8M{x(high)} {centre - 4}v8"/>'
+        f'<circle cx="{x(one.difference)}" cy="{centre}" r="4"/></svg>')    # numbers of ours and escaped text
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last

@@ -1,0 +1,58 @@
+"""The map of the page: the largest components, with labels that overlap nowhere."""
+
+import numpy as np
+import pandas as pd
+
+from stages.results.page.graph_map import SHAPES, graph_maps, largest_components, separated, strongest
+
+
+def graph_of(count, long=False):
+    """A large component of many edges, and ``count`` pairs."""
+    draw = np.random.default_rng(1)
+    names = [f"{'a very long phrase of many words ' if long else ''}{number}" for number in range(3 * count)]
+    nodes = pd.DataFrame({"keyword": names, "texts": range(3 * count, 0, -1), "community": 0,
+                          "component": [0] * count + [1 + number // 2 for number in range(2 * count)]})
+    pairs = {tuple(sorted(pair)) for pair in draw.integers(0, count, (6 * count, 2)).tolist() if pair[0] != pair[1]}
+    pairs |= {(number, number + 1) for number in range(count - 1)}
+    pairs |= {(count + 2 * number, count + 2 * number + 1) for number in range(count)}
+    edges = pd.DataFrame(sorted(pairs), columns=["source", "target"])
+    return nodes, edges.assign(weight=draw.integers(1, 9, len(edges)))
+
+
+def test_boxes_neither_overlap_nor_leave_the_map_and_edges_join_them():
+    for long in (False, True):
+        wide, narrow = graph_maps(*graph_of(50, long))
+        assert (wide.kind, narrow.kind) == tuple(SHAPES)
+        for found in (wide, narrow):
+            assert 8 <= len(found.boxes) <= SHAPES[found.kind][2] and len(found.lines) >= len(found.boxes) / 3
+            for place, one in enumerate(found.boxes):
+                assert one.width / 2 <= one.x <= found.width - one.width / 2
+                assert one.height / 2 <= one.y <= found.height - one.height / 2
+                assert all(abs(one.x - other.x) >= (one.width + other.width) / 2
+                           or abs(one.y - other.y) >= (one.height + other.height) / 2
+                           for other in found.boxes[:place])
+            assert all(end in found.boxes for line in found.lines for end in line.ends)
+        assert graph_maps(*graph_of(50, long)) == [wide, narrow]
+
+
+def test_the_largest_components_come_first_and_of_a_large_one_the_phrases_of_most_texts():
+    nodes = pd.DataFrame({"texts": [1, 9, 3, 5, 7, 8], "component": [0, 1, 0, 0, 2, 1]})
+    assert largest_components(nodes, 2) == [3, 2] and largest_components(nodes, 5) == [3, 2, 0, 1, 5]
+
+
+def test_the_strongest_edges_are_shown_and_none_of_them_parts_a_component():
+    edges = pd.DataFrame({"source": [0, 0, 1, 2, 0], "target": [1, 2, 2, 3, 9], "weight": [5, 4, 3, 1, 9]})
+    assert strongest(edges, [0, 1, 2, 3])[["source", "target"]].to_numpy().tolist() == [[0, 1], [0, 2], [1, 2], [2, 3]]
+    assert graph_maps(pd.DataFrame({"keyword": ["a"], "texts": [1], "component": [0], "community": [0]}),
+                      edges.iloc[:0]) == []
+
+
+def test_the_last_box_is_left_out_where_there_is_no_room():
+    _, kept = separated(np.full((3, 2), 0.5), np.full((3, 2), [80, 20]), (100, 60))
+    assert kept.tolist() == [True, True, False]
+
+
+def test_negative_edges_keep_their_sign():
+    nodes = pd.DataFrame({"keyword": ["a", "b"], "texts": [1, 1], "component": [0, 0], "community": [0, 1]})
+    found, _ = graph_maps(nodes, pd.DataFrame({"source": [0], "target": [1], "weight": [2], "sign": [-1]}))
+    assert found.lines[0].sign == -1 and {box.colour for box in found.boxes} == {"first", "second"}
