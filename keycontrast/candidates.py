@@ -20,11 +20,7 @@ _NO_WORD = "X"
 
 
 def listed_words(name: str, words: Any) -> tuple[str, ...]:
-    """Return the words or phrases that an option lists.
-
-    Raises:
-        InputError: they are no list, or one of them is no text.
-    """
+    """Return the words or phrases that an option lists."""
     if isinstance(words, str) or not isinstance(words, Iterable):
         raise InputError(f"{name}: a list of words is needed, such as ['water', 'red ball'], found {words!r}")
     found = tuple(words)

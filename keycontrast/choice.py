@@ -29,9 +29,6 @@ class Choice:
     By maximal marginal relevance (Carbonell and Goldstein 1998), the next phrase has the greatest ``(1 - diversity) *
     relevance - diversity * likeness``, relevance being its score over the text's best, and likeness the greatest to any
     phrase taken. Stop words are in normal form; no phrase has one of them as a word, or is one.
-
-    Raises:
-        InputError: a value lies outside of what it may be.
     """
 
     top: int = 10

@@ -159,8 +159,7 @@ def keywords(file: File, column: Column = None,
 
     Rows are numbered from 0. What is common to all texts counts for less in the ranking.
 
-    Example: `keycontrast keywords abstracts.csv --column abstract --top 5 --diversity 0.3`, or
-    `cat notes.txt | keycontrast keywords - --csv > phrases.csv`
+    Example: `keycontrast keywords data/sample/abstracts.csv --column abstract --top 4`
     """
     if as_csv + as_json + (out is not None) > 1:
         raise InputError("--csv, --jsonl and --out are three forms of one answer; choose one.")
@@ -198,7 +197,7 @@ def graph(file: File, out: Annotated[Path, typer.Option(
           skip_empty: SkipEmpty = False, language: Language = "en") -> None:
     """Write the graph of the phrases of texts, joined where they share a text, and say how large it is.
 
-    Example: `keycontrast graph questions.csv --column question --out questions.graphml`
+    Example: `keycontrast graph data/sample/abstracts.csv --column abstract --out abstracts.graphml`
     """
     if out.suffix not in (".graphml", ".svg", ".html"):
         raise InputError(f"--out: {out} must end in .graphml, .svg or .html.")

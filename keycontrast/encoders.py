@@ -46,11 +46,7 @@ class ResolvedEncoder:
 
 
 def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
-    """Find the encoder that ``source`` names, and check that its files are there. Messages call it ``param``.
-
-    Raises:
-        InputError: no such kind of source; files missing or altered; the hub cannot be reached.
-    """
+    """Find the encoder that ``source`` names, and check that its files are there. Messages call it ``param``."""
     kind, _, rest = source.partition(":")
     if kind == "bundled":
         return _bundled()
@@ -62,11 +58,7 @@ def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncod
 
 
 def source_of(named: str | os.PathLike[str], param: str) -> str:
-    """Return what :func:`resolve_encoder` takes for an encoder named as users of sentence-transformers name theirs.
-
-    Raises:
-        InputError: it looks like a folder, but is none.
-    """
+    """Return what :func:`resolve_encoder` takes for an encoder named as users of sentence-transformers name theirs."""
     name = os.fspath(named)
     if name in _BUNDLED_NAMES:
         return "bundled"
@@ -97,11 +89,7 @@ def _bundled() -> ResolvedEncoder:
 
 def folder_encoder(folder: Path, source: str, param: str, name: str | None = None,
                    version: str | None = None) -> ResolvedEncoder:
-    """Return the encoder in a folder that ``save_pretrained`` has written, as ``source`` names it.
-
-    Raises:
-        InputError: files are missing, or the weights are a pickle.
-    """
+    """Return the encoder in a folder that ``save_pretrained`` has written, as ``source`` names it."""
     weights = sorted(folder.glob("*.safetensors"))
     if not weights and (pickles := sorted(folder.glob(_PICKLES))):
         if os.environ.get(ALLOW_PICKLES) != "1":

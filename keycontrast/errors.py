@@ -55,11 +55,7 @@ class Faults:
             self._told = told
 
     def check(self) -> None:
-        """Raise what was found.
-
-        Raises:
-            InputError: something is wrong; the message names the first place and counts the others.
-        """
+        """Raise what was found."""
         if self._told is not None:
             raise InputError(self._told(self._count - 1))
 

@@ -155,8 +155,8 @@ def _tokens(block: TokenBlock, solved: Solved) -> tuple[ExplainedToken, ...]:
 
 
 def _nodes(block: TokenBlock, solved: Solved, method: str) -> tuple[ExplainedNode, ...]:
-    node_of = solved.graphs.node_of
     """Return the nodes: words named in lower case, others by lemma and part of speech."""
+    node_of = solved.graphs.node_of
     first = pa.array(solved.graphs.first_token)
     if method in ("pytextrank", "positionrank"):
         columns = [block.column(name).take(first).to_pylist() for name in ("lemma", "pos")]

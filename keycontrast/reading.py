@@ -107,11 +107,7 @@ class Record(NamedTuple):
 
 
 def read_table(path: Path, form: TableForm, check: Check) -> Iterator[Record]:
-    """Yield the rows of a table.
-
-    Raises:
-        InputError: the file is empty, damaged, cannot be read as a whole, or lacks a column that ``check`` asks for.
-    """
+    """Yield the rows of a table."""
     if form.ending == ".parquet":
         return _parquet(path, check)
     return _json_lines(path, form, check) if form.ending == ".jsonl" else _delimited(path, form, check)
@@ -167,11 +163,7 @@ def file_format(path: Path) -> str:
 
 
 def packed(path: Path) -> str | None:
-    """Return the ending that a packed file has or should have, by its first bytes; None if it is not packed.
-
-    Raises:
-        InputError: its name says that it is packed, and its bytes do not.
-    """
+    """Return the ending that a packed file has or should have, by its first bytes; None if it is not packed."""
     with path.open("rb") as file:
         head = file.read(6)
     found = next((ending for ending, (magic, _) in _PACKED.items() if head.startswith(magic)), None)
@@ -181,11 +173,7 @@ def packed(path: Path) -> str | None:
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open ``path`` for reading; what is packed, by its first bytes, is unpacked on the way, in constant memory.
-
-    Raises:
-        InputError: (also while reading) an archive is damaged or ends too early.
-    """
+    """Open ``path`` for reading; what is packed, by its first bytes, is unpacked on the way, in constant memory."""
     ending = packed(path)
     return path.open("rb") if ending is None else io.BufferedReader(_Archive(_PACKED[ending][1](path), path), _BUFFER)
 
@@ -194,9 +182,6 @@ def open_text(path: Path, encoding: str, words: Words = OPTIONS) -> io.TextIOWra
     r"""Open ``path`` as text; lines end with \n alone, and a mark at the beginning is left out.
 
     Bytes that are not of the encoding become lone surrogates, so that one bad row does not hide the others.
-
-    Raises:
-        InputError: the file begins with the mark of another encoding, or has none where one is needed.
     """
     stream = open_bytes(path)
     try:
@@ -224,9 +209,6 @@ def _codec(path: Path, head: bytes, encoding: str, words: Words) -> str:
 
 def text_lines(path: Path, encoding: str, words: Words = OPTIONS) -> Iterator[str]:
     r"""Yield the lines of ``path``, each with its \n.
-
-    Raises:
-        InputError: as ``open_text``; or bytes that cannot even be passed over, as in broken UTF-16.
     """
     with open_text(path, encoding, words) as handle:
         try:

@@ -58,9 +58,6 @@ LINES = FileOptions()
 def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
                options: FileOptions = LINES) -> Iterator[str]:
     """Yield texts, without spaces around them, as they are read: the arguments, or those of a file, or of ``stream``.
-
-    Raises:
-        InputError: texts from two places, or from none; a text is empty or no text; a file that cannot be read.
     """
     if arguments and file is not None:
         raise InputError("give texts or --file, not both.")
@@ -81,9 +78,6 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
 
     Of CSV, TSV, JSON lines and Parquet that is one a row; any other file has one a line, empty lines left out. Each may
     be packed: .gz, .bz2, .xz or .zst.
-
-    Raises:
-        InputError: a row without a text, or a file, column or encoding that cannot be read. Files and rows are named.
     """
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
@@ -101,11 +95,7 @@ def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
 
 
 def stream_lines(stream: TextIO) -> Iterator[str]:
-    """Yield the lines of standard input that are not empty.
-
-    Raises:
-        InputError: a line that is not text in the encoding of the terminal.
-    """
+    """Yield the lines of standard input that are not empty."""
     number = 0
     try:
         for number, line in enumerate(stream, 1):

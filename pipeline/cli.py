@@ -328,7 +328,7 @@ def report(show: Annotated[bool, typer.Option("--open", help="open the page in a
 
     The page is made by `keycontrast run`; this command makes nothing.
 
-    Example: `keycontrast report --open`
+    Example: `keycontrast report`
     """
     import webbrowser
 

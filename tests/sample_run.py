@@ -1,17 +1,27 @@
 """The sample in a fresh clone: killed in the middle, finished by a second run; a third run has nothing to do.
 
+Then the example in the help of every command runs on it.
+
     python -m tests.sample_run
 """
 
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import pandas as pd
 import yaml
+from typer.main import get_command
+
+from pipeline.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = Path(".keycontrast/logs")
@@ -40,6 +50,36 @@ def ran_since(clone: Path, moment: float) -> int:
     return sum(log.stat().st_mtime > moment for log in (clone / LOGS).glob("*.log"))
 
 
+def examples_of(command: Any, before: tuple[str, ...] = ()) -> dict[str, list[str]]:
+    """Return the examples in the help of each command below ``command``, by the command's name."""
+    found = {}
+    for name, inner in command.commands.items():
+        if hasattr(inner, "commands"):
+            found |= examples_of(inner, (*before, name))
+        else:
+            text = " ".join((inner.help or "").partition("Example")[2].split())
+            found[" ".join((*before, name))] = re.findall(r"`(keycontrast [^`]+)`", text)
+    return found
+
+
+def run_examples(clone: Path) -> None:
+    """Run the example in the help of every command on the finished sample."""
+    sheets = clone / "judging" / "sheets"
+    for name, (example,) in examples_of(get_command(app)).items():
+        if name == "judge read":
+            for sheet in sheets.glob("*.csv"):
+                rows = pd.read_csv(sheet, dtype=str)
+                rows.fillna("2").to_csv(sheet, index=False)
+        done = subprocess.run([sys.executable, "-m", "pipeline", *shlex.split(example)[1:]], cwd=clone,
+                              env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"`{example}` ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        print(f"`{example}` works")
+    for path in ("abstracts.graphml", "dog.graphml", "dog.svg"):
+        (clone / path).unlink(missing_ok=True)
+    shutil.rmtree(clone / "judging")
+
+
 def main() -> None:
     """Do it in a folder that is removed afterwards."""
     with TemporaryDirectory(prefix="keycontrast-sample-") as folder:
@@ -64,6 +104,7 @@ def main() -> None:
         print(f"a third run took {seconds:.0f} s for {ran} stages")
         if ran or (clone / "dvc.lock").read_bytes() != before:
             sys.exit("a run with nothing to do did something")
+        run_examples(clone)
         changes = subprocess.run(["git", "status", "--short"], cwd=clone, check=True, capture_output=True, text=True)
         if changes.stdout:
             sys.exit(f"git is not clean after the runs; other bytes from other inputs?\n{changes.stdout}")

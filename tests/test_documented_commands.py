@@ -6,12 +6,14 @@ test_whole_pipeline.py runs those that its tiny project supports.
 import argparse
 import re
 import runpy
+import shlex
 import sys
 
 import pytest
 import typer
 import yaml
-from documented_commands import PAGES, PLACEHOLDERS, commands_of
+from documented_commands import PAGES, PLACEHOLDERS, Command, commands_of
+from sample_run import examples_of
 from source_imports import ROOT
 
 from pipeline.cli import app
@@ -100,6 +102,14 @@ def check(command, monkeypatch):
         assert {word for word in command.words[1:] if "=" not in word} <= set(targets)
     else:
         {"keycontrast": check_keycontrast, "dvc": check_dvc}[command.program](command)
+
+
+def test_every_help_has_one_example_that_is_parsed():
+    examples = examples_of(KEYCONTRAST)
+    assert len(examples) > 10 and [name for name, found in examples.items() if len(found) != 1] == []
+    for name, (example,) in examples.items():
+        assert example.startswith(f"keycontrast {name}")
+        check_keycontrast(Command(name, tuple(shlex.split(example)), True))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != EARLIER])

@@ -42,11 +42,7 @@ class TokenBlock:
         return np.repeat(np.arange(self.table.num_rows), np.diff(self.offsets))
 
     def column(self, name: str) -> pa.Array:
-        """Return a list column flattened, (tokens,).
-
-        Raises:
-            InputError: its lists are not as long as those of the tokens.
-        """
+        """Return a list column flattened, (tokens,)."""
         if not np.array_equal(_offsets(self.table[name]), self.offsets):
             raise InputError(f"table tokens: the lists of column {name!r} are not as long as those of 'token'; "
                              f"run the stage annotate again.")

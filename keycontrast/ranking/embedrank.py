@@ -44,9 +44,6 @@ class EmbedRanking:
         seeds: phrases that the texts' embeddings are drawn to: three parts of the text's and one of their mean, as
             KeyBERT has it.
         param: what messages call the encoder.
-
-    Raises:
-        InputError: the encoder reads no such language.
     """
 
     encoder: Any = "bundled"
@@ -69,11 +66,7 @@ class EmbedRanking:
         return f"embedrank: cosine of phrase and text by the encoder {name}, times the score of tfidf"
 
     def vectors(self, texts: Sequence[str], size: int = _PHRASES) -> np.ndarray:
-        """Return unit vectors of ``texts`` (n, d), which are read so many at a time.
-
-        Raises:
-            InputError: there is no such encoder, or it returns no vectors.
-        """
+        """Return unit vectors of ``texts`` (n, d), which are read so many at a time."""
         if isinstance(self.encoder, str):
             return _embedder(self.encoder, self.longest, self.param)(texts, size)
         with _READING:

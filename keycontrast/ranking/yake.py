@@ -31,9 +31,6 @@ class YakeRanking:
         language: ISO 639-1 code.
         ngrams: words of a phrase at most.
         top: phrases of a text that the package returns.
-
-    Raises:
-        InputError: the package is not installed, or does not read the language.
     """
 
     language: str = "en"

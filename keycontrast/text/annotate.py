@@ -37,9 +37,6 @@ def annotator(name: "str | Language", language: str = "en", cleaning: bool = Tru
         language: of the texts.
         cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
         counts: whose ``cleaned`` grows by the texts that cleaning has changed.
-
-    Raises:
-        InputError: the pipeline cannot be used.
     """
     with _READING:
         columns = load_annotator(name, language).columns if isinstance(name, str) else partial(
@@ -61,9 +58,6 @@ def annotated(chunks: Iterable[pa.Table], name: "str | Language", language: str,
 
     Where chunks are cut decides how texts are batched, not the number of processes. A pipeline of a caller is used in
     this one. Others are as of :func:`annotator`.
-
-    Raises:
-        InputError: the pipeline cannot be used, or a worker process was ended.
     """
     work = annotator(name, language, cleaning)
     with progress_bar("annotate", total, "text", delay=2.0) as bar:

@@ -77,9 +77,6 @@ def load_annotator(name: str, language: str) -> "SpacyAnnotator | JiebaAnnotator
 
     That is ``embedded`` (this project's own pipeline for English, jieba for Chinese), ``jieba``, an installed spaCy
     package, or the folder of a pipeline.
-
-    Raises:
-        InputError: there is nothing of that name, it cannot be used, or it is made for another language.
     """
     if name == EMBEDDED and language not in _EMBEDDED:
         known = " and ".join(_EMBEDDED.values())

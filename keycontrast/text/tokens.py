@@ -48,9 +48,6 @@ def annotate_texts(nlp: "Language", text_ids: Sequence[int], texts: Sequence[str
     What spaCy stores for these texts (words, strings, documents) is freed before this returns, so that a
     process that reads a whole corpus does not grow with its vocabulary; but not of a pipeline that a caller has
     ``given``, who may hold documents of it. Noun chunks of such a one are runs of nouns, whatever its own are.
-
-    Raises:
-        InputError: a text is longer than the pipeline reads at a time.
     """
     for text_id, text in zip(text_ids, texts, strict=True):
         if len(text) > nlp.max_length:
