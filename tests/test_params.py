@@ -111,7 +111,7 @@ def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_e
     assert found.model_seeds("literal") == [found.seed] and found.runtime.workers == sample["runtime"]["workers"]
     assert found.datasets == {"sample": {"layout": "triples"}}
     for undeclared in ("generate_hcl", "ingest", "runs"):
-        with pytest.raises(AttributeError, match=f"no param is called '{undeclared}' here; a stage reads what dvc"):
+        with pytest.raises(AttributeError, match=f"no param is called '{undeclared}' here; a stage reads the params that dvc"):
             getattr(found, undeclared)
     with pytest.raises(InputError, match="params.yaml: models.hcl has no 'litteral'; did you mean 'literal'"):
         stage_params(read_params(tmp_path / "params.yaml"), "train_hcl", "litteral")

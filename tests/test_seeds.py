@@ -76,7 +76,7 @@ def test_an_earlier_model_gives_the_same_seed_or_its_first():
 
 @pytest.mark.parametrize(("row", "message"), [
     ({"seeds": []}, "m.seeds: names no seed"), ({"seeds": [3, 3]}, "3 is there twice"),
-    ({"seed": 14}, r"models.hcl.m.seed: now a list; write seeds: \[14\]"), ({"seeds": 13}, "models.hcl.m.seeds: "),
+    ({"seed": 14}, "models.hcl.m.seed: unknown name; did you mean 'seeds'?"), ({"seeds": 13}, "models.hcl.m.seeds: "),
     ({"seeds": [-1]}, "models.hcl.m.seeds.0")])
 def test_seeds_that_cannot_be_are_named(row, message):
     with pytest.raises(InputError, match=message):

@@ -19,9 +19,7 @@ from tests.harness.params import ROOT, damaged_params
     ("? [a]\n: b", "unhashable"), ("a: !!python/object:os.system x", "could not determine"), ("a: \x1b[2J", r"#x001b"),
     ("a: &a [*a]", r"\*a stands for nothing"), ("a: *b", r"\*b stands for nothing"),
     ("a: " + "[" * 100 + "]" * 100, "nested more than 40 deep"), ("[" * 100_000, "nested more than 40 deep"),
-    ("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
-        f"{now}: &{now} [{', '.join([f'*{last}'] * 9)}]\n" for last, now in zip("abcdefg", "bcdefgh", strict=True)),
-     "more than 200,000 values"), ("a: " + "x" * 5_000_000, "characters; params have at most")])
+    ("a: " + "x" * 5_000_000, "characters; params have at most")])
 def test_what_is_no_sound_yaml_is_one_line_with_its_place(text, message):
     with pytest.raises(InputError, match=f"(?s)^here: .*{message}") as caught:
         parse_yaml(text, "here")

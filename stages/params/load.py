@@ -1,4 +1,4 @@
-"""Reading params: every problem at once, each with its place and the nearest valid name; and what DVC reads by name."""
+"""Reading params with every problem at once, and the values that DVC reads by name."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,28 +14,36 @@ from stages.params.problems import problem_lines
 from stages.params.root import Params
 
 _NAMED = re.compile(r"\$\{([^}]+)\}")
+# Characters of a value that a message repeats.
+_LONGEST = 200
 Place = tuple[str, ...]
 
 
-def left_out(content: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[Place, Any]:
-    """Return what ``content`` leaves out of what ``dvc.yaml`` names, by its place, with the value that holds there.
+def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Place, Any]]:
+    """Return valid params with the values that DVC reads by name and they leave out, and these values by place.
 
-    Args:
-        content: params as they were read.
-        whole: the same with every default, not resolved any further. A block of settings is ``{}`` where it is left
-            out, since its defaults are code.
+    A block that is left out becomes ``{}``, since its defaults are code.
     """
-    found = {}
+    whole = Params.model_validate(content).model_dump(mode="json")
+    missing: dict[Place, Any] = {}
     for place in _places(whole):
-        if not _has(content, place) and place not in found:
+        if not _has(content, place):
             value = _at(whole, place)
-            found[place] = {} if isinstance(value, Mapping) and len(place) == 1 else value
-    return {place: value for place, value in found.items() if not any(place[:end] in found and found[place[:end]] != {}
-                                                                      for end in range(1, len(place)))}
+            missing[place] = {} if isinstance(value, Mapping) and len(place) == 1 else value
+    # A value that is filled in as a whole brings its parts.
+    missing = {place: value for place, value in missing.items()
+               if not any(missing.get(place[:end]) for end in range(1, len(place)))}
+    filled = dict(content)
+    for place, value in missing.items():
+        nested: Any = value
+        for part in reversed(place):
+            nested = {part: nested}
+        filled = laid_over(filled, nested)
+    return filled, missing
 
 
 def _places(whole: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield the places in the order of ``dvc.yaml``."""
+    """Yield the places of the values that ``dvc.yaml`` names, in its order."""
     for stage in stages_of_dvc().values():
         body, rows = stage.get("do", stage), stage.get("foreach")
         place = tuple(_NAMED.findall(rows)[0].split(".")) if rows else ()
@@ -79,18 +87,12 @@ def _at(tree: Any, place: Place) -> Any:
     return tree
 
 
-_LONGEST = 200   # characters of a value that a message repeats
-
-
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
     """Return the validated params of the project in the working folder.
 
-    Args:
-        path: of the file.
-        whole: refuse a file that leaves out what DVC reads there by name.
-
     Raises:
-        InputError: the file is missing or broken, or any name or value in it is wrong; all are listed.
+        InputError: the file is missing or broken, or has wrong names or values, which are all listed; or it leaves out
+            values that DVC reads by name, and ``whole`` refuses that.
     """
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "
@@ -104,39 +106,22 @@ def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
     return params
 
 
-def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Place, Any]]:
-    """Return sound params as read with what DVC reads by name and they leave out, and that by itself, by place."""
-    missing = left_out(content, Params.model_validate(content).model_dump(mode="json"))
-    filled = dict(content)
-    for place, value in missing.items():
-        nested: Any = value
-        for part in reversed(place):
-            nested = {part: nested}
-        filled = laid_over(filled, nested)
-    return filled, missing
-
-
 def parse_params(content: Any, place: str) -> Params:
-    """Return ``content`` as validated params; ``place`` names its origin in errors.
-
-    Raises:
-        InputError: lists every problem.
-    """
+    """Return ``content`` as validated params; the error that lists every problem names its origin ``place``."""
     if not isinstance(content, Mapping):
         raise InputError(f"{place}: must hold names and values, found {type(content).__name__}.")
     try:
         return Params.model_validate(content).settled()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
-        count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
         text = "\n".join(f"  {line}" for line in lines)
         for value in set(_long_values(content)):
             text = text.replace(value, f"{value[:80]}... ({len(value):,} characters)")
-        raise InputError(f"{place}: {count}:\n{text}") from error
+        raise InputError(f"{place}: {len(lines)} problem{'s' * (len(lines) > 1)}:\n{text}") from error
 
 
 def _long_values(content: Any) -> Iterator[str]:
-    """Yield names and values of more than 200 characters, which no message repeats."""
+    """Yield names and values that are too long for a message."""
     if isinstance(content, Mapping):
         for name, value in content.items():
             yield from _long_values(name)

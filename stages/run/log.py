@@ -27,8 +27,8 @@ def configure(level: str | None = None) -> None:
 
 
 def _quieten_transformers() -> None:
-    """Switch off its bars for loading and writing weights: they last a moment and drown the stage's own."""
-    # For imports to come, here and in worker processes.
+    """Switch off its progress bars for loading and writing weights."""
+    # For later imports, here and in worker processes.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     library = sys.modules.get("transformers")

@@ -1,4 +1,4 @@
-"""The progress of a training, and of work of which an earlier run has finished a part."""
+"""Progress bars of trainings and of work that an earlier run has begun."""
 
 import sys
 import time
@@ -12,10 +12,10 @@ from keycontrast.progress import progress_bar
 
 
 class TrainingBar:
-    """The progress of a training: a bar of its steps, and in a log a line of each epoch."""
+    """The progress of a training: a bar of its steps, or a line per epoch in a log."""
 
     def __init__(self, what: str, total: int, done: int, scratch: Path) -> None:
-        """Show the training ``what``: steps in all, and those that an earlier, interrupted run has done."""
+        """Show ``done`` of ``total`` steps of the training ``what``."""
         self._what, self._total, self._first = what, total, done
         self._began = time.monotonic()
         self._bar = progress_bar(what, total, "step", done)
@@ -25,7 +25,7 @@ class TrainingBar:
                             f"{scratch}", file=sys.stderr)
 
     def end_epoch(self, row: Mapping[str, Any]) -> None:
-        """Write the line of an epoch, given its row of the history, where there is no terminal."""
+        """Write the line of an epoch from its row of the history, if there is no terminal."""
         if sys.stderr.isatty():
             return
         left = (time.monotonic() - self._began) / max(row["step"] - self._first, 1) * (self._total - row["step"])
@@ -41,7 +41,7 @@ class TrainingBar:
 
 
 def advance(bar: tqdm, amount: int, restored: bool = False) -> None:
-    """Move ``bar`` on by ``amount``; what an earlier run had finished counts as done, but not in the rate."""
+    """Move ``bar`` on by ``amount``; work that an earlier run has done does not count in the rate."""
     if not restored:
         bar.update(amount)
         return
