@@ -70,7 +70,7 @@ def test_an_earlier_model_gives_the_same_seed_or_its_first():
 
 @pytest.mark.parametrize(("row", "message"), [
     ({"earlier_seeds": [14]}, "m.earlier_seeds: unknown name"),
-    ({"seeds": []}, "m.seeds: names no seed"), ({"seeds": [3, 3]}, "3 is there twice"),
+    ({"seeds": []}, "m.seeds: List should have at least 1 item"), ({"seeds": [3, 3]}, "3 is there twice"),
     ({"seed": 14}, "models.hcl.m.seed: unknown name; did you mean 'seeds'?"), ({"seeds": 13}, "models.hcl.m.seeds: "),
     ({"seeds": [-1]}, "models.hcl.m.seeds.0")])
 def test_seeds_that_cannot_be_are_named(row, message):

@@ -12,11 +12,7 @@ from keycontrast.errors import InputError
 
 
 def choose_device(wanted: str) -> str:
-    """Return ``cpu`` or ``cuda`` for the param ``runtime.device`` (``auto``, ``cpu`` or ``cuda``).
-
-    Raises:
-        InputError: ``cuda`` is wanted and torch sees none.
-    """
+    """Return ``cpu`` or ``cuda`` for ``runtime.device``, which is ``auto``, ``cpu`` or ``cuda``."""
     available = accelerator()
     if wanted == "cuda" and available is None:
         raise InputError("runtime.device is cuda, but torch sees no CUDA device. Set it to auto or cpu, or install "
@@ -33,11 +29,7 @@ def accelerator() -> str | None:
 
 @contextmanager
 def computing(runtime: Any) -> Iterator[str]:
-    """Yield the device that the block ``runtime`` asks for, with matrix products in ``runtime.precision``.
-
-    Raises:
-        InputError: there is no such device, or it does not support the precision.
-    """
+    """Yield the device that the block ``runtime`` asks for, with matrix products in ``runtime.precision``."""
     from models.common.losses import products
 
     device = choose_device(runtime.device)
@@ -47,12 +39,9 @@ def computing(runtime: Any) -> Iterator[str]:
 
 
 def check_precision(device: str, precision: str, tf32: bool, place: str) -> None:
-    """Check that a GPU supports bf16, which torch would emulate in fp32, and TF32, which it would ignore.
+    """Raise :class:`InputError` if a GPU lacks bf16, which torch would emulate, or TF32, which it would ignore.
 
     ``place`` is the dotted name of the param that holds ``precision``.
-
-    Raises:
-        InputError: it does not.
     """
     import torch
 
@@ -66,11 +55,7 @@ def check_precision(device: str, precision: str, tf32: bool, place: str) -> None
 
 
 def settled_precision(device: str, runtime: Any, training: Mapping[str, Any], block: str) -> dict[str, Any]:
-    """Return :func:`computed_in` of a training; ``block`` is the dotted name of the block ``training``.
-
-    Raises:
-        InputError: as in :func:`check_precision`.
-    """
+    """Return :func:`computed_in` of ``training``, the block of that dotted name, after a check."""
     check_precision(device, training["precision"], runtime.tf32, f"{block}.precision")
     return computed_in(training["precision"], runtime.tf32)
 

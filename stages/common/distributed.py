@@ -71,11 +71,8 @@ def check_devices(processes: int, devices: int) -> None:
 def process_group(device: str) -> Iterator[str]:
     """Join the processes that ``torchrun`` started, and yield the device of this one.
 
-    Processes are joined by gloo on ``cpu``, and by NCCL on ``cuda`` with one device per process of a machine.
-
-    Raises:
-        InputError: there are fewer devices than processes.
-        PeerLost: another process or its machine has ended.
+    Processes are joined by gloo on ``cpu``, and by NCCL on ``cuda`` with one device per process of a machine. If one of
+    them ends, the others raise :class:`PeerLost`.
     """
     if not launched():
         yield device

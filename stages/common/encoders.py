@@ -22,11 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
-    """Return the encoder that the param called ``param`` names, after a check of its files.
-
-    Raises:
-        InputError: an unknown kind of source; files missing or altered; the hub cannot be reached.
-    """
+    """Return the encoder ``source``, the value of ``param``, after a check of its files."""
     kind, _, rest = source.partition(":")
     if kind == "scratch":
         bundled = encoders.resolve_encoder("bundled")
@@ -49,14 +45,9 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
                 track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield embeddings of ``texts``, chunk by chunk, as (positions (n,), vectors (n, d) float32).
 
-    Args:
-        encoder: in evaluation mode, on its device.
-        tokenizer: of the encoder.
-        texts: distinct, in the order of sorted ids; they are read a few at a time, from the disk if need be.
-        batch_size: rows of a chunk, which affect the bytes.
-        max_length: word pieces of a text, special tokens included; the rest is cut.
-        pooling: ``mean`` over real tokens, or the state of ``cls``.
-        track: wraps the list of chunks, to show progress.
+    Texts are distinct and sorted by id, and read a few at a time, from the disk if need be. The rows of a chunk,
+    ``batch_size``, affect the bytes. A text is cut after ``max_length`` word pieces, special tokens included. Its
+    embedding is the mean over real tokens, or the state of ``cls``. ``track`` wraps the chunks, to show progress.
     """
     import torch
 

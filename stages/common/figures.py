@@ -37,29 +37,19 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished plot.
+    """A finished plot."""
 
-    Attributes:
-        name: stem of its files.
-        title: short heading, with which the text alternative begins.
-        description: the rest of the text alternative.
-        svg: content of the file.
-        png: content of the file.
-        notes: tooltips by the id of a part.
-    """
-
-    name: str
-    title: str
-    description: str
+    name: str  # stem of its files
+    title: str  # heading, with which the text alternative begins
+    description: str  # the rest of the text alternative
     svg: str
     png: bytes
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)  # tooltips by the id of a part
 
     @property
     def width(self) -> int:
         """Width in pixels."""
-        viewbox = re.search(r'viewBox="0 0 ([\d.]+) ', self.svg)
-        return round(float(viewbox[1]) * 4 / 3) if viewbox else 0
+        return _width(self.svg)
 
     @property
     def inline(self) -> Markup:
@@ -99,13 +89,11 @@ def svg_text(figure: Figure) -> str:
 
 
 def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:
-    """Return a standalone SVG as an element of the page without fixed size, with colours as CSS variables.
+    """Return matplotlib's SVG as an element of the page without fixed size, with colours as CSS variables.
 
-    Args:
-        svg: from matplotlib, which has escaped its texts.
-        name: prefix of every id that is referred to; other ids are removed.
-        text: the text alternative, not escaped yet.
-        notes: tooltips by id; these parts and the legend become ``data-part``, with the tooltip as ``data-hint``.
+    ``name`` becomes the prefix of every id that is referred to; other ids are removed. ``text`` is the text
+    alternative, not escaped yet. The parts in ``notes``, tooltips by id, and the legend become ``data-part``, with the
+    tooltip as ``data-hint``.
     """
     body = svg[svg.index("<svg"):]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
@@ -117,11 +105,15 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
     body = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", body)
     for colour, value in PALETTE.items():
         body = body.replace(value, f"var(--{colour})")
-    width = re.search(r'viewBox="0 0 ([\d.]+) ', body)
-    size = f' style="max-width:{round(float(width[1]) * 4 / 3)}px"' if width else ""
+    size = f' style="max-width:{width}px"' if (width := _width(svg)) else ""
     opening = f'<svg role="img" aria-label="{escape(text)}"{size}'
     body = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", body.replace("<svg", opening, 1))
     return Markup(body)     # matplotlib's own output and escaped text
+
+
+def _width(svg: str) -> int:
+    viewbox = re.search(r'viewBox="0 0 ([\d.]+) ', svg)  # in points
+    return round(float(viewbox[1]) * 4 / 3) if viewbox else 0
 
 
 def xml_text(text: str) -> str:

@@ -61,11 +61,7 @@ class Lookup:
         return np.where(within & (self._keys[row] == wanted), row, -1).astype(np.int64)
 
     def rows_of(self, ids: Ids) -> Ids:
-        """Return the row of each id.
-
-        Raises:
-            InputError: an id has no row.
-        """
+        """Return the row of each id, which must have one."""
         rows = self.places(ids)
         missing = np.unique(np.asarray(ids)[rows < 0])
         if len(missing):

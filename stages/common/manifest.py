@@ -16,11 +16,7 @@ from stages.run.process import StageProcess, run_stage
 
 
 def write_manifest(process: StageProcess, kind: str, folders: Sequence[Path]) -> None:
-    """Write the size and SHA-256 of each file of ``folders``, and the rows and metadata of each table.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Write the size and SHA-256 of each file of ``folders``, and the rows and metadata of each table."""
     entries: dict[str, dict[str, Any]] = {}
     # Names with a leading dot are files that a killed stage had not finished.
     for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()

@@ -27,21 +27,13 @@ Holds = Literal["phrases", "scores", "primary words", "nothing"]
 
 @dataclass(frozen=True)
 class KeywordMethod:
-    """A way to find keywords.
+    """A way to find keywords."""
 
-    Attributes:
-        name: of the method, its module, its params block, its stage and its table.
-        title: name on the page.
-        holds: content of its table.
-        shown: description of its column in table ``side_by_side``.
-        compared: whether ``side_by_side`` compares it with the others.
-    """
-
-    name: str
-    title: str
-    holds: Holds
-    shown: str
-    compared: bool = True
+    name: str  # of its module, its params block, its stage and its table
+    title: str  # on the page
+    holds: Holds  # content of its table
+    shown: str  # description of its column in table side_by_side
+    compared: bool = True  # with the others, in side_by_side
 
     @property
     def names_keywords(self) -> bool:

@@ -55,7 +55,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 # DVC makes an instance of the block's stages for each.
 Datasets = Annotated[list[Name], AfterValidator(_distinct)]
-Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_distinct)]
 
 SEEDS = "the model is trained once with each; null: the project's one"
 
@@ -80,10 +80,8 @@ class Switches(Block):
     def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Return the plain values that ``own`` replaces, after the switches of a preset in ``own``.
 
-        Otherwise the values of this block would contradict the preset of a single model.
-
-        Raises:
-            ValueError: ``own`` contradicts the preset of this block, and does not set it to null.
+        Otherwise the values of this block would contradict the preset of a single model. If ``own`` contradicts the
+        preset of this block without setting it to null, a ValueError says so.
         """
         block = self.model_dump()
         preset = block["preset"]

@@ -5,7 +5,7 @@ validates the values.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -76,11 +76,7 @@ class Params(Values):
 
 
 def read_params(path: Path = PARAMS) -> Params:
-    """Return all params of the project in the working folder.
-
-    Raises:
-        InputError: the file is missing or broken, or any name or value in it is wrong.
-    """
+    """Return all validated params of the project in the working folder."""
     # Imported by name, so that no stage depends on its code. The defaults are in the folders of the blocks, on which
     # the stages do depend.
     return Params(_as_values(import_module("stages.params").load_params(path).plain()))
@@ -98,8 +94,8 @@ def earlier_model(row: Any) -> str | None:
 def stage_params(params: Params, stage: str, key: str = "") -> Params:
     """Return the params that stage instance ``stage@key`` declares, and where and how it runs."""
     selected: dict[str, Any] = {name: params[name] for name in _ANYWHERE}
-    for parts in _places(params, stage, key):
-        value, block = _at(params, parts), selected
+    for parts in declared_places(params, stage, key):
+        value, block = value_at(params, parts), selected
         for part in parts[:-1]:
             block = block.setdefault(part, {})
         block[parts[-1]] = value
@@ -111,7 +107,7 @@ def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int
 
     With ``seed``, rows of models have this seed alone, whatever others they have.
     """
-    values = {".".join(parts): _at(params, parts) for parts in _places(params, stage, key)}
+    values = {".".join(parts): value_at(params, parts) for parts in declared_places(params, stage, key)}
     return values if seed is None else {
         name: _under(seed, value) for name, value in values.items() if not name.endswith(".seeds")}
 
@@ -175,7 +171,7 @@ def _body(stage: str) -> dict[str, Any]:
     return dict(entry.get("do", entry))
 
 
-def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
+def declared_places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
     """Yield the place of each param that ``stage@key`` declares."""
     for name in declared(stage):
         # Instance names may have dots, so they are filled in after the template is split.
@@ -183,11 +179,12 @@ def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[st
         for place, part in enumerate(parts):
             if part in ("{model}", "{dataset}"):
                 rows = str(stages_of_dvc()[stage]["foreach"]).strip("${}").split(".")
-                parts[place] = _at(params, [*rows, key])[part.strip("{}")]
+                parts[place] = value_at(params, [*rows, key])[part.strip("{}")]
         yield parts
 
 
-def _at(tree: Mapping[str, Any], parts: list[str]) -> Any:
+def value_at(tree: Mapping[str, Any], parts: Sequence[str]) -> Any:
+    """Return the value at a place in nested params; an InputError names a part that is missing."""
     node: Any = tree
     for number, part in enumerate(parts):
         if part not in node:

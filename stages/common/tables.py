@@ -42,25 +42,15 @@ Rows: TypeAlias = pd.DataFrame | pa.Table | Mapping[str, Any]
 
 @dataclass
 class Provenance:
-    """Where a table comes from, for its metadata; never a time, a machine or a duration.
+    """Where a table comes from, for its metadata; never a time, a machine or a duration."""
 
-    Attributes:
-        stage: stage instance, such as ``textrank@sample``.
-        params_hash: hash of the params that the stage depends on.
-        models: description (version, checksum) of each model used, by name.
-        counts: counts of the stage besides rows.
-        fallbacks: a sentence for each fallback.
-        precision: of matrix products, see :func:`stages.common.device.computed_in`; empty without any.
-        reason: why a table was left without rows.
-    """
-
-    stage: str
-    params_hash: str
-    models: dict[str, Any] = field(default_factory=dict)
-    counts: dict[str, Any] = field(default_factory=dict)
-    fallbacks: list[str] = field(default_factory=list)
-    precision: dict[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    stage: str  # instance, such as textrank@sample
+    params_hash: str  # of the params that the stage depends on
+    models: dict[str, Any] = field(default_factory=dict)  # name: version, checksum and so on
+    counts: dict[str, Any] = field(default_factory=dict)  # of the stage, besides rows
+    fallbacks: list[str] = field(default_factory=list)  # a sentence each
+    precision: dict[str, Any] = field(default_factory=dict)  # of matrix products, see `computed_in`
+    reason: str = ""  # why the table was left without rows
 
     def as_metadata(self, rows: int) -> dict[str, Any]:
         """Return the plain dictionary stored in the table."""
@@ -76,11 +66,7 @@ class Provenance:
 
 
 def as_table(schema: TableSchema, rows: Rows) -> pa.Table:
-    """Return ``rows`` as an Arrow table of ``schema``, sorted by its key.
-
-    Raises:
-        ValueError: missing or surplus columns, wrong types, or a key that is not unique.
-    """
+    """Return ``rows`` as an Arrow table sorted by the key of ``schema``; a ValueError names wrong columns and keys."""
     columns = [name for name, _, _ in schema.fields]
     given = list(rows.column_names if isinstance(rows, pa.Table) else rows)
     if set(given) != set(columns):
@@ -114,14 +100,9 @@ def write_table(path: Path, schema: TableSchema, rows: Rows, provenance: Provena
 
 def write_part(file: Path, schema: TableSchema, tables: Iterable[pa.Table], provenance: Provenance,
                parts: int | None = None) -> None:
-    """Write a file of a table with a row group for each of ``tables``.
+    """Write a file of a table with a row group for each of ``tables``, which :func:`as_table` returns.
 
-    Args:
-        file: path, which ends in ``.parquet``.
-        schema: of the table.
-        tables: its rows, as :func:`as_table` returns them.
-        provenance: read after all rows are written.
-        parts: number of parts, for the last part of a folder.
+    ``provenance`` is read after all rows are written. ``parts``, for the last part of a folder, is their number.
     """
     rows, arrow = 0, schema.arrow()
     with pq.ParquetWriter(file, arrow, **WRITTEN) as writer:
@@ -158,11 +139,7 @@ def is_table(path: Path) -> bool:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Return the files of a table, in order.
-
-    Raises:
-        InputError: the table or one of its parts is missing.
-    """
+    """Return the files of a table, in order, none of which may be missing."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
@@ -180,11 +157,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def footers(path: Path) -> dict[Path, pq.FileMetaData]:
-    """Return the footer of each file of a table, in order.
-
-    Raises:
-        InputError: the table is missing or damaged, or its parts differ in their columns.
-    """
+    """Return the footer of each file of a table, in order; an InputError names a missing or damaged file."""
     by_part: dict[Path, pq.FileMetaData] = {}
     for part in parts_of(path):
         with readable(part):
@@ -221,9 +194,7 @@ def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = No
 def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
     """Check that ``path`` is a table with the columns of ``schema`` (or these of them), from its metadata alone.
 
-    Raises:
-        InputError: the table is missing or damaged, lacks columns, has columns of other types, or was left without rows
-            for the reason in its metadata.
+    An InputError names missing columns, other types, and the reason why a table was left without rows.
     """
     arrow = schema_of(path)
     for name, kind, _ in schema.fields:
@@ -267,11 +238,7 @@ def _without_large(kind: pa.DataType) -> pa.DataType:
 
 def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None,
                filters: pc.Expression | None = None) -> pa.Table:
-    """Read a table, or its rows that pass ``filters``; with ``schema``, check the columns that are read.
-
-    Raises:
-        InputError: as in :func:`check_columns`.
-    """
+    """Read a table, or its rows that pass ``filters``, after :func:`check_columns` if there is a ``schema``."""
     if schema is not None:
         check_columns(path, schema, columns)
     with readable(path):
@@ -347,11 +314,7 @@ class TableWriter:
         self._last_key: tuple[Any, ...] = ()
 
     def write(self, rows: Rows) -> None:
-        """Add ``rows``, whose keys come after those of all earlier rows.
-
-        Raises:
-            ValueError: as in :func:`as_table`, or rows out of order.
-        """
+        """Add ``rows``, whose keys come after those of all earlier rows; errors as in :func:`as_table`."""
         table = as_table(self._schema, rows)
         if not table.num_rows:
             return

@@ -17,8 +17,8 @@ from stages.common.distributed import check_devices
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import code_of, hash_code, hash_files, read_params
 from stages.run.checkpoints import FolderCheckpoints
+from stages.run.log import TrainingBar
 from stages.run.process import StageProcess
-from stages.run.progress import TrainingBar
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -62,17 +62,10 @@ def _json_of(path: Path) -> Any:
 
 def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str,
                 config: type["PretrainedConfig"] | None = None) -> tuple[list[Any], Note]:
-    """Return the notes of a trained model, and its origin.
+    """Return the notes of a trained model, by their file ``names``, and its origin, a dataclass ``kind``.
 
-    Args:
-        folder: of the model.
-        kind: dataclass of the origin.
-        names: file names of the notes.
-        track: of the model, for the error.
-        config: class of the model's configuration, which is then checked too.
-
-    Raises:
-        InputError: there is no model in ``folder``, or it is damaged or of another version.
+    An InputError says what is missing, damaged or of another version; with ``config``, the class of the model's
+    configuration, so does it of the configuration.
     """
     files = (*names, TRAINED_ON_FILE)
     missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
@@ -121,17 +114,11 @@ def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderC
 def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],
                     fit: Callable[[FolderCheckpoints, str, Callable[[int, int], Bar] | None], Fitted],
                     **further: Any) -> tuple[Fitted, dict[str, Any], FolderCheckpoints]:
-    """Train the model of a data set in this process alone; a killed training continues where it stopped.
+    """Train the model of a data set in this process; a killed training continues where it stopped.
 
-    Args:
-        process: of the stage.
-        values: plain values of its block.
-        tables: files that it reads; with code and params they decide the weights.
-        fit: builds and trains the model, given the checkpoints, the device, and the function that opens a bar.
-        further: plain values that also decide the weights.
-
-    Returns:
-        The result of ``fit``, the precision, and the checkpoints, to be cleared once all outputs are written.
+    ``fit`` builds and trains it, given the checkpoints, the device, and the function that opens a bar. Params, code,
+    the files ``tables`` and the plain values ``further`` decide the weights. Returns the result of ``fit``, the
+    precision, and the checkpoints, to be cleared once all outputs are written.
     """
     runtime = process.params.runtime
     seed_everything(derived_seed(process.params.seed, process.stage, "weights"), runtime.threads,
@@ -172,11 +159,7 @@ def selection(history: History) -> dict[str, Any]:
 
 
 def processes() -> int:
-    """Return ``runtime.processes``.
-
-    Raises:
-        InputError: they would compute on GPUs, and this machine has fewer of them.
-    """
+    """Return ``runtime.processes``; each needs a GPU unless they compute on the CPU."""
     runtime = read_params().runtime
     if runtime.processes > 1 and choose_device(runtime.device) == "cuda":
         check_devices(runtime.processes, torch.cuda.device_count())

@@ -26,35 +26,46 @@ _TEXT_ONLY = ("Give word vectors as text: word2vec text, GloVe text or fastText 
 
 @dataclass(frozen=True)
 class FileVectors:
-    """The vectors of the wanted words in a file.
+    """The vectors of the wanted words in a file."""
 
-    Attributes:
-        words: in the order of the file, each once (V,).
-        vectors: (V, D) float32.
-        layout: ``header`` (word2vec text, fastText .vec) or ``no header`` (GloVe).
-        lines: words in the whole file.
-        duplicates: lines that repeat a wanted word, which are ignored.
-    """
-
-    words: list[str]
-    vectors: np.ndarray
-    layout: str
-    lines: int
-    duplicates: int
+    words: list[str]  # in the order of the file, each once (V,)
+    vectors: np.ndarray  # (V, D) float32
+    layout: str  # "header" (word2vec text, fastText .vec) or "no header" (GloVe)
+    lines: int  # words in the whole file
+    duplicates: int  # lines that repeat a wanted word, which are ignored
 
 
 def read_vectors(path: Path, wanted: Collection[str]) -> FileVectors:
-    """Return the vectors of those ``wanted`` words that the file ``path`` has.
-
-    Raises:
-        InputError: no such file; not text; a line of another width; a value of a wanted word that is no finite number;
-            another number of lines than the header says; a damaged archive.
-    """
+    """Return the vectors of those ``wanted`` words that the file ``path`` has; an InputError names a damaged line."""
     if not path.is_file():
         raise InputError(f"word_vectors.source: {path}: no such file. Give path:FILE, relative to the project, or "
                          f"train.")
+    words = {word.encode(): word for word in wanted}
+    vectors: dict[str, np.ndarray] = {}
+    number, width, declared, duplicates = 0, 0, None, 0
     with _lines(path) as lines:
-        return _Reader(path, {word.encode(): word for word in wanted}).read(lines)
+        for number, line in enumerate(lines, start=1):
+            # Not strip(): a word may be a no-break space or the like.
+            line = line.rstrip(b" \r\n")
+            if number == 1:
+                width, declared = _first_line(path, line)
+                if declared is not None:
+                    continue
+            spelling, values = _split(path, number, line, width)
+            word = words.get(spelling)
+            if word in vectors:
+                duplicates += 1
+            elif word is not None:
+                vectors[word] = np.array([_value(path, number, word, field) for field in values.split(b" ")],
+                                         dtype=np.float32)
+    if not width:
+        raise InputError(f"{path}: the file is empty. {_TEXT_ONLY}.")
+    count = number - (declared is not None)
+    if declared not in (None, count):
+        raise InputError(f"{path}, line 1: the header says {declared} words, the file has {count}. It was cut or put "
+                         f"together by hand: fetch it again, or correct its first line.")
+    return FileVectors(list(vectors), np.array(list(vectors.values()), dtype=np.float32).reshape(-1, width),
+                       "no header" if declared is None else "header", count, duplicates)
 
 
 @contextmanager
@@ -68,72 +79,34 @@ def _lines(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{path}: the archive is damaged or was cut short ({error}). Fetch it again.") from error
 
 
-class _Reader:
-    """One pass over a file, whose number of words ``declared`` is None without a header."""
+def _first_line(path: Path, line: bytes) -> tuple[int, int | None]:
+    """Return the width of vectors, and the number of words if the line is a header."""
+    fields = line.split(b" ")
+    header = len(fields) == 2 and all(field.isdigit() for field in fields)
+    width = int(fields[1]) if header else len(fields) - 1
+    if width < 2:
+        raise InputError(f"{path}, line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers "
+                         f"separated by spaces. {_TEXT_ONLY}.")
+    return width, int(fields[0]) if header else None
 
-    def __init__(self, path: Path, wanted: dict[bytes, str]) -> None:
-        self.path, self.wanted = path, wanted
-        self.width = 0
-        self.declared: int | None = None
-        self.vectors: dict[str, np.ndarray] = {}
-        self.duplicates = 0
 
-    def read(self, lines: IO[bytes]) -> FileVectors:
-        """Return the vectors; see :func:`read_vectors`."""
-        number = 0
-        for number, line in enumerate(lines, start=1):
-            if b"\0" in line:
-                raise InputError(f"{self.path}, line {number}: binary data. {_TEXT_ONLY}.")
-            # Not strip(): a word may be a no-break space or the like.
-            line = line.rstrip(b" \r\n")
-            if number == 1 and self._is_header(line):
-                continue
-            word, numbers = self._split(line, number)
-            known = self.wanted.get(word)
-            if known in self.vectors:
-                self.duplicates += 1
-            elif known is not None:
-                self.vectors[known] = np.array([self._number(field, known, number) for field in numbers.split(b" ")],
-                                               dtype=np.float32)
-        if not self.width:
-            raise InputError(f"{self.path}: the file is empty. {_TEXT_ONLY}.")
-        count = number - (self.declared is not None)
-        if self.declared not in (None, count):
-            raise InputError(f"{self.path}, line 1: the header says {self.declared} words, the file has {count}. It "
-                             f"was cut or put together by hand: fetch it again, or correct its first line.")
-        vectors = np.array(list(self.vectors.values()), dtype=np.float32).reshape(-1, self.width)
-        return FileVectors(list(self.vectors), vectors, "no header" if self.declared is None else "header", count,
-                           self.duplicates)
+def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, bytes]:
+    """Return the word of a line and its ``width`` values."""
+    if b"\0" in line:
+        raise InputError(f"{path}, line {number}: binary data. {_TEXT_ONLY}.")
+    parts = line.rsplit(b" ", width)
+    spaces = line.count(b" ")
+    if spaces == width or spaces > width and not _is_number(parts[0].rpartition(b" ")[2]):
+        return parts[0], line[len(parts[0]) + 1:]
+    raise InputError(f"{path}, line {number}: {spaces} numbers after the word, where line 1 makes it {width}. Words "
+                     f"and numbers are separated by single spaces.")
 
-    def _is_header(self, line: bytes) -> bool:
-        """Read the width from the first line, and return whether it is a header."""
-        fields = line.split(b" ")
-        header = len(fields) == 2 and all(field.isdigit() for field in fields)
-        self.width = int(fields[1]) if header else len(fields) - 1
-        self.declared = int(fields[0]) if header else None
-        if self.width < 2:
-            raise InputError(f"{self.path}, line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers "
-                             f"separated by spaces. {_TEXT_ONLY}.")
-        return header
 
-    def _split(self, line: bytes, number: int) -> tuple[bytes, bytes]:
-        """Return the word of a line and its ``width`` numbers."""
-        spaces = line.count(b" ")
-        if spaces == self.width:
-            word, _, numbers = line.partition(b" ")
-            return word, numbers
-        if spaces > self.width:
-            parts = line.rsplit(b" ", self.width)
-            if not _is_number(parts[0].rpartition(b" ")[2]):
-                return parts[0], line[len(parts[0]) + 1:]
-        raise InputError(f"{self.path}, line {number}: {spaces} numbers after the word, where line 1 makes it "
-                         f"{self.width}. Words and numbers are separated by single spaces.")
-
-    def _number(self, field: bytes, word: str, number: int) -> float:
-        if not _is_number(field):
-            shown = field[:40].decode("utf-8", "backslashreplace")
-            raise InputError(f"{self.path}, line {number}: {shown!r} in the vector of {word!r} is not a finite number.")
-        return float(field)
+def _value(path: Path, number: int, word: str, field: bytes) -> float:
+    if not _is_number(field):
+        shown = field[:40].decode("utf-8", "backslashreplace")
+        raise InputError(f"{path}, line {number}: {shown!r} in the vector of {word!r} is not a finite number.")
+    return float(field)
 
 
 def _is_number(field: bytes) -> bool:
@@ -152,10 +125,7 @@ def train_skip_gram(sentences: Sequence[Sequence[str]], size: int, window: int, 
 
     Unlike word2vec, fastText has a vector for any string, while PSI gives unknown words a vector of their own. gensim
     draws the first weights from the lower 32 bits of ``seed`` and not from the hash of words; more than one worker
-    thread would race. For ``isotropic``, see :func:`isotropic_vectors`.
-
-    Raises:
-        ValueError: no word occurs ``min_count`` times.
+    thread would race. If no word is frequent enough, a ValueError says so.
     """
     from gensim.models import Word2Vec
 

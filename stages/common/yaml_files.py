@@ -32,12 +32,7 @@ class _Loader(_Safe):  # type: ignore[misc]
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file.
-
-    Raises:
-        InputError: it is not UTF-8, or as in :func:`parse_yaml`.
-        OSError: it cannot be read.
-    """
+    """Return the content of a YAML file; errors as in :func:`parse_yaml`."""
     content = path.read_bytes()
     try:
         return parse_yaml(content.decode("utf-8-sig"), str(path))
@@ -48,9 +43,8 @@ def read_yaml(path: Path) -> Any:
 def parse_yaml(text: str, place: str) -> Any:
     """Return the content of ``text``; ``place`` names its origin in errors.
 
-    Raises:
-        InputError: it is not YAML, repeats a name in a mapping, has a value that its tag does not allow (such as a date
-            in month 13), is too large or too deep, or has an alias of what encloses it.
+    An InputError refuses text that is not YAML, too large or too deep, repeated names, values that their tags do not
+    allow (such as a date in month 13), and aliases of what encloses them.
     """
     if len(text) > _LONGEST:
         raise InputError(f"{place}: {len(text):,} characters; params have at most {_LONGEST:,}. Is it the right file?")

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from stages.common.settings import PARAMS, laid_over, stages_of_dvc
+from stages.common.settings import PARAMS, declared_places, laid_over, stages_of_dvc, value_at
 from stages.common.yaml_files import read_yaml
 from stages.params.problems import problem_lines
 from stages.params.root import Params
@@ -28,7 +28,7 @@ def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     missing: dict[Place, Any] = {}
     for place in _places(whole):
         if not _has(content, place):
-            value = _at(whole, place)
+            value = value_at(whole, place)
             missing[place] = {} if isinstance(value, Mapping) and len(place) == 1 else value
     # A value that is filled in as a whole brings its parts.
     missing = {place: value for place, value in missing.items()
@@ -44,26 +44,19 @@ def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dic
 
 def _places(whole: Mapping[str, Any]) -> Iterator[Place]:
     """Yield the places of the values that ``dvc.yaml`` names, in its order."""
-    for stage in stages_of_dvc().values():
+    for name, stage in stages_of_dvc().items():
         body, rows = stage.get("do", stage), stage.get("foreach")
         place = tuple(_NAMED.findall(rows)[0].split(".")) if rows else ()
         if rows:
             yield place
-        for key in (_at(whole, place) if rows else [""]):
+        for key in (value_at(whole, place) if rows else [""]):
             for text in _texts(body):
-                for name in _NAMED.findall(text):
-                    first, _, inner = name.partition(".")
+                for first, *inner in (named.split(".") for named in _NAMED.findall(text)):
                     if first == "item" and inner:
-                        yield (*place, key, *inner.split("."))
+                        yield (*place, key, *inner)
                     elif first not in ("key", "item"):
-                        yield tuple(name.split("."))
-            for name in body.get("params", ()):
-                parts = []
-                for part in re.sub(r"\$\{item\.(\w+)\}", r"<\1>", name).split("."):
-                    own = re.fullmatch(r"<(\w+)>", part)
-                    parts.append(_at(whole, (*place, key, own[1])) if own else
-                                 key if part in ("${key}", "${item}") else part)
-                yield tuple(parts)
+                        yield (first, *inner)
+            yield from map(tuple, declared_places(whole, name, key))
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
@@ -81,18 +74,10 @@ def _has(tree: Any, place: Place) -> bool:
     return True
 
 
-def _at(tree: Any, place: Place) -> Any:
-    for part in place:
-        tree = tree[part]
-    return tree
-
-
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
-    """Return the validated params of the project in the working folder.
+    """Return the validated params of a file; an InputError lists every problem.
 
-    Raises:
-        InputError: the file is missing or broken, or has wrong names or values, which are all listed; or it leaves out
-            values that DVC reads by name, and ``whole`` refuses that.
+    With ``whole``, the file must also have all values that DVC reads by name.
     """
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "

@@ -41,8 +41,10 @@ NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_
          "paraphrase_items": ("attribution",), "character_encoder": (), "linear_floor": ()}
 # The blocks that the models of a track need.
 MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_floor",)}
-_LABELLED_TRACKS = ("clld",)
-_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items", "character_encoder")
+# The kind of data sets that a block or the models of a track need.
+_KIND = dict.fromkeys(("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items",
+                       "character_encoder", "hcl", "pgkpr"), "pairs") | {"linear_floor": "labelled", "clld": "labelled"}
+_TEXTS = {"pairs": "pairs", "labelled": "labelled texts", "plain": "plain texts"}
 
 
 class Models(Block):
@@ -173,8 +175,6 @@ class Params(Block):
                      f"same folder; rename one of them"
                      for block, tracks in (("models", self.models), ("runs", self.runs))
                      for (earlier, its), (later, others) in combinations(tracks, 2) for name in others if name in its]
-        problems += [f"models.{track}.{name}.seeds: names no seed; name one, or write null for the project's"
-                     for track, models in self.models for name, model in models.items() if not model.seeds]
         problems += [*self._branch_problems(), *self._keyword_problems(), *named_path_problems(self)]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
@@ -192,18 +192,17 @@ class Params(Block):
                 if name not in self.datasets:
                     problems.append(f"{block}.datasets: no data set {name!r}; {nearest(name, self.datasets)}")
                     continue
-                kind = self._kind(name)
-                if block in _OF_PAIRS and kind != "pairs":
-                    problems.append(f"{block}.datasets: data set {name} has {kind} texts, and the stage needs pairs")
-                if block == "linear_floor" and kind != "labelled":
-                    problems.append(f"linear_floor.datasets: data set {name} has no labelled texts")
+                kind, needed_kind = self._kind(name), _KIND.get(block)
+                if needed_kind is not None and kind != needed_kind:
+                    problems.append(f"{block}.datasets: data set {name} has {_TEXTS[kind]}, and the stage needs "
+                                    f"{_TEXTS[needed_kind]}")
                 problems += [_lacking(f"{block}.datasets", other, name) for other in needed
                              if name not in self.named(other)]
         problems += [_lacking(f"models.{track}.{name}", block, model.dataset)
                      for track, models in self.models for name, model in models.items()
                      for block in MODELS_NEED[track]
                      if model.dataset in self.datasets and model.dataset not in self.named(block)
-                     and self._kind(model.dataset) == _needed_kind(track)]
+                     and self._kind(model.dataset) == _KIND[track]]
         return problems
 
     def named(self, block: str) -> list[str]:
@@ -227,12 +226,11 @@ class Params(Block):
 
     def _unfit_data_sets(self, track: str) -> list[str]:
         """Return the models of a track whose data set is of another kind than they need."""
-        needed, texts = _needed_kind(track), {"pairs": "pairs", "labelled": "labelled texts", "plain": "plain texts"}
-        fit = [name for name in self.datasets if self._kind(name) == needed]
-        return [f"models.{track}.{name}.dataset: {model.dataset} has {texts[self._kind(model.dataset)]}, and the model "
-                f"needs {texts[needed]}; {nearest(model.dataset, fit)}"
+        fit = [name for name in self.datasets if self._kind(name) == _KIND[track]]
+        return [f"models.{track}.{name}.dataset: {model.dataset} has {_TEXTS[self._kind(model.dataset)]}, and the "
+                f"model needs {_TEXTS[_KIND[track]]}; {nearest(model.dataset, fit)}"
                 for name, model in getattr(self.models, track).items()
-                if model.dataset in self.datasets and self._kind(model.dataset) != needed]
+                if model.dataset in self.datasets and model.dataset not in fit]
 
     def _kind(self, dataset: str) -> str:
         """Return the kind of a data set: ``pairs``, ``labelled`` or ``plain``."""
@@ -325,10 +323,6 @@ def _mapping(content: Any) -> Mapping[str, Any]:
 
 def _seeded(row: Any, seed: Any) -> Any:
     return {**row, "seeds": [seed]} if isinstance(row, Mapping) and row.get("seeds") is None else row
-
-
-def _needed_kind(track: str) -> str:
-    return "labelled" if track in _LABELLED_TRACKS else "pairs"
 
 
 def _lacking(place: str, block: str, dataset: str) -> str:

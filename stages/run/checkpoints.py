@@ -83,11 +83,7 @@ class FolderCheckpoints:
         return None
 
     def best(self) -> dict[str, Tensor]:
-        """Return the best weights.
-
-        Raises:
-            InputError: they are damaged; all checkpoints are then removed.
-        """
+        """Return the best weights; if they are damaged, all checkpoints are removed and an InputError says so."""
         current = self._current()
         assert current is not None and current.best is not None
         file = self._file(current.best_file)

@@ -27,9 +27,9 @@ from keycontrast.files import flush_path, sha256_of
 from keycontrast.progress import progress_bar
 from stages.common.settings import Values, hash_code
 from stages.common.tables import TableWriter, footers
+from stages.run.log import advance
 from stages.run.process import StageProcess
 from stages.run.processes import die_with
-from stages.run.progress import advance
 
 # Reads a part, writes the new one to the second path, and returns counts as JSON values.
 MakePart = Callable[[Path, Path], Mapping[str, Any]]
@@ -162,11 +162,7 @@ def _client(cluster: Values, workers: int) -> Iterator[Any]:
 
 
 def make_part(work: Path, part: Path, result: Path, code: str | None = None, folder: Path | None = None) -> None:
-    """Make one part; on a cluster, with paths relative to ``folder`` and code of that fingerprint.
-
-    Raises:
-        InputError: this process does not see the files, or runs other code.
-    """
+    """Make one part; on a cluster, with paths relative to ``folder``, after a check of files and code."""
     if code is not None and code != code_fingerprint():
         raise InputError("cluster.address: a worker runs another version of this project's code. Bring the code on "
                          "its machine up to date and restart the workers.")

@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,21 +26,13 @@ RECORDS = Path(".keycontrast") / "records"
 
 @dataclass(frozen=True)
 class StageProcess:
-    """One running stage instance.
-
-    Attributes:
-        stage: name of the stage.
-        instance: its DVC ``foreach`` key (data set, model or run); empty for ``report``.
-        scratch: folder of this process and those that ``torchrun`` started with it; it survives a kill.
-        measured: values for the record of the stage; durations never enter an artifact.
-        seed: of the current model; None in stages without models.
-    """
+    """One running stage instance."""
 
     stage: str
-    instance: str
-    scratch: Path
-    measured: dict[str, Any] = field(default_factory=dict)
-    seed: int | None = None
+    instance: str  # its DVC `foreach` key (data set, model or run); empty for `report`
+    scratch: Path  # folder of this process and those that `torchrun` started with it; survives a kill
+    measured: dict[str, Any] = field(default_factory=dict)  # for its record; durations never enter an artifact
+    seed: int | None = None  # of the current model
 
     def under(self, seed: int) -> "StageProcess":
         """Return the same stage instance for one seed of its row, with a scratch folder of its own."""
@@ -85,14 +77,9 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
               instance: str | None = "DATASET", processes: Callable[[], int] | None = None) -> int:
     """Run ``work`` as stage ``stage`` of ``dvc.yaml`` and return the exit status of the process.
 
-    Args:
-        stage: its name.
-        work: reads, calls ``run``, writes.
-        argv: arguments after the program name; ``sys.argv`` by default.
-        instance: what the one argument names; None for a stage without instances.
-        processes: returns the number of processes that share the work; they are started here unless ``torchrun``
-            has started them. The first locks the scratch folder and writes the record; the first of each machine
-            reports errors.
+    ``instance`` is the name of its argument, None for a stage without instances. ``processes`` returns the number of
+    processes that share the work; they are started here unless ``torchrun`` has started them. The first locks the
+    scratch folder and writes the record; the first of each machine reports errors.
     """
     entry = sys.modules[work.__module__]
     module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__
@@ -111,7 +98,8 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     try:
         if processes is not None and not launched() and (wanted := processes()) > 1:
             return start_processes(["-m", "stages.run.processes", module, *([key] if key else [])], wanted)
-        with _scratch(stage, key) as scratch:
+        scratch = SCRATCH / stage / (key or "all")
+        with exclusive(scratch, f"{stage} {key}".strip()) if is_first() else nullcontext():
             process = StageProcess(stage, key, scratch)
             process.params  # noqa: B018 - invalid params stop every stage before it works
             work(process)
@@ -138,13 +126,3 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
 
 def _print(stage: str, message: str) -> None:
     print(f"{stage}: {message}", file=sys.stderr)  # noqa: T201 - the message is the command's output
-
-
-@contextmanager
-def _scratch(stage: str, key: str) -> Iterator[Path]:
-    folder = SCRATCH / stage / (key or "all")
-    if not is_first():
-        yield folder
-        return
-    with exclusive(folder, f"{stage} {key}".strip()):
-        yield folder

@@ -93,11 +93,7 @@ def _end_all() -> None:
 
 @contextmanager
 def exclusive(folder: Path, what: str) -> Iterator[Path]:
-    """Lock ``folder``, created if missing, for this process; the lock ends with the process.
-
-    Raises:
-        InputError: another process still has it after 20 seconds.
-    """
+    """Lock ``folder``, created if missing, until the process ends; others fail after 20 seconds."""
     folder.mkdir(parents=True, exist_ok=True)
     lock, holder = FileLock(folder / "lock"), folder / "holder"
     try:
