@@ -29,8 +29,6 @@ _STYLE: dict[Any, Any] = {
     "figure.facecolor": PALETTE["paper"], "axes.facecolor": PALETTE["paper"], "legend.frameon": False,
     "legend.fontsize": 8.0, "lines.linewidth": 1.6, "lines.markersize": 3.5,
 }
-# The font that measures texts may lack a script; an SVG leaves texts to the reader's fonts.
-_LACKING = "Glyph .* missing from font"
 # XML 1.0, production Char.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -71,21 +69,14 @@ def file_name(*parts: str) -> str:
 
 def finished(figure: Figure, name: str, title: str, description: str, notes: Mapping[str, str] | None = None) -> Plot:
     """Return ``figure`` as a plot; to be called inside :func:`drawing`."""
-    svg, png = svg_text(figure), io.BytesIO()
+    svg, png = io.StringIO(), io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=_LACKING)
+        # The font that measures texts may lack a script; an SVG leaves texts to the reader's fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
         figure.set_layout_engine("none")    # the SVG has fixed the layout
         figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
-    return Plot(name, title, description, svg, png.getvalue(), notes or {})
-
-
-def svg_text(figure: Figure) -> str:
-    """Return ``figure`` as SVG whose labels are text; to be called inside :func:`drawing`."""
-    svg = io.StringIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=_LACKING)
-        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return svg.getvalue()
+    return Plot(name, title, description, svg.getvalue(), png.getvalue(), notes or {})
 
 
 def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:

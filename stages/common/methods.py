@@ -5,19 +5,13 @@ A method is a line here and, if it ranks phrases, a module ``stages.keywords.<na
 ``ranking(settings, language)`` the description of the ranking for an explanation.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from stages.common.schemas import NO_KEYWORD, STRINGS, TableSchema
-
-if TYPE_CHECKING:
-    from keycontrast.ranking.methods import Ranking
-    from keycontrast.ranking.ranker import Ranked
-    from keycontrast.ranking.selection import InverseFrequency
 
 # Content of a method's table: ranked phrases of every text; scores of the words of source texts; scores and the primary
 # words, which alone are candidates; nothing, for a method without a table. The scores of a text paired with itself give
@@ -50,19 +44,9 @@ class KeywordMethod:
         """Whether it ranks the phrases of any text from its tokens alone."""
         return self.holds == "phrases"
 
-    def ranker(self, settings: Any, language: str,
-               idf: "InverseFrequency | None" = None) -> "Callable[[pa.Table], Ranked]":
-        """Return the function that ranks the phrases of token tables.
-
-        ``settings`` is the method's params block; ``idf``, over training texts, breaks ties.
-        """
-        return self._module().ranker_of(settings, language, idf)
-
-    def ranking(self, settings: Any, language: str) -> "Ranking":
-        """Return the description of the ranking."""
-        return self._module().ranking(settings, language)
-
-    def _module(self) -> Any:
+    @property
+    def module(self) -> Any:
+        """Its module, with ``ranker_of`` and ``ranking`` if it ranks phrases."""
         return import_module(f"stages.keywords.{self.name}")
 
 

@@ -14,8 +14,8 @@ from stages.params.problems import problem_lines
 from stages.params.root import Params
 
 _NAMED = re.compile(r"\$\{([^}]+)\}")
-# Characters of a value that a message repeats.
-_LONGEST = 200
+# Characters of a line of a message, which may repeat a long value.
+_LONGEST = 1000
 Place = tuple[str, ...]
 
 
@@ -99,20 +99,5 @@ def parse_params(content: Any, place: str) -> Params:
         return Params.model_validate(content).settled()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
-        text = "\n".join(f"  {line}" for line in lines)
-        for value in set(_long_values(content)):
-            text = text.replace(value, f"{value[:80]}... ({len(value):,} characters)")
-        raise InputError(f"{place}: {len(lines)} problem{'s' * (len(lines) > 1)}:\n{text}") from error
-
-
-def _long_values(content: Any) -> Iterator[str]:
-    """Yield names and values that are too long for a message."""
-    if isinstance(content, Mapping):
-        for name, value in content.items():
-            yield from _long_values(name)
-            yield from _long_values(value)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _long_values(value)
-    elif isinstance(content, str) and len(content) > _LONGEST:
-        yield content
+        text = "".join(f"\n  {line}" if len(line) <= _LONGEST else f"\n  {line[:_LONGEST]}..." for line in lines)
+        raise InputError(f"{place}: {len(lines)} problem{'s' * (len(lines) > 1)}:{text}") from error

@@ -27,7 +27,6 @@ from keycontrast.files import flush_path, sha256_of
 from keycontrast.progress import progress_bar
 from stages.common.settings import Values, hash_code
 from stages.common.tables import TableWriter, footers
-from stages.run.log import advance
 from stages.run.process import StageProcess
 from stages.run.processes import die_with
 
@@ -72,10 +71,10 @@ class Executor:
         rows = {part: footer.num_rows for part, footer in footers(source).items()}
         results = {part: self.folder / f"{sha256_of(part)}.parquet" for part in rows}
         missing = [part for part, result in results.items() if not result.exists()]
-        with progress_bar(self.what, sum(rows.values()), "text") as bar:
-            advance(bar, sum(rows.values()) - sum(map(rows.__getitem__, missing)), restored=True)
+        total = sum(rows.values())
+        with progress_bar(self.what, total, "text", total - sum(rows[part] for part in missing)) as bar:
             for number in self._finished([(work, part, results[part]) for part in missing]):
-                advance(bar, rows[missing[number]])
+                bar.update(rows[missing[number]])
         for result in results.values():
             writer.add_part(result)
         return [json.loads(result.with_suffix(".json").read_text()) for result in results.values()]

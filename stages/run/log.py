@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from keycontrast.progress import progress_bar
 
 ROOT = "keycontrast"
@@ -66,13 +64,3 @@ class TrainingBar:
     def close(self) -> None:
         """Remove the bar."""
         self._bar.close()
-
-
-def advance(bar: tqdm, amount: int, restored: bool = False) -> None:
-    """Move ``bar`` on by ``amount``; work that an earlier run has done does not count in the rate."""
-    if not restored:
-        bar.update(amount)
-        return
-    bar.initial += amount
-    bar.n += amount
-    bar.last_print_n += amount
