@@ -38,7 +38,6 @@ test-all: test test-browser test-whole
 nightly: $(STAMP)
 	@$(PYTEST) -m nightly
 	@$(HARNESS) mutate --n 4000 --minutes 4
-	@$(HARNESS) bits --n 4000 --minutes 2
 	@$(HARNESS) kill --n 20 --minutes 15 --jobs 2
 	@$(BIN)/python -m tests.outside $(PYTHONS)
 

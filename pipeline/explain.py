@@ -73,7 +73,7 @@ def show(argument: str, dataset: str | None, method: str | None, as_text: bool, 
     by, settings = ranking_settings(params, method, named_by)
     idf = training_idf(subject.dataset) if subject.dataset is not None else None
     stops = frozenset(map(normal_form, listed_words("stop_words", stop_words)))
-    ranking: Any = by.ranking(settings, subject.language)
+    ranking: Any = by.module.ranking(settings, subject.language)
     tokens = subject.tokens
     if stops:
         tokens = with_candidates(tokens, subject.language, stops, None)

@@ -169,7 +169,8 @@ class StageFinding:
         from stages.tracks.pgkpr.items import phrase_words, read_words
 
         params = self.params
-        rank = METHODS["textrank"].ranker(params.textrank, params.datasets[paths.name].language, training_idf(paths))
+        language = params.datasets[paths.name].language
+        rank = METHODS["textrank"].module.ranker_of(params.textrank, language, training_idf(paths))
         scored = _attribution(params, paths, device)
 
         def marks(texts: pa.Table, tokens: pa.Table) -> pa.ChunkedArray:
@@ -199,7 +200,7 @@ def ranking_of(params: Params, paths: DatasetPaths, idf: "InverseFrequency", dev
     method = METHODS[params.keywords.method]
     if not method.ranks_phrases:
         return _SCORED_BY[method.name](params, paths, device)
-    rank = method.ranker(getattr(params, method.name), params.datasets[paths.name].language, idf)
+    rank = method.module.ranker_of(getattr(params, method.name), params.datasets[paths.name].language, idf)
     return lambda texts, tokens: rank(tokens).table
 
 

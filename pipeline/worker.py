@@ -98,7 +98,7 @@ def _last_lines(log: Path) -> str:
 def _begin(parent: int) -> None:
     """Make this process the first of a group, which a terminal's Ctrl-C spares, and import DVC."""
     os.setsid()
-    die_with([parent])
+    die_with(parent)
     import dvc.repo  # noqa: F401 - now, while there is nothing to do
 
 

@@ -17,7 +17,7 @@ os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 
 # Files are dealt out to processes in this order (`make test`): one of minutes at the end would leave the others idle.
 _LONG = ("test_whole_pipeline.py", "test_flow.py", "test_benchmarks.py", "test_contract.py", "test_device.py",
-         "test_train_clld.py", "test_several_machines.py", "test_report_page.py")
+         "test_train_clld.py", "test_report_page.py")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,9 +9,6 @@ KEYWORDS = ["<script>", "belly fat", "diet & rest", "sleep", "减肥 \x1b[31m", 
 # target, source, sign, count: belly fat receives from sleep 3 and from diet & rest 1, and not from <script>;
 # sleep receives from belly fat; 减肥 is two edges away; zzz has no edge.
 EDGES = [(1, 3, 1, 3), (1, 2, 1, 1), (1, 0, -1, 2), (3, 1, 1, 3), (4, 3, -1, 1), (3, 0, 1, 1)]
-# What `keycontrast use` fills in for a data set called tiny that compares its keywords.
-RANKED = {"attribution": {"tiny": {"texts": "sources"}}, "psi": {"tiny": {"texts": "sources"}},
-          "yake": {"tiny": {"texts": "all"}}, "embedrank": {}}
 
 
 def write_graph(name: str = "small") -> DatasetPaths:

@@ -1,4 +1,4 @@
-"""One training in two processes: the model of one process, also after a kill."""
+"""One training in two processes: the model of one process, also after a kill, and the device of each process."""
 
 import json
 import os
@@ -26,7 +26,8 @@ from torch import nn
 from keycontrast.errors import CRASHED, InputError
 from models.common import training as loop
 from models.common.training import fit
-from stages.common import distributed, settings, training
+from stages.common import device, distributed, settings, training
+from stages.common.distributed import process_group
 from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.settings import module_of
 from stages.run import process
@@ -67,6 +68,12 @@ def worker(folder, rank, port, deadly, stage, name):
     sys.exit(import_module(module_of(stage)).main([name]))
 
 
+def statuses_of(processes):
+    for one in processes:
+        one.join(timeout=60)
+    return [one.exitcode for one in processes]
+
+
 def start_two(folder, deadly=False, stage="train_hcl", name="hcl"):
     """Start two processes in ``folder``, or each in a folder there that has its number, as on machines of their own."""
     port = free_port()
@@ -100,15 +107,12 @@ def killed_and_resumed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     write_two(folder)
     first = start_two(folder, deadly=True)
-    first[0].join(timeout=60)
-    first[1].join(timeout=60)  # it finds that the other is gone
+    statuses_of(first)  # the second finds that the other is gone
     (folder / "1" / "said-1").rename(folder / "1" / "first")
     scratch = folder / "0" / SCRATCH / "train_hcl" / "hcl" / "13" / "checkpoints"
     last = max(scratch.glob("*/*/whole.json"), key=lambda record: int(record.parent.name)).parent
     state = json.loads((last / "state.json").read_text())
-    second = start_two(folder)
-    for one in second:
-        one.join(timeout=60)
+    statuses_of(second := start_two(folder))
     assert not (folder / "1" / SCRATCH).exists() and not (folder / "1" / ModelPaths("hcl", 13).folder).exists()
     return folder / "0", state, [one.exitcode for one in (*first, *second)]
 
@@ -132,10 +136,7 @@ def test_two_processes_killed_and_resumed_train_the_model_of_one(killed_and_resu
 def test_machines_with_folders_of_their_own_go_on_from_the_first_ones_checkpoint_to_the_same_bytes(
         killed_and_resumed, tmp_path):
     write_two(tmp_path)
-    undisturbed = start_two(tmp_path)
-    for one in undisturbed:
-        one.join(timeout=60)
-    assert [one.exitcode for one in undisturbed] == [0, 0]
+    assert statuses_of(start_two(tmp_path)) == [0, 0]
     for path in (ModelPaths("hcl", 13).weights / "model.safetensors", ModelPaths("hcl", 13).history):
         assert (tmp_path / "0" / path).read_bytes() == (killed_and_resumed[0] / path).read_bytes()
 
@@ -150,21 +151,14 @@ def test_machines_that_differ_are_refused(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path / "1")
         tiny_training.write_params(tmp_path / "1", **{**SETTINGS, "learning_rate": 2e-3})
-    assert both_end(tmp_path) == [1, 1]
+    assert statuses_of(start_two(tmp_path)) == [1, 1]
     for rank in range(2):
         said = (tmp_path / str(rank) / f"said-{rank}").read_text()
         assert said.startswith("train_hcl: the processes that train train_hcl@hcl differ in params"), said
     shutil.rmtree(tmp_path / "1" / DatasetPaths("tiny").table("node_vectors"))
-    assert both_end(tmp_path) == [CRASHED, 1]
+    assert statuses_of(start_two(tmp_path)) == [CRASHED, 1]
     first, second = ((tmp_path / str(rank) / f"said-{rank}").read_text() for rank in range(2))
     assert "node_vectors: no such" in second and "another process of this training has ended" in first
-
-
-def both_end(folder):
-    processes = start_two(folder)
-    for one in processes:
-        one.join(timeout=60)
-    return [one.exitcode for one in processes]
 
 
 def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_and_resumed):
@@ -179,10 +173,10 @@ def test_the_first_of_two_processes_alone_leaves_a_record_and_artifacts(killed_a
 SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from stages.common.distributed import is_first, launcher
+from stages.common.distributed import is_first
 from stages.run.processes import die_with
 
-die_with(launcher())
+die_with(os.getppid())
 folder = Path(sys.argv[1])
 (folder / f"started-{os.environ['RANK']}").write_text(str(os.getpid()))
 if sys.argv[2] == "wait":
@@ -238,7 +232,6 @@ def test_a_stage_starts_its_processes_unless_torchrun_has(tmp_path, monkeypatch,
     monkeypatch.setenv("RANK", "1")
     assert stage(2) == 1 and worked[1] == (False, SCRATCH / "train_hcl" / "hcl") and len(started) == 1
     assert capsys.readouterr().err == "" and not RECORDS.exists()
-    assert distributed.launcher()[0] == os.getppid()
 
 
 def free_port():
@@ -293,9 +286,7 @@ def run_two(target, folder):
     processes = [SERVER.Process(target=target, args=(folder, rank)) for rank in range(2)]
     for one in processes:
         one.start()
-    for one in processes:
-        one.join(timeout=60)
-    assert [one.exitcode for one in processes] == [0, 0]
+    assert statuses_of(processes) == [0, 0]
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
@@ -337,3 +328,59 @@ def test_two_processes_share_the_micro_batches_and_train_the_same_model(tmp_path
     assert first["saves"] > 0 and second["saves"] == 0
     assert (first["validated"], second["validated"]) == (2, 0)
     assert alone.module.unused.grad is None
+
+
+# torch.cuda is patched: nothing here needs a GPU
+
+@pytest.fixture
+def joined(monkeypatch):
+    """Pretend to be one of two processes; returns what each call to torch was."""
+    calls = []
+    monkeypatch.setattr(group, "init_process_group", lambda backend, **more: calls.append(backend))
+    monkeypatch.setattr(group, "destroy_process_group", lambda: calls.append("left"))
+    monkeypatch.setattr(torch.cuda, "set_device", calls.append)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def be(rank, devices):
+        for name, value in (("WORLD_SIZE", 2), ("RANK", rank), ("LOCAL_RANK", rank)):
+            monkeypatch.setenv(name, str(value))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: devices)
+        return calls
+
+    return be
+
+
+@pytest.mark.parametrize(("kind", "rank", "devices", "expected", "calls"), [
+    ("cuda", 0, 2, "cuda:0", ["cuda:0", "nccl"]), ("cuda", 1, 2, "cuda:1", ["cuda:1", "nccl"]),
+    ("cuda", 1, 1, "cuda:0", ["cuda:0", "nccl"]),    # a scheduler shows each process one device
+    ("cpu", 1, 0, "cpu", ["gloo"])])
+def test_each_process_takes_a_device_of_its_own(joined, kind, rank, devices, expected, calls):
+    seen = joined(rank, devices)
+    with process_group(kind) as found:
+        assert found == expected and seen == calls
+    assert seen[-1] == "left"
+
+
+def test_more_processes_than_devices_are_refused(joined, monkeypatch):
+    joined(1, devices=0)
+    with (pytest.raises(InputError, match="2 processes are to share a training here, and 0 GPUs are visible"),
+          process_group("cuda")):
+        pass
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    with pytest.raises(InputError, match=r"and 2 GPUs are visible \(CUDA_VISIBLE_DEVICES=3,5\). Set runtime.processes "
+                                         "to at most 2"):
+        distributed.check_devices(3, 2)
+
+
+def test_the_stage_counts_devices_before_it_starts_processes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    tiny_training.write_params(tmp_path, runtime={"device": "auto", "processes": 2})
+    assert device.choose_device("auto") == "cuda" and training.processes() == 2
+    tiny_training.write_params(tmp_path, runtime={"device": "auto", "processes": 4})
+    with pytest.raises(InputError, match="4 processes are to share a training here, and 2 GPUs are visible"):
+        training.processes()
+    tiny_training.write_params(tmp_path, runtime={"device": "cpu", "processes": 4})
+    assert training.processes() == 4

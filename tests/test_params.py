@@ -1,4 +1,4 @@
-"""Params: every shipped recipe is valid, and every mistake is reported at once with the nearest name."""
+"""Params: every mistake is reported at once with the nearest name, and stages see what they declare."""
 
 from importlib import import_module
 from pathlib import Path
@@ -9,8 +9,13 @@ import yaml
 from keycontrast.errors import InputError
 from stages.common.settings import declared, module_of, read_params, stage_hash, stage_params, stage_values
 from stages.params import load_params, parse_params, with_what_dvc_reads
+from stages.tracks.clld.track import source_of
 
 ROOT = Path(__file__).resolve().parent.parent
+OF = "artifacts/confusing_pairs/"
+STATIC = {"dataset": "questions", "contrast": "static_tau_pairs"}
+
+
 @pytest.fixture
 def sample():
     return yaml.safe_load((ROOT / "recipes" / "sample.yaml").read_text())
@@ -69,13 +74,6 @@ def test_the_paper_starts_from_the_encoder_alone(sample):
     assert parse_params(sample, "params.yaml").model("literal").latent.free_bits == 0
 
 
-def test_overrides_reach_one_model_only(sample):
-    params = parse_params(sample, "recipe")
-    assert params.model("hcl").graph.iterations == 2
-    assert params.model("hcl-no-graph").graph.iterations == 0
-    assert params.model("hcl-no-graph").training == params.train_hcl.training
-
-
 def test_every_stage_reads_only_existing_params(sample):
     content = with_clld(with_pgkpr(sample))
     content["datasets"]["notes"] = {"source": "x.csv", "layout": "texts"}
@@ -89,18 +87,6 @@ def test_every_stage_reads_only_existing_params(sample):
             name.replace("{key}", key).replace("{model}", key).replace("{dataset}", "sample") for name in names}
 
 
-def test_the_hash_sees_what_the_stage_reads_and_nothing_else(sample):
-    def hashed(content):
-        return stage_hash(parse_params(content, "recipe").plain(), "train_hcl", "hcl")
-
-    before = hashed(sample)
-    sample["runtime"]["workers"] = 7
-    sample["report"] = {"examples": 3}
-    assert hashed(sample) == before
-    sample["train_hcl"]["training"]["epochs"] += 1
-    assert hashed(sample) != before
-
-
 def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_else(sample, tmp_path):
     sample["models"]["hcl"]["literal"] = {"dataset": "sample", "overrides": {
         "preset": "paper", "training": {"learning_rate": "2e-5", "clip": 1}}}
@@ -111,7 +97,7 @@ def test_a_stage_sees_what_it_declares_with_what_a_model_overrides_and_nothing_e
     assert found.model_seeds("literal") == [found.seed] and found.runtime.workers == sample["runtime"]["workers"]
     assert found.datasets == {"sample": {"layout": "triples"}}
     for undeclared in ("generate_hcl", "ingest", "runs"):
-        with pytest.raises(AttributeError, match=f"no param is called '{undeclared}' here; a stage reads what dvc"):
+        with pytest.raises(AttributeError, match=f"no param is called '{undeclared}' here; a stage reads the params"):
             getattr(found, undeclared)
     with pytest.raises(InputError, match="params.yaml: models.hcl has no 'litteral'; did you mean 'literal'"):
         stage_params(read_params(tmp_path / "params.yaml"), "train_hcl", "litteral")
@@ -283,3 +269,79 @@ def test_a_path_reaches_the_stages_in_its_setting(sample):
     content["character_encoder"] = {"datasets": ["sample"]}
     content["encoder"] = {"source": "characters", "path": "artifacts/data/sample/character_encoder"}
     assert parse_params(content, "recipe").encoder.source == "characters:sample"
+
+
+# The CLLD track
+
+@pytest.fixture
+def unclassified(sample):
+    """The default recipe without its own classifiers."""
+    sample["datasets"].pop("questions", None)
+    del sample["linear_floor"], sample["confusing_pairs"], sample["models"]["clld"]
+    return sample
+
+
+def test_overrides_reach_one_model_only_and_encoders_are_the_projects_unless_named(unclassified):
+    content = with_clld(unclassified, cnn={"dataset": "questions", "encoder": "textcnn", "seeds": [3],
+                                     "overrides": {"training": {"epochs": 7}, "textcnn": {"filters": 2}}})
+    params = parse_params({**content, "encoder": {"source": "hub:bert-base-uncased"}}, "recipe")
+    assert params.model("cnn").training.epochs == 7 and params.model("cnn").textcnn.filters == 2
+    assert params.model("ct") == params.train_clld
+    assert (source_of(params, "ct"), source_of(params, "cnn")) == ("hub:bert-base-uncased", "textcnn")
+    assert (params.model_seeds("ct"), params.model_seeds("cnn")) == ([params.seed], [3])
+
+
+@pytest.mark.parametrize(("model", "line"), [
+    ({"dataset": "question"}, "models.clld.m.dataset: no data set 'question'; did you mean 'questions'?"),
+    ({"dataset": "sample"}, "models.clld.m.dataset: sample has pairs, and the model needs labelled texts"),
+    ({"overrides": {"training": {"epoch": 1}}}, "models.clld.m.overrides.training.epoch: unknown name"),
+    ({"overrides": {"textcnn": {"filters": 0}}}, "models.clld.m.overrides.textcnn.filters: Input should be"),
+    ({"contrast": "static_tau_pairs"}, "models.clld.m: contrast static_tau_pairs needs either pairs"),
+    ({**STATIC, "pairs_of": OF + "ct", "pairs": [["a", "b"]]}, "say which; found pairs and pairs_of"),
+    ({"contrast": "uniform", "pairs_of": OF + "ct"}, "models.clld.m: contrast uniform reads no pairs_of"),
+    ({**STATIC, "pairs_of": OF + "tc"}, "models.clld.m.pairs_of: no model 'tc'; valid names: ct."),
+    ({**STATIC, "pairs_of": OF + "cl"}, "models.clld.m.pairs_of: model 'cl' has contrast uniform"),
+    ({**STATIC, "pairs_of": OF + "other"}, "models.clld.m.pairs_of: model 'other' is of data set more"),
+])
+def test_wrong_names_and_values_of_a_model_are_named(unclassified, model, line):
+    content = with_clld(unclassified, m={"dataset": "questions", **model}, other={"dataset": "more"},
+                        cl={"dataset": "questions", "contrast": "uniform"})
+    content["datasets"]["more"] = content["datasets"]["questions"]
+    content["linear_floor"] = {"datasets": ["questions", "more"]}
+    lines = refused(content)
+    assert len(lines) == 1 and line in lines[0], lines
+
+
+def test_a_contrast_needs_a_second_text(unclassified):
+    def model(**overrides):
+        return {"dataset": "questions", "contrast": "uniform", "overrides": overrides}
+
+    content = with_clld(unclassified, m=model(training={"batch_size": 1}), plain=model(training={"micro_batch": 1}),
+                        ct1={**model(training={"batch_size": 1}), "contrast": "none"})
+    assert refused(content) == ["models.clld.m: training.batch_size of 1 leaves the contrast nothing but the two views "
+                                "of a text; give at least 2, or set contrast to none"]
+
+
+@pytest.mark.parametrize("earlier", ["hcl", "pgkpr"])
+def test_models_and_runs_of_two_tracks_cannot_share_a_folder(unclassified, earlier):
+    content = with_clld(unclassified)
+    content["models"]["clld"][earlier] = {"dataset": "questions"}
+    assert refused(content) == [f"{block}.clld.{earlier}: {block}.{earlier} has one of that name too, and both would "
+                                f"write the same folder; rename one of them" for block in ("models", "runs")]
+
+
+def test_the_hash_of_a_training_sees_its_block_its_model_and_the_encoder(unclassified):
+    def hashed(stage="train_clld", key="ct", **changes):
+        content = {**with_clld(unclassified, sled={**STATIC, "pairs_of": OF + "ct"}),
+                   "confusing_pairs": {"models": ["ct"]}, **changes}
+        return stage_hash(parse_params(content, "recipe").plain(), stage, key)
+
+    of_words = {"datasets": ["questions"], "min_count": 3}
+    assert hashed() == hashed(evaluate_clld={"split": "validation"}) == hashed(linear_floor=of_words)
+    assert len({hashed(), hashed(train_clld={"pool": "mean"}), hashed(encoder={"source": "scratch"}),
+                hashed(key="sled")}) == 4
+    assert hashed("confusing_pairs") != hashed("confusing_pairs", confusing_pairs={"models": ["ct"], "share": 0.5})
+    assert hashed("linear_floor", "questions") == hashed("linear_floor", "questions", train_clld={"pool": "mean"})
+    assert hashed() == hashed(runtime={"workers": 7}) == hashed(report={"examples": 3})
+    values = stage_values(parse_params(with_clld(unclassified), "recipe").plain(), "evaluate_clld", "ct")
+    assert values["evaluate_clld"]["split"] == "test" and values["models.clld.ct.seeds"] == [13]

@@ -46,16 +46,13 @@ def run_stage(stage, key):
 
 
 def files_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*"))
-            if path.is_file()}
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def with_seeds(track, folder, seeds):
     write, models = PROJECTS[track]
     write(folder, {name: {**model, "seeds": seeds} for name, model in models.items()})
 
-
-# -- params -----------------------------------------------------------------------------------------------------
 
 def test_a_row_without_seeds_has_the_projects_and_says_so():
     params = params_of({"m": {"dataset": "d"}, "n": {"dataset": "d", "seeds": [5, 4]}}, seed=7,
@@ -69,14 +66,12 @@ def test_an_earlier_model_gives_the_same_seed_or_its_first():
               "m": {"dataset": "d", "init": "artifacts/models/start", "seeds": [15, 14]}}
     plain = params_of(models).plain()["models"]["hcl"]
     assert plain["m"]["earlier_seeds"] == [13, 14] and "earlier_seeds" not in plain["start"]
-    models["m"]["earlier_seeds"] = [14, 14]
-    with pytest.raises(InputError, match="m.earlier_seeds: unknown name"):
-        params_of(models)
 
 
 @pytest.mark.parametrize(("row", "message"), [
-    ({"seeds": []}, "m.seeds: names no seed"), ({"seeds": [3, 3]}, "3 is there twice"),
-    ({"seed": 14}, r"models.hcl.m.seed: now a list; write seeds: \[14\]"), ({"seeds": 13}, "models.hcl.m.seeds: "),
+    ({"earlier_seeds": [14]}, "m.earlier_seeds: unknown name"),
+    ({"seeds": []}, "m.seeds: List should have at least 1 item"), ({"seeds": [3, 3]}, "3 is there twice"),
+    ({"seed": 14}, "models.hcl.m.seed: unknown name; did you mean 'seeds'?"), ({"seeds": 13}, "models.hcl.m.seeds: "),
     ({"seeds": [-1]}, "models.hcl.m.seeds.0")])
 def test_seeds_that_cannot_be_are_named(row, message):
     with pytest.raises(InputError, match=message):
@@ -120,8 +115,6 @@ def test_what_is_to_be_worked_on_again_is_forgotten(tmp_path, monkeypatch):
     assert left() == ["evaluate_hcl/m/14"]
 
 
-# -- stages -----------------------------------------------------------------------------------------------------
-
 @pytest.mark.parametrize("track", PROJECTS)
 def test_a_seed_after_another_has_the_bytes_that_it_has_alone(tmp_path, monkeypatch, track):
     found = {}
@@ -132,11 +125,9 @@ def test_a_seed_after_another_has_the_bytes_that_it_has_alone(tmp_path, monkeypa
         with_seeds(track, folder, seeds)
         run_stage(f"train_{track}", "m")
         found[len(seeds)] = files_of(ModelPaths("m", 14).folder)
-    assert found[1] == found[2] and "model/model.safetensors" in found[1]
+    assert found[1] == found[2] and Path("model/model.safetensors") in found[1]
     assert {path.name for path in (tmp_path / "2" / MODELS / "m").iterdir()} == {"13", "14"}
 
-
-# -- what is finished -------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):

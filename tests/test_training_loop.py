@@ -26,7 +26,7 @@ from models.common.training import (
 )
 from stages.common.seeds import derived_seed
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.progress import TrainingBar
+from stages.run.log import TrainingBar
 
 SEED = partial(derived_seed, 7, "test")
 

@@ -130,32 +130,23 @@ def test_from_a_file_a_token_has_its_lower_case_form_or_else_its_own(tmp_path):
         word_vectors.run(tokens([["xx"]] * 6), examples(), read_from(path), 13)
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    paths = DatasetPaths("tiny")
-    filled = {"text_id": range(len(TEXTS)), "token": TEXTS, "lemma": TEXTS, "pos": TEXTS, "tag": TEXTS,
-              **{name: [[0] * len(row) for row in TEXTS] for name in ("start", "end")},
-              **{name: [[False] * len(row) for row in TEXTS] for name in ("is_stop", "sentence_start")},
-              "chunk_start": [[]] * len(TEXTS), "chunk_end": [[]] * len(TEXTS)}
-    write_table(paths.table("tokens"), SCHEMAS["tokens"], filled, Provenance("test", "0"))
-    write_table(paths.table("examples"), SCHEMAS["examples"], examples(), Provenance("test", "0"))
-    write_params(tmp_path)
-    return paths
-
-
 def read_from(path):
     """The block as a stage has it, which reads the file at ``path``."""
     return WordVectors(source="path", path=str(path)).model_copy(update={"source": f"path:{path}"})
 
 
-def write_params(folder, **values):
-    params = {"recipe": "test", "datasets": {"tiny": {"source": "x"}}, "word_vectors": {"size": 8, **values}}
-    (folder / "params.yaml").write_text(yaml.safe_dump(params))
-
-
-def test_stage_reads_a_file_and_says_where_the_vectors_come_from(project, tmp_path, capsys):
-    write_params(tmp_path, source="path", path="vectors.txt.gz")
+def test_stage_reads_a_file_and_says_where_the_vectors_come_from(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    project = DatasetPaths("tiny")
+    filled = {"text_id": range(len(TEXTS)), "token": TEXTS, "lemma": TEXTS, "pos": TEXTS, "tag": TEXTS,
+              **{name: [[0] * len(row) for row in TEXTS] for name in ("start", "end")},
+              **{name: [[False] * len(row) for row in TEXTS] for name in ("is_stop", "sentence_start")},
+              "chunk_start": [[]] * len(TEXTS), "chunk_end": [[]] * len(TEXTS)}
+    write_table(project.table("tokens"), SCHEMAS["tokens"], filled, Provenance("test", "0"))
+    write_table(project.table("examples"), SCHEMAS["examples"], examples(), Provenance("test", "0"))
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({
+        "recipe": "test", "datasets": {"tiny": {"source": "x"}},
+        "word_vectors": {"size": 8, "source": "path", "path": "vectors.txt.gz"}}))
     assert word_vectors.main(["tiny"]) == 1
     assert "word_vectors.source: vectors.txt.gz: no such file" in capsys.readouterr().err
     save(tmp_path, "the 1 2\n? 3 4\n", "vectors.txt.gz", packed=True)

@@ -136,6 +136,6 @@ def test_every_method_that_ranks_phrases_does_so():
     params = parse_params({"recipe": "t", "datasets": {"mine": {"source": "x.csv"}}}, "t")
     for method in METHODS.values():
         if method.ranks_phrases:
-            ranker = method.ranker(getattr(params, method.name), "en")
+            ranker = method.module.ranker_of(getattr(params, method.name), "en", None)
             assert ranker(written("graph theory")).table.num_rows >= 1
-            assert method.ranking(getattr(params, method.name), "en").described
+            assert method.module.ranking(getattr(params, method.name), "en").described

@@ -1,1 +1,1 @@
-"""Where artifacts lie, what is in them, and how they are read and written."""
+"""Schemas, tables, paths, params, seeds, devices and encoders, which all stages share."""

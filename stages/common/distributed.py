@@ -1,4 +1,4 @@
-"""One stage in several processes, as ``torchrun`` starts them.
+"""One stage in several processes that ``torchrun`` started.
 
 ``runtime.processes: 2`` and ``torchrun --nproc-per-node 2 -m stages.tracks.hcl.train NAME`` do the same. On several
 machines, start ``torchrun`` with its own flags on each of them.
@@ -17,43 +17,34 @@ from pathlib import Path
 from keycontrast.errors import InputError
 from stages.run.processes import ORCHESTRATOR
 
-# What gloo says when another process has ended, by a kill for instance.
+# Messages of gloo after another process has ended.
 _LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Connection refused",
          "Socket closed", "Timed out waiting")
-# While the first process validates, the others wait for it; the default of ten minutes may be too short.
+# The other processes wait while the first one validates, which may take longer than the default of ten minutes.
 _PATIENCE = timedelta(hours=6)
 
 
 class PeerLost(Exception):
-    """Another process of this training has ended, and with it what they share."""
+    """Another process of this training has ended."""
 
 
 def launched() -> bool:
-    """Return whether this is one of several processes that ``torchrun`` started."""
+    """Return whether ``torchrun`` started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_first() -> bool:
-    """Return whether this process writes, logs and shows progress for all; true for one that is alone."""
+    """Return whether this process is the first or the only one, which writes, logs and shows progress for all."""
     return not launched() or int(os.environ["RANK"]) == 0
 
 
-def launcher() -> list[int]:
-    """Return the process that started this one of several, whose death must end it."""
-    return [os.getppid()] if launched() else []
-
-
 def speaks() -> bool:
-    """Return whether this process says what is wrong with an input: the first of its machine."""
+    """Return whether this process reports errors: the first of its machine."""
     return not launched() or int(os.environ.get("LOCAL_RANK", os.environ["RANK"])) == 0
 
 
 def visible_gpus(device: str) -> list[str]:
-    """Return the GPUs that stages may take, as ``CUDA_VISIBLE_DEVICES`` names them; none if they compute on the CPU.
-
-    Args:
-        device: ``runtime.device`` of the params.
-    """
+    """Return the GPUs that stages may use under ``runtime.device``, as ``CUDA_VISIBLE_DEVICES`` names them."""
     if device == "cpu":
         return []
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -67,29 +58,21 @@ def visible_gpus(device: str) -> list[str]:
 
 
 def check_devices(processes: int, devices: int) -> None:
-    """Make sure that each process of this machine can have a GPU of its own.
-
-    Raises:
-        InputError: it cannot.
-    """
+    """Raise :class:`InputError` unless each process of this machine can have a GPU of its own."""
     if processes > devices:
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-        raise InputError(f"{processes} processes are to share a training here, and {devices} GPU"
-                         f"{'s are' if devices != 1 else ' is'} visible"
-                         + (f" (CUDA_VISIBLE_DEVICES={shown})" if shown is not None else "")
-                         + f". Set runtime.processes to at most {devices}, or runtime.device to cpu.")
+        visible = f"{devices} GPU{'s are' if devices != 1 else ' is'} visible"
+        visible += f" (CUDA_VISIBLE_DEVICES={shown})" if shown is not None else ""
+        raise InputError(f"{processes} processes are to share a training here, and {visible}. Set runtime.processes to "
+                         f"at most {devices}, or runtime.device to cpu.")
 
 
 @contextmanager
 def process_group(device: str) -> Iterator[str]:
-    """Join the processes that ``torchrun`` started, and yield the device of this one; alone, do nothing.
+    """Join the processes that ``torchrun`` started, and yield the device of this one.
 
-    Args:
-        device: ``cpu`` (joined by gloo) or ``cuda`` (by NCCL, one device per process of a machine).
-
-    Raises:
-        InputError: there are fewer devices than processes.
-        PeerLost: another process, or its machine, has ended.
+    Processes are joined by gloo on ``cpu``, and by NCCL on ``cuda`` with one device per process of a machine. If one of
+    them ends, the others raise :class:`PeerLost`.
     """
     if not launched():
         yield device
@@ -98,42 +81,39 @@ def process_group(device: str) -> Iterator[str]:
     from torch import distributed
 
     if device == "cuda":
-        device = _own_device(int(os.environ["LOCAL_RANK"]), torch.cuda.device_count())
+        rank, devices = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if devices == 1:
+            device = "cuda:0"  # a scheduler may show each process its own GPU alone; NCCL refuses two on one
+        else:
+            check_devices(rank + 1, devices)
+            device = f"cuda:{rank}"
         torch.cuda.set_device(device)
     distributed.init_process_group("gloo" if device == "cpu" else "nccl", timeout=_PATIENCE)
     try:
         yield device
-    except RuntimeError as error:  # of which all errors of torch.distributed are kinds
+    except RuntimeError as error:  # the base class of all errors of torch.distributed
         if not any(words in str(error) for words in _LOST):
             raise
-        raise PeerLost("another process of this training has ended, or its machine, or the network between them. Give "
-                       "the same command on every machine again: the training goes on from the last checkpoint of "
+        raise PeerLost("another process of this training has ended, or its machine, or the network between them. Run "
+                       "the same command on every machine again: the training continues from the last checkpoint of "
                        "machine 0.") from error
     finally:
         distributed.destroy_process_group()
 
 
-def _own_device(number: int, devices: int) -> str:
-    """Return the device of process ``number`` of this machine; a scheduler may show it one of its own alone."""
-    if devices == 1:
-        return "cuda:0"  # NCCL refuses two processes on one device
-    check_devices(number + 1, devices)
-    return f"cuda:{number}"
-
-
 def start_processes(arguments: Sequence[str], count: int) -> int:
     """Run ``python ARGUMENTS`` in ``count`` processes of this machine, and return the exit status.
 
-    They end when this one ends, and all end when one fails.
+    They end when this process ends, and all end when one fails.
     """
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     os.environ[ORCHESTRATOR] = str(os.getpid())
     if Path("/sys/class/net/lo").exists():
-        # One machine needs no other network, nor a name that resolves.
+        # Processes of one machine need neither another network nor a host name that resolves.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    # What went wrong is said by the process itself.
+    # Each process reports its own errors.
     logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     config = LaunchConfig(min_nodes=1, max_nodes=1, nproc_per_node=count, max_restarts=0, monitor_interval=0.1,
                           run_id=str(os.getpid()), rdzv_backend="c10d", rdzv_endpoint="localhost:0")

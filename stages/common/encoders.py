@@ -1,14 +1,13 @@
-"""Encoders as params name them, and embeddings of many texts on any device.
+"""Encoders by their names in params, and embeddings of many texts on any device.
 
-``encoder.source`` is what :mod:`keycontrast.encoders` knows (``bundled``, ``hub:<id>``, ``path:<folder>``), or
+``encoder.source`` is a source of :mod:`keycontrast.encoders` (``bundled``, ``hub:<id>``, ``path:<folder>``), or
 
-- ``characters:<data set>``: what stage ``character_encoder`` makes of a data set that no other one can read; its word
-  embeddings are skip-gram vectors, its layers untrained;
+- ``characters:<data set>``: made by stage ``character_encoder`` for a data set that no other encoder can read, with
+  skip-gram vectors as word embeddings and untrained layers;
 - ``scratch``: configuration and tokenizer of the bundled encoder, random weights.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -17,38 +16,27 @@ from keycontrast import encoders
 from keycontrast.encoders import ResolvedEncoder
 from keycontrast.errors import InputError
 from keycontrast.text.batches import Chunk, encode_texts, fixed_chunks
+from stages.common.paths import DatasetPaths
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Below the folder of a data set, as `DatasetPaths` has it.
-CHARACTERS = Path("artifacts/data") / "character_encoder"
-
-
 def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
-    """Find the encoder that the param ``encoder.source`` names, and check that its files are there.
-
-    Args:
-        source: value of the param.
-        param: another one that names a pretrained model likewise, for messages.
-
-    Raises:
-        InputError: no such kind of source; files missing or altered; the hub cannot be reached.
-    """
+    """Return the encoder ``source``, the value of ``param``, after a check of its files."""
     kind, _, rest = source.partition(":")
     if kind == "scratch":
         bundled = encoders.resolve_encoder("bundled")
         return ResolvedEncoder(bundled.location, False, {"name": "scratch (architecture and tokenizer of bundled)",
                                                          "version": None, "sha256": None})
     if kind == "characters" and rest:
-        return encoders.folder_encoder(CHARACTERS.parent / rest / CHARACTERS.name, source, param,
+        return encoders.folder_encoder(DatasetPaths(rest).character_encoder, source, param,
                                        f"characters of {rest} (from scratch)")
     if kind not in ("bundled", "path", "hub") or (kind != "bundled" and not rest):
         raise InputError(f"{param}: {source!r} is none of bundled, scratch, hub:<id>, path and characters.")
     return encoders.resolve_encoder(source, param)
 
 
-# Texts whose pieces are counted together.
+# Texts whose word pieces are counted in one call.
 _COUNTED = 8192
 
 
@@ -57,14 +45,9 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
                 track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield embeddings of ``texts``, chunk by chunk, as (positions (n,), vectors (n, d) float32).
 
-    Args:
-        encoder: in evaluation mode, on its device.
-        tokenizer: of the encoder.
-        texts: in the order of sorted ids, each once; read a few at a time, they need not lie in memory.
-        batch_size: rows of a chunk; part of what decides the bytes.
-        max_length: word pieces of a text, special tokens included; the rest is cut.
-        pooling: ``mean`` over real tokens, or the state of ``cls``.
-        track: wraps the list of chunks, to show progress.
+    Texts are distinct and sorted by id, and read a few at a time, from the disk if need be. The rows of a chunk,
+    ``batch_size``, affect the bytes. A text is cut after ``max_length`` word pieces, special tokens included. Its
+    embedding is the mean over real tokens, or the state of ``cls``. ``track`` wraps the chunks, to show progress.
     """
     import torch
 
@@ -79,10 +62,10 @@ def embed_texts(encoder: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase"
 
 
 def _lengths(tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]) -> np.ndarray:
-    """Return how many word pieces each text has, special tokens included, before any cut."""
-    found = [np.zeros(0, dtype=np.int32)]
+    """Return the number of word pieces of each text, special tokens included, before any cut."""
+    lengths = [np.zeros(0, dtype=np.int32)]
     for start in range(0, len(texts), _COUNTED):
         encoded = tokenizer(list(texts[start:start + _COUNTED]), return_attention_mask=False,
                             return_token_type_ids=False)["input_ids"]
-        found.append(np.fromiter(map(len, encoded), np.int32, len(encoded)))
-    return np.concatenate(found)
+        lengths.append(np.fromiter(map(len, encoded), np.int32, len(encoded)))
+    return np.concatenate(lengths)

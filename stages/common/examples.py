@@ -1,4 +1,4 @@
-"""What a row of a data set is under each layout, and which texts its examples use.
+"""The structures of data sets by layout, and the texts that examples use.
 
     examples = read_examples(DatasetPaths("sample").table("examples"))
     train = training_text_ids(examples)
@@ -26,105 +26,89 @@ STRUCTURES = {
     "texts": ("texts", "text_lines"),
 }
 
-# Between the turns of a dialogue. What BERT has between segments; as part of a text it becomes that token.
+# Between the turns of a dialogue; tokenizers of BERT read it as their separator.
 TURN = "[SEP]"
 
 
 def structure_of(layout: str) -> str:
-    """Return what a row is under ``layout``: pairs, triples, captions, stories, dialogues, labelled or texts."""
+    """Return the structure of a row under ``layout``, a key of ``STRUCTURES``."""
     return next(structure for structure, layouts in STRUCTURES.items() if layout in layouts)
 
 
 def is_paired(layout: str) -> bool:
-    """Return whether texts belong together under ``layout``, as an input and its output; single texts do not."""
+    """Return whether rows under ``layout`` are inputs with outputs, and not single texts."""
     return structure_of(layout) not in ("labelled", "texts")
 
 
 _ROLES = ("source_id", "target_id", "negative_id")
 _Value = TypeVar("_Value", bound=np.generic)
 TextIds = npt.NDArray[np.int64]
-# By text id, whether a text is meant.
+# A mask over text ids.
 TextMarks = npt.NDArray[np.bool_]
 
 
 def read_examples(path: Path) -> pa.Table:
-    """Read table ``examples``; see :func:`examples_schema`.
-
-    Raises:
-        InputError: the file is missing, is not Parquet, or lacks columns.
-    """
+    """Read table ``examples``; errors as in :func:`stages.common.tables.read_table`."""
     return read_table(path, examples_schema(path))
 
 
 def role_batches(path: Path) -> Iterator[pa.Table]:
-    """Yield the splits and the ids of the texts of table ``examples``, and nothing else of it; as read_examples."""
+    """Yield table ``examples`` in batches, of which the split and the text ids alone."""
     schema = examples_schema(path)
     yield from read_batches(path, schema,
                             [name for name in ("split", "text_id", *_ROLES) if name in schema.arrow().names])
 
 
 def examples_schema(path: Path) -> TableSchema:
-    """Return which schema the file follows: ``examples``, ``labelled_examples`` or ``plain_examples``.
-
-    Raises:
-        InputError: the file is missing, or is not Parquet.
-    """
+    """Return the schema of a table of examples: pairs or triples, labelled texts, or plain texts."""
     names = column_names(path)
     return LABELLED_EXAMPLES if "label" in names else PLAIN_EXAMPLES if "text_id" in names else EXAMPLES
 
 
 def is_single(examples: pa.Table) -> bool:
-    """Whether examples are single texts, labelled or plain, not pairs or triples."""
+    """Return whether examples are single texts, and not pairs or triples."""
     return "text_id" in examples.column_names
 
 
 def all_text_ids(examples: pa.Table) -> TextIds:
-    """Return the distinct ids of the texts that examples use (sources, targets, negatives; or single texts), sorted.
+    """Return the sorted ids of the sources, targets and negatives, or of the single texts.
 
-    Further references are not among them: they are compared with, not learned from.
+    References other than the target are left out: models are compared with them, but do not learn from them.
     """
     columns = ["text_id"] if is_single(examples) else _ROLES
-    held = [pc.drop_null(examples[name]).to_numpy() for name in columns]
-    return np.unique(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in held]))
+    return np.unique(np.concatenate([pc.drop_null(examples[name]).to_numpy().astype(np.int64) for name in columns]))
 
 
 def training_text_ids(examples: pa.Table) -> TextIds:
-    """Return the distinct ids of the texts that training examples use, sorted; see :func:`all_text_ids`."""
+    """Return :func:`all_text_ids` of the training examples."""
     return all_text_ids(examples.filter(pc.equal(examples["split"], "train")))
 
 
 def training_texts(path: Path) -> TextMarks:
-    """Return, by text id, whether the training examples of table ``path`` use a text; read piece by piece, (texts,).
-
-    Raises:
-        InputError: the file is missing, is not Parquet, or lacks columns.
-    """
+    """Return a mask by text id of the texts that training examples use, read in batches."""
     return marked_texts(map(training_text_ids, role_batches(path)))
 
 
 def marked_texts(some: Iterable[TextIds]) -> TextMarks:
-    """Return, by text id, whether a text is among ``some``, a byte each, as far as the last that is, (texts,)."""
-    marked, end = np.zeros(0, dtype=bool), 0
+    """Return a mask by text id of the texts in ``some``, as long as the largest id needs."""
+    mask, end = np.zeros(0, dtype=bool), 0
     for ids in some:
         if len(ids):
             end = max(end, int(ids.max()) + 1)
-            marked = room_for(marked, end)
-            marked[ids] = True
-    return marked[:end]
+            mask = room_for(mask, end)
+            mask[ids] = True
+    return mask[:end]
 
 
 def room_for(by_text: npt.NDArray[_Value], end: int) -> npt.NDArray[_Value]:
-    """Return an array of one value per text id, with zeros behind its own if it has to grow to ``end`` or beyond."""
+    """Return an array of one value per text id, extended by zeros if it is shorter than ``end``."""
     if end <= len(by_text):
         return by_text
     return np.concatenate([by_text, np.zeros(max(end, 2 * len(by_text)) - len(by_text), dtype=by_text.dtype)])
 
 
 def reference_pairs(examples: pa.Table) -> TextIds:
-    """Return the distinct (source, reference) text ids of table ``examples``, sorted, (n, 2).
-
-    The target is the first reference; captions have further ones, and each makes a pair with the source.
-    """
+    """Return the distinct (source, reference) text ids, sorted, (n, 2); the target is the first reference."""
     references = examples["reference_ids"].combine_chunks()
     lengths = pc.fill_null(pc.list_value_length(references), 0).to_numpy()
     sources = np.repeat(examples["source_id"].to_numpy(), lengths)
@@ -135,14 +119,10 @@ MODES = ("xx", "xy")
 
 
 def source_pairs(examples: pa.Table, modes: Sequence[str], others: TextIds | None = None) -> np.ndarray:
-    """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its place in MODES.
+    """Return the distinct (text, mode, second text) to be scored, sorted, (n, 3); a mode is its index in MODES.
 
-    ``xx`` pairs every source of every split with itself, ``xy`` every source with each of its references.
-
-    Args:
-        examples: table ``examples``.
-        modes: ``xx``, ``xy`` or both.
-        others: further texts that ``xx`` pairs with themselves.
+    ``xx`` pairs every source of every split with itself, and so the texts ``others``; ``xy`` pairs every source with
+    each of its references.
     """
     alone = examples["source_id"].to_numpy()
     alone = alone if others is None else np.concatenate([alone, others])

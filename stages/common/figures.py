@@ -1,4 +1,4 @@
-"""From a matplotlib figure to files and to SVG inside the page: the same bytes each time, light or dark."""
+"""Matplotlib figures as files and as SVG inside the page, with the same bytes each time."""
 
 import io
 import re
@@ -12,12 +12,12 @@ import matplotlib.style
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
-# Drawn as these colours in files; on the page each becomes the CSS variable of that name, so that plots
-# follow the reader's light or dark setting.
+# Colours in files; on the page each becomes the CSS variable of its name, so that plots follow the reader's light or
+# dark setting.
 PALETTE = {"ink": "#1b1f24", "muted": "#5b6471", "line": "#dfe3e8", "paper": "#fdfdfc", "first": "#1f6f94",
            "second": "#b4531f", "good": "#2c7a55", "bad": "#ac3b45", "violet": "#7a4fa3", "ochre": "#8a6100",
            "olive": "#56701f", "slate": "#4f6178"}
-# Colours of things that are told apart, in this order and then again.
+# Colours of the series of a plot, in this order and then again.
 SERIES = ("first", "second", "violet", "good", "ochre", "bad", "olive", "slate")
 _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "keycontrast", "svg.fonttype": "none", "text.parse_math": False, "font.family": "DejaVu Sans",
@@ -29,84 +29,62 @@ _STYLE: dict[Any, Any] = {
     "figure.facecolor": PALETTE["paper"], "axes.facecolor": PALETTE["paper"], "legend.frameon": False,
     "legend.fontsize": 8.0, "lines.linewidth": 1.6, "lines.markersize": 3.5,
 }
-# The font that texts are measured by may lack a script; an SVG leaves texts to the reader's fonts.
-_LACKING = "Glyph .* missing from font"
 # XML 1.0, production Char.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished plot.
+    """A finished plot."""
 
-    Attributes:
-        name: stem of its files.
-        title: short heading; also the text alternative's beginning.
-        description: what can be read from it, for those who cannot see it.
-        svg: standalone file.
-        png: standalone file.
-        notes: by the id of a part, what the page shows beside the pointer.
-    """
-
-    name: str
-    title: str
-    description: str
+    name: str  # stem of its files
+    title: str  # heading, with which the text alternative begins
+    description: str  # the rest of the text alternative
     svg: str
     png: bytes
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)  # tooltips by the id of a part
 
     @property
     def width(self) -> int:
-        """Width in pixels at which it was drawn."""
-        found = re.search(r'viewBox="0 0 ([\d.]+) ', self.svg)
-        return round(float(found[1]) * 4 / 3) if found else 0
+        """Width in pixels."""
+        return _width(self.svg)
 
     @property
     def inline(self) -> Markup:
-        """The plot as an element of the page: no fixed size, no clashing ids, colours as CSS variables."""
+        """The plot as an element of the page, see :func:`inline_svg`."""
         return inline_svg(self.svg, self.name, f"{self.title}: {self.description}", self.notes)
 
 
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Figure]:
-    """Yield an empty figure of that size in inches, under the page's style and nobody's own settings."""
+    """Yield an empty figure of that size in inches, in the page's style and without the user's settings."""
     with matplotlib.style.context(["default", _STYLE]):
         yield Figure(figsize=(width, height), layout="constrained")
 
 
 def file_name(*parts: str) -> str:
-    """Return a file stem (and id) from names: ``file_name("history", "hcl", "loss") == "history--hcl--loss"``."""
+    """Return a file stem or id from names: ``file_name("history", "hcl", "loss") == "history--hcl--loss"``."""
     return "--".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts)
 
 
 def finished(figure: Figure, name: str, title: str, description: str, notes: Mapping[str, str] | None = None) -> Plot:
-    """Return ``figure`` as a plot; to be called inside :func:`drawing`. No date, no program name."""
-    svg, png = svg_text(figure), io.BytesIO()
+    """Return ``figure`` as a plot; to be called inside :func:`drawing`."""
+    svg, png = io.StringIO(), io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=_LACKING)
-        figure.set_layout_engine("none")    # the first file has settled it
-        figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
-    return Plot(name, title, description, svg, png.getvalue(), notes or {})
-
-
-def svg_text(figure: Figure) -> str:
-    """Return ``figure`` as SVG whose labels are text; to be called inside :func:`drawing`."""
-    svg = io.StringIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=_LACKING)
+        # The font that measures texts may lack a script; an SVG leaves texts to the reader's fonts.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    return svg.getvalue()
+        figure.set_layout_engine("none")    # the SVG has fixed the layout
+        figure.savefig(png, format="png", dpi=144, metadata={"Software": None})
+    return Plot(name, title, description, svg.getvalue(), png.getvalue(), notes or {})
 
 
 def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None = None) -> Markup:
-    """Return a standalone SVG as an element for the page, with ``text`` as its alternative.
+    """Return matplotlib's SVG as an element of the page without fixed size, with colours as CSS variables.
 
-    Args:
-        svg: as matplotlib writes it; data in it are escaped already.
-        name: put before every id that is referred to; other ids are dropped.
-        text: plain text, escaped here.
-        notes: plain text by id: those parts become ``data-part`` with the text as ``data-hint``; so does, without
-            one, the legend.
+    ``name`` becomes the prefix of every id that is referred to; other ids are removed. ``text`` is the text
+    alternative, not escaped yet. The parts in ``notes``, tooltips by id, and the legend become ``data-part``, with the
+    tooltip as ``data-hint``.
     """
     body = svg[svg.index("<svg"):]
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", body, flags=re.DOTALL)
@@ -118,13 +96,17 @@ def inline_svg(svg: str, name: str, text: str, notes: Mapping[str, str] | None =
     body = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", body)
     for colour, value in PALETTE.items():
         body = body.replace(value, f"var(--{colour})")
-    width = re.search(r'viewBox="0 0 ([\d.]+) ', body)
-    size = f' style="max-width:{round(float(width[1]) * 4 / 3)}px"' if width else ""
+    size = f' style="max-width:{width}px"' if (width := _width(svg)) else ""
     opening = f'<svg role="img" aria-label="{escape(text)}"{size}'
     body = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", body.replace("<svg", opening, 1))
-    return Markup(body)     # nothing but matplotlib's own output and escaped text
+    return Markup(body)     # matplotlib's own output and escaped text
+
+
+def _width(svg: str) -> int:
+    viewbox = re.search(r'viewBox="0 0 ([\d.]+) ', svg)  # in points
+    return round(float(viewbox[1]) * 4 / 3) if viewbox else 0
 
 
 def xml_text(text: str) -> str:
-    """Return ``text`` with U+FFFD for each character that XML cannot hold, escaped or not."""
+    """Return ``text`` with U+FFFD for each character that XML does not allow."""
     return _FORBIDDEN.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""Rows of a table by id: some of its columns, in memory; or a table read beside another, text by text.
+"""Rows of a table by id: some of its columns in memory, or a sorted table read alongside another.
 
     texts = Lookup.read(paths.table("texts"), TEXTS, ["text_id", "text"])
     texts.of(np.array([12, 7]))["text"]     # of text 12, then of text 7
@@ -20,19 +20,14 @@ Ids = npt.NDArray[np.int64]
 
 
 class Lookup:
-    """Rows by the id in their first column, or by two ids; they come sorted by these.
-
-    Attributes:
-        name: of the table, for messages.
-        table: the rows.
-        ids: of the rows, ascending, (rows,).
-    """
+    """Rows that are sorted by the id in their first column, or by two ids; ``ids`` has the first of each row."""
 
     def __init__(self, name: str, table: pa.Table, second: str | None = None, unique: bool = True) -> None:
+        """Index ``table``, which messages call ``name``, by its first column and the column ``second``."""
         self.name, self.table = name, table.combine_chunks()
         first = table.column_names[0]
         self.ids: Ids = table[first].to_numpy().astype(np.int64)
-        # Two ids as one number, in the same order.
+        # Two ids are one number, in the same order.
         others = None if second is None else table[second].to_numpy().astype(np.int64)
         self._span = None if others is None else int(others.max(initial=0)) + 1
         self._keys = self.ids if self._span is None else self.ids * self._span + others
@@ -44,7 +39,7 @@ class Lookup:
 
     @classmethod
     def read(cls, path: Path, schema: TableSchema, columns: list[str]) -> "Lookup":
-        """Return some columns of a table, the id first among them."""
+        """Return some columns of a table by the first of them."""
         return cls(schema.name, read_table(path, schema, columns))
 
     @classmethod
@@ -54,7 +49,7 @@ class Lookup:
         return cls(name, table.select(["text_id", *others]).sort_by("text_id"))
 
     def places(self, ids: Ids, others: Ids | None = None) -> Ids:
-        """Return the row of each id, or of each two ids where rows have two, -1 where there is none."""
+        """Return the row of each id or each pair of ids, -1 where there is none."""
         wanted = np.asarray(ids)
         if not len(self._keys):
             return np.full(len(wanted), -1, dtype=np.int64)
@@ -66,11 +61,7 @@ class Lookup:
         return np.where(within & (self._keys[row] == wanted), row, -1).astype(np.int64)
 
     def rows_of(self, ids: Ids) -> Ids:
-        """Return the row of each id.
-
-        Raises:
-            InputError: an id has no row.
-        """
+        """Return the row of each id, which must have one."""
         rows = self.places(ids)
         missing = np.unique(np.asarray(ids)[rows < 0])
         if len(missing):
@@ -91,29 +82,25 @@ class Lookup:
 
 
 class Following:
-    """Rows of a table that comes by text id, taken up to one text after another.
-
-    Args:
-        batches: of the table.
-        empty: a table of the same columns, for the case that there are none.
-    """
+    """Reads batches of a table sorted by text id, up to one text after another."""
 
     def __init__(self, batches: Iterable[pa.Table], empty: pa.Table) -> None:
+        """Read ``batches``; a table without any is ``empty``."""
         self._batches = iter(batches)
-        self._held = next(self._batches, empty)
+        self._unread = next(self._batches, empty)
 
     def up_to(self, last: int) -> pa.Table:
-        """Return the rows of texts up to ``last`` that have not been taken."""
-        # A batch may end within a text, so the next one is looked at too.
-        while not self._held.num_rows or self._held["text_id"][-1].as_py() <= last:
-            further = next(self._batches, None)
-            if further is None:
+        """Return the rows up to text ``last`` that have not been returned before."""
+        # A batch may end within a text, so the next one is read too.
+        while not self._unread.num_rows or self._unread["text_id"][-1].as_py() <= last:
+            batch = next(self._batches, None)
+            if batch is None:
                 break
-            self._held = pa.concat_tables([self._held, further])
-        mine = pc.less_equal(self._held["text_id"], last)
-        taken, self._held = self._held.filter(mine), self._held.filter(pc.invert(mine))
-        return taken
+            self._unread = pa.concat_tables([self._unread, batch])
+        before = pc.less_equal(self._unread["text_id"], last)
+        rows, self._unread = self._unread.filter(before), self._unread.filter(pc.invert(before))
+        return rows
 
     def rest(self) -> np.ndarray:
-        """Return the texts whose rows have not been taken, sorted."""
-        return np.unique(np.concatenate([table["text_id"].to_numpy() for table in (self._held, *self._batches)]))
+        """Return the sorted ids of the texts whose rows have not been returned."""
+        return np.unique(np.concatenate([table["text_id"].to_numpy() for table in (self._unread, *self._batches)]))

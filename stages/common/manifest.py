@@ -1,4 +1,4 @@
-"""Lists of what stages made under a recipe: what reads all of them depends on these, and not on a folder of others.
+"""Lists of the artifacts under a recipe, on which DVC lets the report and the comparison depend.
 
 The stage ``manifest`` lists the artifacts of a data set; evaluations and probes list their own.
 """
@@ -16,25 +16,18 @@ from stages.run.process import StageProcess, run_stage
 
 
 def write_manifest(process: StageProcess, kind: str, folders: Sequence[Path]) -> None:
-    """List the files of ``folders`` with size and SHA-256, and of tables rows and metadata.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Write the size and SHA-256 of each file of ``folders``, and the rows and metadata of each table."""
+    entries: dict[str, dict[str, Any]] = {}
     # Names with a leading dot are files that a killed stage had not finished.
-    files = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()
-                   and not any(part.startswith(".") for part in path.relative_to(folder).parts))
-    if not files:
+    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()
+                       and not any(part.startswith(".") for part in path.relative_to(folder).parts)):
+        entries[path.as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        if path.suffix == SUFFIX:
+            entries[path.as_posix()] |= {"rows": row_count(path), "metadata": read_metadata(path)}
+    if not entries:
         raise InputError(f"{folders[0]}: no artifacts there. Make them with `keycontrast run`.")
     write_json(manifest_path(process.params.recipe, kind, process.instance),
-               {"name": process.instance, "artifacts": {path.as_posix(): _entry(path) for path in files}})
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-    if path.suffix == SUFFIX:
-        entry |= {"rows": row_count(path), "metadata": read_metadata(path)}
-    return entry
+               {"name": process.instance, "artifacts": entries})
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,16 +7,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInf
 
 from stages.common.settings import NOTHING, laid_over
 
-# Names become folders, and parts of dotted params keys for DVC: no dots.
+# Names become folders and parts of dotted names of params, so they have no dots.
 Name = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]*$", max_length=100)]
-# No number of the params is larger: what is larger was meant otherwise, and would overflow somewhere in mid-run.
+# No sensible number is larger, and larger ones would overflow in the middle of a run.
 _LARGEST = 2**31 - 1
 
 Presets = Mapping[str, Mapping[str, Any]]
 
 
 class Block(BaseModel):
-    """A block of params: unknown names are errors, values are checked, nothing is changed later."""
+    """A block of params, which refuses unknown names and cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), validate_default=True,
                               allow_inf_nan=False)
@@ -26,50 +26,49 @@ class Block(BaseModel):
     def _numbers_are_numbers(cls, given: Any, info: ValidationInfo) -> Any:
         annotation = cls.model_fields[str(info.field_name)].annotation
         numbers = not _takes(annotation, bool) and (_takes(annotation, int) or _takes(annotation, float))
-        for one in given if isinstance(given, list) else [given]:
-            if numbers and isinstance(one, bool):
-                raise ValueError(f"must be a number, found {str(one).lower()}")
-            if isinstance(one, int | float) and _LARGEST < abs(one) < float("inf"):
-                raise ValueError(f"must be at most {_LARGEST:,} in size, found {one:.6g}")
+        for value in given if isinstance(given, list) else [given]:
+            if numbers and isinstance(value, bool):
+                raise ValueError(f"must be a number, found {str(value).lower()}")
+            if isinstance(value, int | float) and _LARGEST < abs(value) < float("inf"):
+                raise ValueError(f"must be at most {_LARGEST:,} in size, found {value:.6g}")
         return given
 
     def plain(self) -> dict[str, Any]:
-        """Return a copy of dictionaries, lists and values alone, as stages read them."""
+        """Return a copy made of dictionaries, lists and values alone, as stages read it."""
         return self.model_dump(mode="json")
 
     def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values for ``own``, what a data set, model or run has in another way, to be laid over."""
+        """Return the plain values that a data set, model or run replaces by its ``own``."""
         return self.model_dump()
 
 
 def _takes(annotation: Any, kind: type) -> bool:
-    """Say whether values of ``kind`` fit an annotation, by what it names; a list counts as what it lists."""
+    """Return whether an annotation names ``kind``; a list is judged by its items."""
     return annotation in (kind, Any) or any(_takes(inner, kind) for inner in get_args(annotation))
 
 
-def _distinct(found: list[Any]) -> list[Any]:
-    if twice := sorted({one for one in found if found.count(one) > 1}):
-        raise ValueError(f"{twice[0]} is there twice; name each once")
-    return found
+def _distinct(values: list[Any]) -> list[Any]:
+    if repeated := sorted({value for value in values if values.count(value) > 1}):
+        raise ValueError(f"{repeated[0]} is there twice; name each once")
+    return values
 
 
-# Whose stages a block governs: DVC makes an instance for each.
+# DVC makes an instance of the block's stages for each.
 Datasets = Annotated[list[Name], AfterValidator(_distinct)]
-# Of a model, each of which trains it once; `seeds` that are null are the project's one.
-Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_distinct)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), AfterValidator(_distinct)]
 
 SEEDS = "the model is trained once with each; null: the project's one"
 
 
 class Switches(Block):
-    """A block whose ``preset`` sets some of its switches at once; ``presets`` has their values, nested like it."""
+    """A block whose ``preset`` sets several of its switches; ``presets`` has their values, nested like the block."""
 
     presets: ClassVar[Presets] = {}
 
     @model_validator(mode="before")
     @classmethod
     def _preset_fills(cls, content: Any) -> Any:
-        """Fill in the switches of a known preset; whatever else the content is, the block judges."""
+        """Fill in the switches of a known preset; the block validates everything else."""
         preset = content.get("preset") if isinstance(content, Mapping) else None
         if not isinstance(preset, str) or preset not in cls.presets:
             return content
@@ -79,12 +78,10 @@ class Switches(Block):
         return laid_over(cls.presets[preset], content)
 
     def under(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Return plain values for ``own`` to be laid over: with a preset among these, its switches come first.
+        """Return the plain values that ``own`` replaces, after the switches of a preset in ``own``.
 
-        Without that, the values that this block has spelt out would contradict the preset of a single model.
-
-        Raises:
-            ValueError: they contradict the preset of this block, and do not set it to null.
+        Otherwise the values of this block would contradict the preset of a single model. If ``own`` contradicts the
+        preset of this block without setting it to null, a ValueError says so.
         """
         block = self.model_dump()
         preset = block["preset"]
@@ -107,7 +104,7 @@ def _clashes(content: Mapping[str, Any], switches: Mapping[str, Any], place: str
 
 
 class Runtime(Block):
-    """What decides bytes (threads, deterministic, precision, tf32) and what does not (workers, device)."""
+    """How stages compute; threads, deterministic, precision and tf32 decide bytes, the others do not."""
 
     threads: int = Field(1, ge=1, description="torch threads of one process; other counts give other weights")
     deterministic: bool = True
@@ -124,7 +121,7 @@ class Runtime(Block):
 
 
 class Cluster(Block):
-    """Where chunks of texts are worked on; never decides bytes. ``cluster: local`` stands for ``address: local``."""
+    """The Dask cluster that makes parts of tables, with the same bytes; ``cluster: local`` means ``address: local``."""
 
     address: str | None = Field(None, description="of a Dask scheduler, such as tcp://host:8786; local starts one with "
                                                   "runtime.workers; null: own processes")

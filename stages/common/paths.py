@@ -1,7 +1,6 @@
-"""Every path of data and artifacts, relative to its root; ``dvc.yaml`` is compared with this module by a test."""
+"""Every path of data and artifacts, relative to the project; a test compares ``dvc.yaml`` with this module."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 ARTIFACTS = Path("artifacts")
@@ -16,192 +15,116 @@ RECIPES = Path("recipes")
 
 
 def seeded_name(name: str, seed: int, seeds: Collection[int]) -> str:
-    """Return what results call a model or run under one of its seeds: ``hcl/14``; ``hcl`` if it has no other."""
+    """Return the name in results of a model or run under one of its seeds: ``hcl/14``, or ``hcl`` if it has one."""
     return name if len(seeds) == 1 else f"{name}/{seed}"
 
 
 def row_name(name: str) -> str:
-    """Return the name in the params of what results call ``name``, such as ``hcl`` of ``hcl/14``."""
+    """Return the name in the params for a name in results: ``hcl`` for ``hcl/14``."""
     return name.partition("/")[0]
 
 
-# Tables that one stage writes together lie in a folder.
+# Tables that one stage writes together share a folder.
 _INSIDE = {**dict.fromkeys(("examples", "texts", "rejected"), "items"),
            **dict.fromkeys(("clusters", "nodes", "edges"), "graph"),
            **dict.fromkeys(("phrase_nodes", "phrase_edges", "phrase_texts"), "graph/phrases"),
            **dict.fromkeys(("node_vectors", "text_vectors"), "vectors")}
 
 
-@dataclass(frozen=True)
 class DatasetPaths:
-    """The artifacts of one data set: ``artifacts/data/<name>/``."""
+    """The artifacts of one data set, below ``artifacts/data/<name>/``."""
 
-    name: str
-
-    @property
-    def folder(self) -> Path:
-        """The data set's folder."""
-        return DATA / self.name
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folder = DATA / name
+        # Folders of models in the layout of Hugging Face.
+        self.pair_classifier = self.folder / "pair_classifier"
+        self.character_encoder = self.folder / "character_encoder"
+        self.s_tagger = self.folder / "s_tagger"
+        # Folder of the plot of keywords by part of speech.
+        self.pos_frequency = self.folder / "pos_frequency"
 
     def table(self, kind: str) -> Path:
-        """Folder of the table ``kind`` (the name of its schema)."""
+        """Return the folder of the table ``kind``, the name of its schema."""
         return self.folder / _INSIDE.get(kind, "") / kind
 
     def metrics(self, stage: str) -> Path:
-        """Path of the counts that a data stage reports as DVC metrics."""
+        """Return the file of the counts that a data stage reports as DVC metrics."""
         return self.folder / "metrics" / f"{stage}.json"
-
-    @property
-    def pair_classifier(self) -> Path:
-        """Folder of the trained pair classifier (Hugging Face layout)."""
-        return self.folder / "pair_classifier"
-
-    @property
-    def character_encoder(self) -> Path:
-        """Folder of the encoder of its own word pieces (Hugging Face layout)."""
-        return self.folder / "character_encoder"
-
-    @property
-    def s_tagger(self) -> Path:
-        """Folder of the trained tagger of primary words (Hugging Face layout)."""
-        return self.folder / "s_tagger"
-
-    @property
-    def pos_frequency(self) -> Path:
-        """Folder of the picture of keywords by part of speech."""
-        return self.folder / "pos_frequency"
 
 
 MODELS, RUNS, PREDICTED, PROBES, CONFUSED = (
     ARTIFACTS / name for name in ("models", "runs", "predictions", "probes", "confusing_pairs"))
 
 
-@dataclass(frozen=True)
 class ModelPaths:
-    """A trained model: ``artifacts/models/<name>/<seed>/``."""
+    """A trained model, below ``artifacts/models/<name>/<seed>/``."""
 
-    name: str
-    seed: int
-
-    @property
-    def folder(self) -> Path:
-        """The model's folder."""
-        return MODELS / self.name / str(self.seed)
-
-    @property
-    def weights(self) -> Path:
-        """Folder in Hugging Face layout (``config.json``, ``model.safetensors``, tokenizer, card)."""
-        return self.folder / "model"
-
-    @property
-    def history(self) -> Path:
-        """One row per epoch: every part of the loss and every monitor."""
-        return self.folder / "history.csv"
-
-    @property
-    def metrics(self) -> Path:
-        """Best epoch, validation values and alarms of the training."""
-        return self.folder / "metrics.json"
-
-    @property
-    def items(self) -> Path:
-        """Training and evaluation items as plain texts, so that a run needs the model's folder alone."""
-        return self.folder / "items.parquet"
-
-    @property
-    def paraphrase_items(self) -> Path:
-        """The evaluated pairs of a model of the PGKPR track as words, with tags and keyword scores."""
-        return self.folder / "paraphrase_items.parquet"
+    def __init__(self, name: str, seed: int) -> None:
+        self.name, self.seed = name, seed
+        self.folder = MODELS / name / str(seed)
+        # Hugging Face layout: config.json, model.safetensors, tokenizer, model card.
+        self.weights = self.folder / "model"
+        # One row per epoch with every part of the loss and every monitor.
+        self.history = self.folder / "history.csv"
+        # Evaluations within epochs of an adaptive CLLD model.
+        self.evaluations = self.folder / "evaluations.csv"
+        # Best epoch, validation values and alarms.
+        self.metrics = self.folder / "metrics.json"
+        # Items as plain texts, so that a run reads the model's folder alone.
+        self.items = self.folder / "items.parquet"
+        # Of PGKPR: the evaluated pairs as words with tags and keyword scores, and the vocabulary.
+        self.paraphrase_items = self.folder / "paraphrase_items.parquet"
+        self.vocabulary = self.folder / "vocabulary.parquet"
+        # Pairs of classes that a CLLD model confuses, which another stage writes.
+        self.confusing_pairs = CONFUSED / name / str(seed) / "confusing_pairs.parquet"
 
     def table(self, kind: str) -> Path:
-        """Path of ``validation_confusion`` or ``label_distance`` of a model of the CLLD track."""
+        """Return the file of ``validation_confusion`` or ``label_distance`` of a CLLD model."""
         return self.folder / f"{kind}.parquet"
 
-    @property
-    def confusing_pairs(self) -> Path:
-        """Pairs of classes that a model of the CLLD track confuses; another stage writes them."""
-        return CONFUSED / self.name / str(self.seed) / "confusing_pairs.parquet"
 
-    @property
-    def evaluations(self) -> Path:
-        """Evaluations within epochs of an adaptive model of the CLLD track."""
-        return self.folder / "evaluations.csv"
-
-    @property
-    def vocabulary(self) -> Path:
-        """Vocabulary of a model of the PGKPR track as a table, so that its runs are scored without its weights."""
-        return self.folder / "vocabulary.parquet"
-
-
-@dataclass(frozen=True)
 class ProbePaths:
-    """What a probed model does with keywords and latent space: ``artifacts/models/<model>/…`` is not touched."""
+    """The results of probing a model, below ``artifacts/probes/<name>/``."""
 
-    name: str
-
-    @property
-    def folder(self) -> Path:
-        """The probe's folder."""
-        return PROBES / self.name
+    def __init__(self, name: str) -> None:
+        self.folder = PROBES / name
+        self.metrics = self.folder / "metrics.json"
+        # Folder of the t-SNE plot, SVG and PNG.
+        self.figures = self.folder / "figures"
 
     def table(self, kind: str) -> Path:
-        """Path of ``latent`` or ``keyword_swap``."""
+        """Return the file of ``latent`` or ``keyword_swap``."""
         return self.folder / f"{kind}.parquet"
 
-    @property
-    def metrics(self) -> Path:
-        """How often the output shows the keyword that it was given."""
-        return self.folder / "metrics.json"
 
-    @property
-    def figures(self) -> Path:
-        """Folder of the t-SNE picture, SVG and PNG."""
-        return self.folder / "figures"
-
-
-@dataclass(frozen=True)
 class RunPaths:
-    """A row of a results table under one seed of its model: ``artifacts/runs/<name>/<seed>/`` and predictions beside.
-    """
+    """A row of a results table under one seed of its model: ``artifacts/runs/<name>/<seed>/`` and its predictions."""
 
-    name: str
-    seed: int
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run's scores."""
-        return RUNS / self.name / str(self.seed)
-
-    @property
-    def predictions(self) -> Path:
-        """Generated texts or classes, a row per example of the evaluated split: in a folder that a stage owns alone."""
-        return PREDICTED / self.name / str(self.seed) / "predictions.parquet"
+    def __init__(self, name: str, seed: int) -> None:
+        self.name, self.seed = name, seed
+        self.folder = RUNS / name / str(seed)
+        # Generated texts or classes, one row per example, in a folder of its own since another stage writes it.
+        self.predictions = PREDICTED / name / str(seed) / "predictions.parquet"
+        # Corpus metrics of the run and of the trivial baselines, and the scores of each example.
+        self.metrics = self.folder / "metrics.json"
+        self.scores = self.folder / "scores.parquet"
 
     def generated(self, kind: str) -> Path:
-        """Path of a table that is generated: ``predictions``, or beside it ``likelihoods``."""
+        """Return the file of a generated table: ``predictions`` or ``likelihoods``."""
         return self.predictions.with_name(f"{kind}.parquet")
 
     def file(self, name: str) -> Path:
-        """Path of a file of the run, by the name that it has in its folder."""
+        """Return the file called ``name`` of the run, in either of its folders."""
         return self.predictions if name == self.predictions.name else self.folder / name
 
-    @property
-    def metrics(self) -> Path:
-        """Corpus metrics of the run and of the floors on the same examples."""
-        return self.folder / "metrics.json"
-
     def table(self, kind: str) -> Path:
-        """Path of ``classes``, ``confusion`` or ``calibration`` of a run of the CLLD track."""
+        """Return the file of ``classes``, ``confusion`` or ``calibration`` of a CLLD run."""
         return self.folder / f"{kind}.parquet"
-
-    @property
-    def scores(self) -> Path:
-        """Per-example scores behind the metrics."""
-        return self.folder / "scores.parquet"
 
 
 def manifest_path(recipe: str, kind: str, name: str) -> Path:
-    """Return where it is listed what a stage made under a recipe; ``kind`` is ``data``, ``runs`` or ``probes``."""
+    """Return the file that lists the artifacts of ``name``; ``kind`` is ``data``, ``runs`` or ``probes``."""
     return MANIFESTS / recipe / kind / f"{name}.json"
 
 
@@ -211,36 +134,24 @@ def corpus_page(dataset: str) -> Path:
 
 
 def old_layout(root: Path = Path()) -> str | None:
-    """Return what to say of artifacts of data sets that lie as they once did; None where there are none."""
-    found = sorted(path.parent.name for path in (root / ARTIFACTS).glob("*/texts.parquet"))
-    if not found:
+    """Return a remark on artifacts of an older version, whose data sets were in ``artifacts/NAME``; None without."""
+    folders = sorted(path.parent.name for path in (root / ARTIFACTS).glob("*/texts.parquet"))
+    if not folders:
         return None
-    return (f"{ARTIFACTS}/{found[0]} is of an older version, whose data sets lay in {ARTIFACTS}/NAME. They lie in "
-            f"{DATA}/NAME now and are made anew; the old folders ({', '.join(found)}) may be deleted "
+    return (f"{ARTIFACTS}/{folders[0]} is of an older version, whose data sets were in {ARTIFACTS}/NAME. They are in "
+            f"{DATA}/NAME now and are made again; the old folders ({', '.join(folders)}) may be deleted "
             f"(docs/old-names.md).")
 
 
-@dataclass(frozen=True)
 class HeadlinePaths:
-    """What git keeps of the results under a recipe, rounded: ``metrics/<recipe>/``."""
+    """The rounded results under a recipe that git tracks, below ``metrics/<recipe>/``."""
 
-    recipe: str
-
-    @property
-    def folder(self) -> Path:
-        """The recipe's folder."""
-        return METRICS / self.recipe
+    def __init__(self, recipe: str) -> None:
+        self.folder = METRICS / recipe
+        # Folders with one table per track, and one table per CLLD run.
+        self.curves = self.folder / "curves"
+        self.confusion = self.folder / "confusion"
 
     def metrics(self, track: str) -> Path:
-        """A few numbers per run of a track."""
+        """Return the file with a few numbers per run of a track."""
         return self.folder / f"{track}.json"
-
-    @property
-    def curves(self) -> Path:
-        """Folder of the learning curves, one table per track."""
-        return self.folder / "curves"
-
-    @property
-    def confusion(self) -> Path:
-        """Folder of actual and predicted classes, one table per run of the CLLD track."""
-        return self.folder / "confusion"

@@ -1,4 +1,4 @@
-"""What a table is, and the tables of data sets that more than one folder of stages reads."""
+"""Table schemas, and those of data sets that more than one folder of stages reads."""
 
 from dataclasses import dataclass
 
@@ -6,18 +6,17 @@ import pyarrow as pa
 
 SCHEMA_VERSION = 3
 SPLITS = ("train", "validation", "test")
-# Items of split "graph" are read by clusters, graph and node vectors, as training items are, and by nothing else.
+# Items of split "graph" are read only by clusters, graph and node vectors, together with the training items.
 GRAPH_ONLY = "graph"
 IN_GRAPH = (SPLITS[0], GRAPH_ONLY)
 ALL_SPLITS = (*SPLITS, GRAPH_ONLY)
 NO_KEYWORD = "<nokw>"
 STRINGS = pa.list_(pa.string())
-INTS = pa.list_(pa.int32())
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A table: what it is, its sort key, its columns and what they mean."""
+    """The name, description, sort key and columns of a table; each column has a type and a meaning."""
 
     name: str
     description: str
@@ -27,12 +26,12 @@ class TableSchema:
 
     @classmethod
     def of(cls, schema: pa.Schema, name: str, description: str, key: tuple[str, ...]) -> "TableSchema":
-        """Return the table whose columns the library describes."""
+        """Return the schema of a table whose columns the library describes."""
         return cls(name, description, key, tuple((field.name, field.type, field.metadata[b"description"].decode())
                                                  for field in schema))
 
     def arrow(self) -> pa.Schema:
-        """Return the Arrow schema, each field carrying its description as metadata."""
+        """Return the Arrow schema, whose fields have their descriptions as metadata."""
         return pa.schema([pa.field(name, kind, metadata={"description": text})
                           for name, kind, text in self.fields])
 

@@ -1,4 +1,4 @@
-"""One seed, fanned out by name, so that no consumer of randomness disturbs another."""
+"""Random seeds derived from one project seed by name, so that no consumer of randomness disturbs another."""
 
 import hashlib
 import os
@@ -6,15 +6,12 @@ import random
 
 import numpy as np
 
-# What cuBLAS, and cuDNN's recurrent layers with it, need to give the same sums each time; read with the first product.
+# With this, cuBLAS and the recurrent layers of cuDNN give the same sums each time; read at the first product.
 CUBLAS_WORKSPACE = ":4096:8"
 
 
 def derived_seed(seed: int, *names: object) -> int:
-    """Return a 63-bit seed for the consumer called ``names`` under the project seed ``seed``.
-
-    The same names give the same number on every machine and under every hash seed.
-    """
+    """Return a 63-bit seed for the consumer called ``names``, the same on every machine and under every hash seed."""
     text = "/".join([str(seed), *map(str, names)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
@@ -25,16 +22,11 @@ def generator(seed: int, *names: object) -> np.random.Generator:
 
 
 def seed_everything(seed: int, threads: int = 1, deterministic: bool = True, tf32: bool = False) -> None:
-    """Seed Python, NumPy and torch, and fix what else decides the bytes of a training run.
+    """Seed Python, NumPy and torch, and fix everything else that decides the bytes of a training.
 
-    Args:
-        seed: the project seed, or one derived from it.
-        threads: torch threads inside one operation; other counts sum in another order.
-        deterministic: ask torch, cuDNN and cuBLAS for deterministic kernels only.
-        tf32: let GPUs round the factors of fp32 products and convolutions to ten bits; said either way, because
-            torch lets cuDNN do so unasked.
-
-    Call it before anything is computed on a GPU. Whatever started the process, its environment is then the same.
+    Call it before the first computation on a GPU. Other counts of ``threads`` sum in another order. ``deterministic``
+    allows only deterministic kernels of torch, cuDNN and cuBLAS. ``tf32`` lets GPUs round the factors of fp32 products
+    to ten bits; it is set in either case, because torch allows it to cuDNN by default.
     """
     import torch
 
@@ -50,12 +42,9 @@ def seed_everything(seed: int, threads: int = 1, deterministic: bool = True, tf3
 
 
 def flipped(p: np.ndarray, seed: int, *name: object) -> np.ndarray:
-    """Return 1 for each word whose coin makes it a keyword, else 0, float32 (n_words,): it is one iff U(0, 1) < p.
+    """Draw the keyword mask of a text, float32 (n_words,): 1 where U(0, 1) < p, else 0; ``p`` is (n_words,).
 
-    Args:
-        p: probability of each word of a text (n_words,). Coins fall for words in turn, so the first of them are the
-            same if a text is cut.
-        seed: the project's.
-        name: whose coins they are: of an evaluated source, the mode of its scores (``xx`` or ``xy``) and its example.
+    Coins are flipped word by word, so a text that is cut keeps the mask of its first words. ``name`` is that of the
+    coins; for an evaluated source, the mode of its scores (``xx`` or ``xy``) and its example.
     """
     return (generator(seed, "pgkpr", "flips", *name).random(len(p)) < p).astype(np.float32)

@@ -1,12 +1,11 @@
-"""Params as plain values: what ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code.
+"""Params as plain values: those that ``dvc.yaml`` declares for a stage instance, and hashes of values, files and code.
 
-A stage reads nothing else of ``params.yaml``, so that DVC knows whatever its artifacts depend on. That the values are
-sound is looked after elsewhere, in ``stages.params``.
+A stage reads no other value of ``params.yaml``, so DVC knows all that its artifacts depend on. ``stages.params``
+validates the values.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,36 +16,35 @@ from keycontrast.files import hash_values, sha256_of
 from stages.common.yaml_files import read_yaml
 
 PARAMS = Path("params.yaml")
-# Begins an entry that names a folder from elsewhere in place of a model, or of an encoder.
+# Prefix of a setting that names a file or folder in place of an encoder or word vectors.
 GIVEN = "path:"
-# What an entry names that DVC watches a file or folder by, where there is none.
+# Value of an entry by which DVC watches a file or folder, where there is none.
 NOTHING = "data/start/none"
 _ROOT = Path(__file__).resolve().parents[2]
-# Where and how a stage runs. Those of these that decide bytes are declared besides, one by one.
+# Where and how a stage runs. Those values that decide bytes are also declared, one by one.
 _ANYWHERE = ("runtime", "cluster")
 
 
 class Values(dict[str, Any]):
-    """A block of params: a dictionary whose keys are attributes too."""
+    """A block of params: a dictionary whose keys are attributes too; attributes of a dictionary come first."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return the value called ``name``; attributes of a dictionary go before."""
         try:
             return self[name]
         except KeyError:
-            raise AttributeError(f"no param is called {name!r} here; a stage reads what dvc.yaml declares for it, and "
-                                 f"of that there are {', '.join(self) or 'none'}") from None
+            raise AttributeError(f"no param is called {name!r} here; a stage reads the params that dvc.yaml declares "
+                                 f"for it, here {', '.join(self) or 'none'}") from None
 
     def plain(self) -> dict[str, Any]:
-        """Return a copy of dictionaries, lists and values alone."""
+        """Return a copy made of dictionaries, lists and values alone."""
         return {name: _plain(value) for name, value in self.items()}
 
 
 class Params(Values):
-    """The params, or those of them that one stage instance reads."""
+    """The params, or those that one stage instance reads."""
 
     def model(self, name: str) -> Values:
-        """Return the settings of model ``name`` of any track: the training's block with what the model overrides."""
+        """Return the settings of model ``name`` of any track: the training's block with the model's overrides."""
         track = _track(self.models, name)
         return _laid(self[f"train_{track}"], self.models[track][name].overrides)
 
@@ -64,7 +62,7 @@ class Params(Values):
         return list(self.models[_track(self.models, name)][name].seeds)
 
     def run_model(self, name: str) -> str:
-        """Return the model of run ``name`` of any track; where a stage declares no runs, each model is one."""
+        """Return the model of run ``name`` of any track; where a stage declares no runs, models are runs."""
         return str(self.runs[_track(self.runs, name)][name].model) if "runs" in self else name
 
     def run_seeds(self, name: str) -> list[int]:
@@ -72,24 +70,20 @@ class Params(Values):
         return self.model_seeds(self.run_model(name))
 
     def earlier_seed(self, name: str, seed: int) -> int:
-        """Return the seed of the model that ``name`` begins with, or takes its pairs from, under ``seed``."""
+        """Return the seed of the model that ``name`` starts from, or takes its pairs from, under ``seed``."""
         row = self.models[_track(self.models, name)][name]
         return int(row.earlier_seeds[row.seeds.index(seed)])
 
 
 def read_params(path: Path = PARAMS) -> Params:
-    """Return all params of the project in the working folder.
-
-    Raises:
-        InputError: the file is missing or broken, or any name or value in it is wrong.
-    """
-    # By name, so that no stage depends on its code: it checks, and gathers the defaults, each of which stands in a
-    # folder that the stages of its block depend on.
+    """Return all validated params of the project in the working folder."""
+    # Imported by name, so that no stage depends on its code. The defaults are in the folders of the blocks, on which
+    # the stages do depend.
     return Params(_as_values(import_module("stages.params").load_params(path).plain()))
 
 
 def earlier_model(row: Any) -> str | None:
-    """Return the model that a row of the models begins with, or takes its pairs of classes from; None for none."""
+    """Return the model that a row of the models starts from, or takes its pairs of classes from."""
     for place in (getattr(row, "init", NOTHING), getattr(row, "pairs_of", NOTHING)):
         for folder in ("artifacts/models/", "artifacts/confusing_pairs/"):
             if place.startswith(folder):
@@ -97,35 +91,29 @@ def earlier_model(row: Any) -> str | None:
     return None
 
 
-def seed_of_earlier(seed: int, seeds: list[int]) -> int:
-    """Return which of the ``seeds`` of an earlier model goes with ``seed`` of a later one: the same, else the first."""
-    return seed if seed in seeds else seeds[0]
-
-
 def stage_params(params: Params, stage: str, key: str = "") -> Params:
-    """Return what stage instance ``stage@key`` reads: the params that it declares, and where and how it runs."""
-    found: dict[str, Any] = {name: params[name] for name in _ANYWHERE}
-    for parts in _places(params, stage, key):
-        _put(found, parts, params)
-    return Params(_as_values(found))
+    """Return the params that stage instance ``stage@key`` declares, and where and how it runs."""
+    selected: dict[str, Any] = {name: params[name] for name in _ANYWHERE}
+    for parts in declared_places(params, stage, key):
+        value, block = value_at(params, parts), selected
+        for part in parts[:-1]:
+            block = block.setdefault(part, {})
+        block[parts[-1]] = value
+    return Params(_as_values(selected))
 
 
 def stage_values(params: Mapping[str, Any], stage: str, key: str = "", seed: int | None = None) -> dict[str, Any]:
-    """Return the value of every param that ``stage@key`` declares, by dotted name, as ``params.yaml`` has it.
+    """Return the value of every param that ``stage@key`` declares, by dotted name.
 
-    Args:
-        params: in force.
-        stage: name of the stage.
-        key: its instance.
-        seed: of the model; the values are then those of a row with this seed alone, whatever others it has.
+    With ``seed``, rows of models have this seed alone, whatever others they have.
     """
-    found = {".".join(parts): _at(params, parts) for parts in _places(params, stage, key)}
-    return found if seed is None else {
-        name: _under(seed, value) for name, value in found.items() if not name.endswith(".seeds")}
+    values = {".".join(parts): value_at(params, parts) for parts in declared_places(params, stage, key)}
+    return values if seed is None else {
+        name: _under(seed, value) for name, value in values.items() if not name.endswith(".seeds")}
 
 
 def _under(seed: int, value: Any) -> Any:
-    """Return a row of the models with one of its seeds in place of all; anything else as it is."""
+    """Return a row of the models with one seed in place of all; anything else as it is."""
     if not isinstance(value, Mapping) or "seeds" not in value:
         return value
     row, place = dict(value), value["seeds"].index(seed)
@@ -143,26 +131,19 @@ def stage_hash(params: Mapping[str, Any], stage: str, key: str = "", seed: int |
 def declared(stage: str) -> tuple[str, ...]:
     """Return the params that ``dvc.yaml`` declares for ``stage``.
 
-    ``{key}`` stands for its instance, ``{model}`` and ``{dataset}`` for what the params name there.
-
-    Raises:
-        KeyError: there is no such stage.
+    ``{key}`` stands for its instance, ``{model}`` and ``{dataset}`` for the names in its row.
     """
     return tuple(name.replace("${key}", "{key}").replace("${item}", "{key}").replace("${item.", "{")
                  for name in _body(stage).get("params", ()))
 
 
 def module_of(stage: str) -> str:
-    """Return the dotted name of the module that runs ``stage``.
-
-    Raises:
-        KeyError: there is no such stage.
-    """
+    """Return the dotted name of the module that runs ``stage``."""
     return "stages." + _body(stage)["cmd"].split()[2]
 
 
 def code_of(stage: str) -> list[Path]:
-    """Return the files of the folders of code that ``dvc.yaml`` has as deps of ``stage``: what continues under it."""
+    """Return the files of the folders of code that ``dvc.yaml`` has as deps of ``stage``."""
     code = ("stages/", "models/", "keycontrast/")
     places = [_ROOT / dep for dep in _body(stage)["deps"] if dep.startswith(code)]
     return sorted(path for place in places for path in ([place] if place.is_file() else place.rglob("*"))
@@ -170,7 +151,7 @@ def code_of(stage: str) -> list[Path]:
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` with the nested ``changes`` laid over it; neither is altered."""
+    """Return ``base`` with the nested ``changes`` in place of its values; neither is altered."""
     result = dict(base)
     for name, value in changes.items():
         inner = base.get(name)
@@ -180,9 +161,9 @@ def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 @cache
 def stages_of_dvc() -> dict[str, Any]:
-    """Return the stages of ``dvc.yaml`` as they stand there."""
-    found: dict[str, Any] = read_yaml(_ROOT / "dvc.yaml")["stages"]
-    return found
+    """Return the stages of ``dvc.yaml``, not resolved."""
+    stages: dict[str, Any] = read_yaml(_ROOT / "dvc.yaml")["stages"]
+    return stages
 
 
 def _body(stage: str) -> dict[str, Any]:
@@ -190,19 +171,20 @@ def _body(stage: str) -> dict[str, Any]:
     return dict(entry.get("do", entry))
 
 
-def _places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
+def declared_places(params: Mapping[str, Any], stage: str, key: str) -> Iterator[list[str]]:
     """Yield the place of each param that ``stage@key`` declares."""
     for name in declared(stage):
-        # Instance names may hold dots, so they are put in after the template is split.
+        # Instance names may have dots, so they are filled in after the template is split.
         parts = [key if part == "{key}" else part for part in name.split(".")]
         for place, part in enumerate(parts):
             if part in ("{model}", "{dataset}"):
                 rows = str(stages_of_dvc()[stage]["foreach"]).strip("${}").split(".")
-                parts[place] = _at(params, [*rows, key])[part.strip("{}")]
+                parts[place] = value_at(params, [*rows, key])[part.strip("{}")]
         yield parts
 
 
-def _at(tree: Mapping[str, Any], parts: list[str]) -> Any:
+def value_at(tree: Mapping[str, Any], parts: Sequence[str]) -> Any:
+    """Return the value at a place in nested params; an InputError names a part that is missing."""
     node: Any = tree
     for number, part in enumerate(parts):
         if part not in node:
@@ -211,42 +193,32 @@ def _at(tree: Mapping[str, Any], parts: list[str]) -> Any:
     return node
 
 
-def _put(target: dict[str, Any], parts: list[str], source: Mapping[str, Any]) -> None:
-    value = _at(source, parts)
-    for part in parts[:-1]:
-        target = target.setdefault(part, {})
-    target[parts[-1]] = value
-
-
-def _laid(block: Mapping[str, Any], own: Mapping[str, Any]) -> Values:
+def _laid(block: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     return _as_values(laid_over(block, own))
 
 
-def _as_values(content: Mapping[str, Any]) -> Values:
-    return Values({name: _as_value(value) for name, value in content.items()})
+def _as_values(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_as_values(item) for item in content]
+    if isinstance(content, Mapping):
+        return Values({name: _as_values(value) for name, value in content.items()})
+    return content
 
 
-def _as_value(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_as_value(one) for one in value]
-    return _as_values(value) if isinstance(value, Mapping) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return value.plain() if isinstance(value, Values) else deepcopy(value)
+def _plain(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_plain(item) for item in content]
+    if isinstance(content, Mapping):
+        return {name: _plain(value) for name, value in content.items()}
+    return content
 
 
 def _track(tracks: Mapping[str, Any], name: str) -> str:
     return next(track for track, entries in tracks.items() if name in entries)
 
 
-# Hashes, from which artifacts and checkpoints know whether they still hold
-
-
 def hash_files(paths: Iterable[Path]) -> str:
-    """Return a 16-digit hash of the names and bytes of files; folders count with all they hold."""
+    """Return a 16-digit hash of the names and bytes of files, and of the files in folders."""
     digest = hashlib.sha256()
     for path in sorted(map(Path, paths)):
         inside = sorted(p for p in path.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
@@ -258,5 +230,5 @@ def hash_files(paths: Iterable[Path]) -> str:
 
 
 def hash_code(files: Iterable[Path]) -> str:
-    """Return a hash of files of this project's code by their places in it, wherever it lies on this machine."""
+    """Return a hash of files of this project's code, which does not depend on the project's place on the disk."""
     return hash_values({path.relative_to(_ROOT).as_posix(): sha256_of(path) for path in files})

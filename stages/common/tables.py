@@ -1,15 +1,7 @@
-"""Parquet tables that are written whole or not at all, the same bytes for the same content.
+"""Parquet tables that are written whole or not at all, with the same bytes for the same content.
 
 Tables of models and runs are single files. A table below ``artifacts/data`` grows with the corpus and is a folder of
-part files, also if it has one part. pandas, pyarrow, DuckDB and DVC read such a folder as one table:
-
-    tokens/part-00000.parquet, part-00001.parquet, ...
-
-A table that comes batch by batch:
-
-    with table_writer(paths.table("edges"), EDGES, provenance) as writer:
-        for batch in batches:
-            writer.write(batch)
+parts (``tokens/part-00000.parquet``, ...), which pandas, pyarrow, DuckDB and DVC read as one table.
 """
 
 import hashlib
@@ -21,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -34,40 +26,31 @@ from keycontrast.files import atomic_file, atomic_folder
 from stages.common.schemas import SCHEMA_VERSION, TableSchema
 
 METADATA_KEY = b"keycontrast"
-# Of the last part of a folder alone: how many parts there are.
+# In the last part of a folder alone: the number of parts.
 _PARTS_KEY = b"keycontrast.parts"
-# Before the SHA-256 of a footer, which stands in front of it, where readers of Parquet do not look.
+# Mark and SHA-256 of the footer are written before it, where readers of Parquet do not look.
 _MARK, _SHA256 = b"keycontrast.footer", hashlib.sha256().digest_size
 SUFFIX = ".parquet"
-# Rows of a part of a table that is written batch by batch.
+# Rows of a part.
 PART_ROWS = 8192
-_AGAIN = "Remove {} and run its stage again."
 ROW_GROUP = 131_072
-# How every table is written; pages with checksums, so that a bit that has turned over is told when they are read.
+_AGAIN = "Remove {} and run its stage again."
+# Pages carry checksums, so that a changed bit is detected on reading.
 WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+Rows: TypeAlias = pd.DataFrame | pa.Table | Mapping[str, Any]
 
 
 @dataclass
 class Provenance:
-    """What a table's metadata says of its making; never a time, a machine or a duration.
+    """Where a table comes from, for its metadata; never a time, a machine or a duration."""
 
-    Attributes:
-        stage: stage instance, such as ``textrank@sample``.
-        params_hash: hash of the params that the stage depends on.
-        models: name of each model used and its description (version, checksum).
-        counts: whatever the stage counted besides rows.
-        fallbacks: sentences, one per fall-back taken.
-        precision: of matrix products, see :func:`stages.common.device.computed_in`; empty where there are none.
-        reason: why a table was left without rows; empty for all others.
-    """
-
-    stage: str
-    params_hash: str
-    models: dict[str, Any] = field(default_factory=dict)
-    counts: dict[str, Any] = field(default_factory=dict)
-    fallbacks: list[str] = field(default_factory=list)
-    precision: dict[str, Any] = field(default_factory=dict)
-    reason: str = ""
+    stage: str  # instance, such as textrank@sample
+    params_hash: str  # of the params that the stage depends on
+    models: dict[str, Any] = field(default_factory=dict)  # name: version, checksum and so on
+    counts: dict[str, Any] = field(default_factory=dict)  # of the stage, besides rows
+    fallbacks: list[str] = field(default_factory=list)  # a sentence each
+    precision: dict[str, Any] = field(default_factory=dict)  # of matrix products, see `computed_in`
+    reason: str = ""  # why the table was left without rows
 
     def as_metadata(self, rows: int) -> dict[str, Any]:
         """Return the plain dictionary stored in the table."""
@@ -78,16 +61,12 @@ class Provenance:
                 **({"reason": self.reason} if self.reason else {})}
 
     def of_part(self) -> "Provenance":
-        """Return what all parts but the last say, which are written before anything is counted."""
+        """Return the provenance of all parts but the last, which are written before counts are known."""
         return replace(self, counts={}, fallbacks=[])
 
 
-def as_table(schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> pa.Table:
-    """Return ``rows`` as an Arrow table of ``schema``, sorted by its key and checked.
-
-    Raises:
-        ValueError: missing or surplus columns, wrong types, or a key that is not unique.
-    """
+def as_table(schema: TableSchema, rows: Rows) -> pa.Table:
+    """Return ``rows`` as an Arrow table sorted by the key of ``schema``; a ValueError names wrong columns and keys."""
     columns = [name for name, _, _ in schema.fields]
     given = list(rows.column_names if isinstance(rows, pa.Table) else rows)
     if set(given) != set(columns):
@@ -99,29 +78,13 @@ def as_table(schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, A
     else:
         table = pa.table({name: rows[name] for name in columns}, schema=schema.arrow())
     table = table.replace_schema_metadata(None).sort_by([(name, "ascending") for name in schema.key])
-    _check_unique(table, schema)
+    if schema.unique and table.group_by(list(schema.key)).aggregate([]).num_rows < table.num_rows:
+        raise ValueError(f"{schema.name}: key {schema.key} is not unique")
     return table
 
 
-def _check_unique(table: pa.Table, schema: TableSchema) -> None:
-    if not schema.unique or table.num_rows < 2:
-        return
-    keys = [table[name].combine_chunks() for name in schema.key]
-    same = None
-    for key in keys:
-        equal = pc.equal(key[1:], key[:-1])
-        same = equal if same is None else pc.and_(same, equal)
-    if pc.any(same).as_py():
-        raise ValueError(f"{schema.name}: key {schema.key} is not unique")
-
-
-def write_table(path: Path, schema: TableSchema, rows: pd.DataFrame | pa.Table | Mapping[str, Any],
-                provenance: Provenance) -> pa.Table:
-    """Write ``rows`` as a table, whole or not at all: a file if ``path`` ends in ``.parquet``, else a folder of parts.
-
-    Returns:
-        The table as written, sorted and checked.
-    """
+def write_table(path: Path, schema: TableSchema, rows: Rows, provenance: Provenance) -> pa.Table:
+    """Write ``rows`` and return the table, sorted: a file if ``path`` ends in ``.parquet``, else a folder of parts."""
     table = as_table(schema, rows)
     if path.suffix == SUFFIX:
         with atomic_file(path) as temporary:
@@ -137,14 +100,9 @@ def write_table(path: Path, schema: TableSchema, rows: pd.DataFrame | pa.Table |
 
 def write_part(file: Path, schema: TableSchema, tables: Iterable[pa.Table], provenance: Provenance,
                parts: int | None = None) -> None:
-    """Write a file of a table, a row group of each of ``tables``.
+    """Write a file of a table with a row group for each of ``tables``, which :func:`as_table` returns.
 
-    Args:
-        file: path, which ends in ``.parquet``.
-        schema: of the table.
-        tables: its rows, see :func:`as_table`.
-        provenance: for its metadata; read when all rows are written.
-        parts: in the last part of a folder, the number of parts.
+    ``provenance`` is read after all rows are written. ``parts``, for the last part of a folder, is their number.
     """
     rows, arrow = 0, schema.arrow()
     with pq.ParquetWriter(file, arrow, **WRITTEN) as writer:
@@ -169,23 +127,19 @@ def part_name(number: int) -> str:
 
 
 def _footer_start(stream: BinaryIO) -> int:
-    """Return where the footer of a Parquet file begins; its length stands in front of the last four bytes."""
+    """Return where the footer of a Parquet file begins; its length is written before the last four bytes."""
     size = stream.seek(0, os.SEEK_END)
     stream.seek(max(size - 8, 0))
     return max(size - 8 - int.from_bytes(stream.read(4), "little"), 0)
 
 
 def is_table(path: Path) -> bool:
-    """Whether ``path`` is a table: a Parquet file, or a folder of parts."""
+    """Return whether ``path`` is a table: a Parquet file, or a folder of parts."""
     return path.suffix == SUFFIX and path.is_file() or any(path.glob(f"part-*{SUFFIX}"))
 
 
 def parts_of(path: Path) -> list[Path]:
-    """Return the files of a table, in order; of a single file, that file.
-
-    Raises:
-        InputError: there is no such table, or a part is missing.
-    """
+    """Return the files of a table, in order, none of which may be missing."""
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
@@ -196,30 +150,24 @@ def parts_of(path: Path) -> list[Path]:
     for number, part in enumerate(parts or [path]):
         if part.name != part_name(number):
             raise InputError(f"{path / part_name(number)}: this part of the table is missing. {_AGAIN.format(path)}")
-    with readable(parts[-1]):
-        count = (_footer(parts[-1]).metadata or {}).get(_PARTS_KEY, b"more").decode()
+    count = table_metadata(parts[-1]).get(_PARTS_KEY, b"more").decode()
     if count != str(len(parts)):
         raise InputError(f"{path}: has {len(parts)} parts of {count}: the last ones are missing. {_AGAIN.format(path)}")
     return parts
 
 
 def footers(path: Path) -> dict[Path, pq.FileMetaData]:
-    """Return the files of a table, in order, and their footers, which are of one schema.
-
-    Raises:
-        InputError: there is no such table, or it is damaged.
-    """
-    found: dict[Path, pq.FileMetaData] = {}
+    """Return the footer of each file of a table, in order; an InputError names a missing or damaged file."""
+    by_part: dict[Path, pq.FileMetaData] = {}
     for part in parts_of(path):
         with readable(part):
-            found[part] = _footer(part)
-            if not found[part].schema.equals(next(iter(found.values())).schema):
+            by_part[part] = _footer(part)
+            if not by_part[part].schema.equals(next(iter(by_part.values())).schema):
                 raise ValueError(f"its columns are not those of {part_name(0)}")
-    return found
+    return by_part
 
 
 def _footer(file: Path) -> pq.FileMetaData:
-    """Return the footer of a file; an error says that it is not the one that was written."""
     with file.open("rb") as stream:
         stream.seek(max(_footer_start(stream) - len(_MARK) - _SHA256, 0))
         if stream.read(len(_MARK)) == _MARK and stream.read(_SHA256) != hashlib.sha256(stream.read()).digest():
@@ -230,35 +178,33 @@ def _footer(file: Path) -> pq.FileMetaData:
 
 def read_batches(path: Path, schema: TableSchema, columns: list[str] | None = None,
                  rows: int = 8192) -> Iterator[pa.Table]:
-    """Yield a table in pieces of at most ``rows`` rows, in its order; errors as in :func:`read_table`."""
+    """Yield a table in batches of at most ``rows`` rows, in its order; errors as in :func:`read_table`."""
     check_columns(path, schema)
     for part in parts_of(path):
-        # Buffered ahead, what was read of a file would be kept until its end.
+        # With a buffer, everything read from a file would stay in memory until its end.
         with readable(part), pq.ParquetFile(part, page_checksum_verification=True, pre_buffer=False) as file:
-            left = file.metadata.num_rows
+            missing = file.metadata.num_rows
             for batch in file.iter_batches(batch_size=rows, columns=columns):
-                left -= batch.num_rows
+                missing -= batch.num_rows
                 yield pa.Table.from_batches([batch])
-            if left:  # the head of a page, which has no checksum, may be taken for none
-                raise ValueError(f"{left:,} rows are not there")
+            if missing:  # page headers have no checksum, and a damaged one may hide its page
+                raise ValueError(f"{missing:,} rows are missing")
 
 
 def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = None) -> None:
     """Check that ``path`` is a table with the columns of ``schema`` (or these of them), from its metadata alone.
 
-    Raises:
-        InputError: the table is missing or damaged, lacks columns, has columns of other types, or was left without rows
-            for a reason that its metadata give.
+    An InputError names missing columns, other types, and the reason why a table was left without rows.
     """
-    found = schema_of(path)
+    arrow = schema_of(path)
     for name, kind, _ in schema.fields:
         if columns is not None and name not in columns:
             continue
-        if name not in found.names:
+        if name not in arrow.names:
             raise InputError(f"{path}: column {name!r} is missing; it was written by another version. "
                              f"Run its stage again with `keycontrast run`.")
-        if _without_large(found.field(name).type) != kind:
-            raise InputError(f"{path}: column {name!r} is of type {found.field(name).type}, not {kind}: written by "
+        if _without_large(arrow.field(name).type) != kind:
+            raise InputError(f"{path}: column {name!r} is of type {arrow.field(name).type}, not {kind}: written by "
                              f"another version, or damaged since. {_AGAIN.format(path)}")
     metadata = read_metadata(path)
     if "reason" in metadata:
@@ -267,24 +213,24 @@ def check_columns(path: Path, schema: TableSchema, columns: list[str] | None = N
 
 
 def schema_of(path: Path) -> pa.Schema:
-    """Return the Arrow schema of a table; errors as of :func:`footers`."""
+    """Return the Arrow schema of a table; errors as in :func:`footers`."""
     first = next(iter(footers(path)))
     with readable(first):
         return pq.read_schema(first)
 
 
 def column_names(path: Path) -> list[str]:
-    """Return the names of a table's columns; errors as of :func:`footers`."""
+    """Return the names of a table's columns; errors as in :func:`footers`."""
     return list(schema_of(path).names)
 
 
 def row_count(path: Path) -> int:
-    """Return the rows of a table; errors as of :func:`footers`."""
+    """Return the number of rows of a table; errors as in :func:`footers`."""
     return sum(footer.num_rows for footer in footers(path).values())
 
 
 def _without_large(kind: pa.DataType) -> pa.DataType:
-    """Return a type with 32-bit offsets for one with 64, as pandas and others write the same texts and lists."""
+    """Return the type with 32-bit offsets for one with 64-bit offsets, which pandas and others write."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_without_large(kind.value_type))
     return pa.string() if pa.types.is_large_string(kind) else kind
@@ -292,11 +238,7 @@ def _without_large(kind: pa.DataType) -> pa.DataType:
 
 def read_table(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None,
                filters: pc.Expression | None = None) -> pa.Table:
-    """Read a table, or the rows of it that ``filters`` take; with ``schema``, check the columns that are read.
-
-    Raises:
-        InputError: the table is missing or damaged, lacks columns, or has columns of other types.
-    """
+    """Read a table, or its rows that pass ``filters``, after :func:`check_columns` if there is a ``schema``."""
     if schema is not None:
         check_columns(path, schema, columns)
     with readable(path):
@@ -304,18 +246,14 @@ def read_table(path: Path, schema: TableSchema | None = None, columns: list[str]
 
 
 def dataset_of(path: Path) -> ds.Dataset:
-    """Return a table as what Arrow and DuckDB scan, with checksums compared; errors as of :func:`footers`."""
+    """Return a table as a dataset that Arrow and DuckDB scan, with checksums; errors as in :func:`footers`."""
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     return ds.dataset([str(part) for part in footers(path)], schema_of(path),
                       format=ds.ParquetFileFormat(default_fragment_scan_options=options))
 
 
 def check_pages(path: Path) -> None:
-    """Read all of a table, for the error that names its damaged file.
-
-    Raises:
-        InputError: a file of it is damaged.
-    """
+    """Read all of a table, so that the error names the file that is damaged."""
     for part in parts_of(path):
         with readable(part), pq.ParquetFile(part, page_checksum_verification=True) as file:
             for _ in file.iter_batches():
@@ -323,22 +261,18 @@ def check_pages(path: Path) -> None:
 
 
 def read_frame(path: Path, schema: TableSchema | None = None, columns: list[str] | None = None) -> pd.DataFrame:
-    """Read a table as a data frame (lists become NumPy arrays)."""
+    """Read a table as a data frame, whose lists are NumPy arrays."""
     return read_table(path, schema, columns).to_pandas()
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """Return the metadata that were stored with a table; empty for a foreign Parquet file.
-
-    Raises:
-        InputError: there is no such table, or it is damaged.
-    """
-    found: dict[str, Any] = json.loads(table_metadata(path).get(METADATA_KEY, b"{}"))
-    return {**found, "rows": row_count(path)} if "rows" in found else found
+    """Return the provenance of a table as stored, with the rows of all parts; empty for a foreign Parquet file."""
+    metadata: dict[str, Any] = json.loads(table_metadata(path).get(METADATA_KEY, b"{}"))
+    return {**metadata, "rows": row_count(path)} if "rows" in metadata else metadata
 
 
 def table_metadata(path: Path) -> Mapping[bytes, bytes]:
-    """Return what the footer of a table, of its last part, keeps: description and making."""
+    """Return the metadata in the footer of a table's last part: description and provenance."""
     last = parts_of(path)[-1]
     with readable(last):
         return _footer(last).metadata or {}
@@ -346,14 +280,14 @@ def table_metadata(path: Path) -> Mapping[bytes, bytes]:
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a table's bytes, which pyarrow says in many ways, into one error that names the file."""
+    """Turn the errors of pyarrow on damaged bytes into one :class:`InputError` that names the file."""
     try:
         yield
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the system: no permission, say
+            raise  # of the operating system, such as a missing permission
         if path.is_dir():
             check_pages(path)
         raise InputError(f"{path}: not a readable Parquet file, or damaged since it was written "
@@ -368,68 +302,60 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 class TableWriter:
-    """Writes a table batch by batch, or of parts that are there; see :func:`table_writer`.
-
-    Attributes:
-        rows: written so far.
-    """
+    """Writes a table batch by batch, or from finished parts; see :func:`table_writer`."""
 
     def __init__(self, folder: Path, schema: TableSchema, provenance: Provenance) -> None:
-        self.rows = 0
+        self.rows = 0  # written so far
         self._folder, self._schema, self._provenance = folder, schema, provenance
         self._parts = 0
-        # What the last part is made of, whose metadata are known at the end: rows, or a file.
+        # Content of the last part, whose metadata are known at the end: rows, or a file.
         self._waiting = schema.arrow().empty_table()
         self._file: Path | None = None
-        self._last: tuple[Any, ...] = ()
+        self._last_key: tuple[Any, ...] = ()
 
-    def write(self, rows: pd.DataFrame | pa.Table | Mapping[str, Any]) -> None:
-        """Add ``rows``, whose keys come after all that were written before.
-
-        Raises:
-            ValueError: wrong columns or types, a key that repeats, or rows out of order.
-        """
+    def write(self, rows: Rows) -> None:
+        """Add ``rows``, whose keys come after those of all earlier rows; errors as in :func:`as_table`."""
         table = as_table(self._schema, rows)
         if not table.num_rows:
             return
-        self._follow(table)
+        self._check_order(table)
         self.rows += table.num_rows
         self._waiting = pa.concat_tables([self._waiting, table])
         while self._waiting.num_rows > PART_ROWS:
             part = self._waiting.slice(0, PART_ROWS)
-            write_part(self._next(), self._schema, [part], self._provenance.of_part())
+            write_part(self._next_file(), self._schema, [part], self._provenance.of_part())
             self._waiting = self._waiting.slice(PART_ROWS)
 
     def add_part(self, file: Path) -> None:
-        """Add a copy of a file that :func:`stages.common.tables.write_part` has written for this table."""
+        """Add a copy of a file that :func:`write_part` has written for this table."""
         if self._file is not None:
-            shutil.copyfile(self._file, self._next())
+            shutil.copyfile(self._file, self._next_file())
         self._file = file
         self.rows += row_count(file)
 
     def finish(self) -> None:
-        """Write the last part, whose metadata count rows and parts."""
-        part = self._next()
+        """Write the last part, whose metadata have the counts of rows and parts."""
+        part = self._next_file()
         tables = [self._waiting] if self._file is None else read_batches(self._file, self._schema)
         write_part(part, self._schema, tables, self._provenance, self._parts)
 
-    def _next(self) -> Path:
+    def _next_file(self) -> Path:
         self._parts += 1
         return self._folder / part_name(self._parts - 1)
 
-    def _follow(self, table: pa.Table) -> None:
+    def _check_order(self, table: pa.Table) -> None:
         first, last = (tuple(table[name][place].as_py() for name in self._schema.key)
                        for place in (0, table.num_rows - 1))
-        if self._last and not (self._last < first or (not self._schema.unique and self._last == first)):
-            raise ValueError(f"{self._schema.name}: rows after {self._last} begin with {first}, which is not later")
-        self._last = last
+        if self._last_key and not (self._last_key < first or (not self._schema.unique and self._last_key == first)):
+            raise ValueError(f"{self._schema.name}: rows after {self._last_key} begin with {first}, which is not later")
+        self._last_key = last
 
 
 @contextmanager
 def table_writer(path: Path, schema: TableSchema, provenance: Provenance) -> Iterator[TableWriter]:
-    """Yield a :class:`TableWriter` of ``schema``; the folder ``path`` appears only if the block succeeds.
+    """Yield a :class:`TableWriter`; the folder ``path`` appears only if the block succeeds.
 
-    The last part says ``provenance`` as it is when the block ends, so its counts may be filled in meanwhile.
+    ``provenance`` is stored as it is at the end of the block, so its counts may be filled in meanwhile.
     """
     with atomic_folder(path) as folder:
         writer = TableWriter(folder, schema, provenance)

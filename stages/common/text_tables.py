@@ -1,4 +1,4 @@
-"""Tables whose columns the library describes: tokens and ranked phrases; and the table of each keyword method."""
+"""The tables whose columns the library describes (tokens and ranked phrases), and the table of each keyword method."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ PHRASES = TableSchema.of(schemas.PHRASES, "phrases", "Ranked phrases of every te
 
 
 def ranked_by(method: str) -> TableSchema:
-    """Return the schema of the phrases that ``method`` ranked, in the table of its name."""
+    """Return the schema of the phrases that ``method`` ranked."""
     return replace(PHRASES, name=method)
 
 

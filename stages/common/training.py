@@ -1,4 +1,4 @@
-"""What stages that train share: settings of the loop, checkpoints, progress, record, and the model's folder."""
+"""Code shared by stages that train: loop settings, checkpoints, progress, record, and the model's folder."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,46 +17,40 @@ from stages.common.distributed import check_devices
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import code_of, hash_code, hash_files, read_params
 from stages.run.checkpoints import FolderCheckpoints
+from stages.run.log import TrainingBar
 from stages.run.process import StageProcess
-from stages.run.progress import TrainingBar
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
 Note = TypeVar("Note")
-# Where a model came from, as far as using it depends on that.
+Fitted = TypeVar("Fitted")
+# The origin of a model, as far as its use depends on it.
 TRAINED_ON_FILE = "trained_on.json"
 DIGESTS_FILE = "digests.json"
 
 
 def save_notes(folder: Path, notes: Mapping[str, Any]) -> None:
-    """Write each of ``notes``, plain values by file name, into a model's folder."""
+    """Write ``notes``, plain values by file name, into a model's folder as JSON."""
     for name, content in notes.items():
         (folder / name).write_text(json.dumps(content, ensure_ascii=False, indent=1, sort_keys=True) + "\n",
                                    encoding="utf-8")
 
 
 def seal(folder: Path) -> None:
-    """Write the SHA-256 of every file of a model's folder into it, once all stand."""
+    """Write the SHA-256 of every file of a finished model's folder into it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != DIGESTS_FILE)
     save_notes(folder, {DIGESTS_FILE: {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}})
 
 
 def check_seal(folder: Path) -> None:
-    """Compare a model's files with the digests that lie beside them; a folder without any passes.
-
-    Raises:
-        InputError: one of them is not as it was written.
-    """
-    place = folder / DIGESTS_FILE
-    if not place.exists():
-        return
-    digests = _json_of(place)
+    """Raise :class:`InputError` if a model's file differs from its digest; a folder without digests passes."""
+    digests = _json_of(folder / DIGESTS_FILE) if (folder / DIGESTS_FILE).exists() else {}
     for name, digest in digests.items():
         if not (folder / name).is_file() or sha256_of(folder / name) != digest:
-            raise InputError(f"{folder / name}: not as it was when the model was trained, as by a bad disk. Bring it "
-                             f"back: `dvc checkout --force {folder}` after `keycontrast verify`, which says whether "
-                             f"DVC's cache is sound; or train the model again.")
+            raise InputError(f"{folder / name}: has changed since the model was trained. Restore it with `dvc checkout "
+                             f"--force {folder}` after `keycontrast verify`, which checks DVC's cache; or train the "
+                             f"model again.")
 
 
 def _json_of(path: Path) -> Any:
@@ -68,18 +62,10 @@ def _json_of(path: Path) -> Any:
 
 def load_origin(folder: Path, kind: type[Note], names: Sequence[str], track: str,
                 config: type["PretrainedConfig"] | None = None) -> tuple[list[Any], Note]:
-    """Return the notes called ``names`` of a trained model, and where it came from.
+    """Return the notes of a trained model, by their file ``names``, and its origin, a dataclass ``kind``.
 
-    Args:
-        folder: of the model.
-        kind: dataclass of which its origin was written.
-        names: file names.
-        track: of the model, for the error.
-        config: of the track's models; None looks at none.
-
-    Raises:
-        InputError: there is no model in ``folder``, one that is damaged, or one of another version: its origin has
-            other fields, or its configuration a setting that is gone.
+    An InputError says what is missing, damaged or of another version; with ``config``, the class of the model's
+    configuration, so does it of the configuration.
     """
     files = (*names, TRAINED_ON_FILE)
     missing = [name for name in (*files, "config.json") if not (folder / name).exists()]
@@ -106,22 +92,16 @@ def write_history(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         pd.DataFrame(rows).to_csv(file, index=False, float_format="%.9g", lineterminator="\n")
 
 
-Fitted = TypeVar("Fitted")
-
-
 def loop_settings(training: Mapping[str, Any]) -> Settings:
-    """Return what a block ``training`` says of the loop; its rates, and whatever else it holds, are the task's."""
+    """Return the settings of the loop in a block ``training``; its other values are the task's."""
     names = [field.name for field in fields(Settings) if field.name in training]
     return Settings(**{name: training[name] for name in names})
 
 
 def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderCheckpoints:
-    """Open the store in the first process, which removes what others left in it, and then in the rest.
+    """Open the store of checkpoints in the first process, which removes those of other keys, and then in the rest.
 
-    Args:
-        process: of this stage.
-        key: hash of params, data and code; a checkpoint goes on only under the key that it was written with.
-        minutes: from one checkpoint to the next.
+    ``key`` is a hash of params, data and code; ``minutes`` is the time between two checkpoints.
     """
     if not process.first:
         gathered(None)
@@ -134,17 +114,11 @@ def open_checkpoints(process: StageProcess, key: str, minutes: float) -> FolderC
 def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Sequence[Path],
                     fit: Callable[[FolderCheckpoints, str, Callable[[int, int], Bar] | None], Fitted],
                     **further: Any) -> tuple[Fitted, dict[str, Any], FolderCheckpoints]:
-    """Train what a stage trains once per data set, in this process alone; a killed training goes on where it stopped.
+    """Train the model of a data set in this process; a killed training continues where it stopped.
 
-    Args:
-        process: of the stage.
-        values: plain values of its block.
-        tables: files that it reads; with code and params they decide the weights.
-        fit: builds and trains, given where the state is kept, the device, and what opens a bar.
-        further: whatever else decides the weights, plain.
-
-    Returns:
-        What ``fit`` returned, what it was computed in, and the store, to be cleared once all outs stand.
+    ``fit`` builds and trains it, given the checkpoints, the device, and the function that opens a bar. Params, code,
+    the files ``tables`` and the plain values ``further`` decide the weights. Returns the result of ``fit``, the
+    precision, and the checkpoints, to be cleared once all outputs are written.
     """
     runtime = process.params.runtime
     seed_everything(derived_seed(process.params.seed, process.stage, "weights"), runtime.threads,
@@ -158,7 +132,7 @@ def fit_of_data_set(process: StageProcess, values: Mapping[str, Any], tables: Se
 
 
 def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], count: int) -> None:
-    """Say so if ``count`` processes are more than the micro-batches of a step that they share."""
+    """Log a warning if there are more processes than micro-batches of a step."""
     shares = -(-training["batch_size"] // training["micro_batch"])
     if process.first and count > shares:
         process.log.warning("%s: %d processes share the %d micro-batches of a step, so some have nothing to do. Lower "
@@ -166,37 +140,26 @@ def warn_of_idle_processes(process: StageProcess, training: Mapping[str, Any], c
 
 
 def training_bar(process: StageProcess) -> Callable[[int, int], Bar] | None:
-    """Return what opens the progress bar, given steps in all and done; None but in the first process."""
+    """Return the function that opens the progress bar, given total and finished steps; only in the first process."""
     return (lambda total, done: TrainingBar(process.name, total, done, process.scratch)) if process.first else None
 
 
 def training_record(history: History, precision: Mapping[str, Any], device: str, processes: int) -> dict[str, Any]:
-    """Return items per second and memory for the record of the stage; neither enters an artifact.
-
-    Args:
-        history: of the training.
-        precision: from :func:`stages.common.device.computed_in`.
-        device: of the training.
-        processes: that shared it.
-    """
-    found = {**history.speed.summary(), "processes": processes, "precision": dict(precision)}
+    """Return speed and memory of a training for the record of the stage, which is no artifact."""
+    record = {**history.speed.summary(), "processes": processes, "precision": dict(precision)}
     if device.startswith("cuda"):
-        found["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
-    return found
+        record["peak_device_memory_mib"] = round(torch.cuda.max_memory_allocated(device) / 2**20)
+    return record
 
 
 def selection(history: History) -> dict[str, Any]:
-    """Return which epoch was kept, and its validation values, for ``metrics.json``."""
+    """Return the best epoch and its validation values, for ``metrics.json``."""
     return {"best_epoch": history.best_epoch, "epochs": len(history.rows), "stopped_early": history.stopped_early,
             "validation": history.best}
 
 
 def processes() -> int:
-    """Return how many processes of this machine are to share a training, as ``params.yaml`` has it.
-
-    Raises:
-        InputError: they are to compute on GPUs, and this machine shows fewer of them.
-    """
+    """Return ``runtime.processes``; each needs a GPU unless they compute on the CPU."""
     runtime = read_params().runtime
     if runtime.processes > 1 and choose_device(runtime.device) == "cuda":
         check_devices(runtime.processes, torch.cuda.device_count())

@@ -1,14 +1,9 @@
-"""Word vectors: from a file of text, or trained on the texts of a data set.
+"""Word vectors, read from a text file or trained on the texts of a data set.
 
-A file is read line by line, so that only the wanted words lie in memory. Three layouts are told apart by the first
-line, gzip by the first bytes, never by the name:
-
-- word2vec text and fastText ``.vec``: a line ``COUNT WIDTH``, then ``word x1 ... xD`` per line;
-- GloVe text: no such line, the width being that of the first word.
-
-Lines end at newlines alone (GloVe's Twitter file has a word U+0085), and a word may hold spaces (GloVe's largest
-file has ". . ."): its last D fields are the vector. The shape of every line is checked; numbers are read, and so
-checked, for wanted words only.
+A file is read line by line, so that only the wanted words are in memory. Its first line gives the layout: word2vec text
+and fastText ``.vec`` begin with ``COUNT WIDTH``, GloVe text with the first word. The first bytes tell whether it is
+compressed. Lines end at newlines alone (GloVe's Twitter file has a word U+0085), and a word may have spaces (GloVe's
+largest file has ". . ."): the last D fields are the vector.
 """
 
 import gzip
@@ -31,35 +26,46 @@ _TEXT_ONLY = ("Give word vectors as text: word2vec text, GloVe text or fastText 
 
 @dataclass(frozen=True)
 class FileVectors:
-    """What a file holds of the wanted words.
+    """The vectors of the wanted words in a file."""
 
-    Attributes:
-        words: in the order of the file, each once (V,).
-        vectors: (V, D) float32.
-        layout: ``header`` (word2vec text, fastText .vec) or ``no header`` (GloVe).
-        lines: words in the whole file.
-        duplicates: lines passed over because a wanted word had stood before.
-    """
-
-    words: list[str]
-    vectors: np.ndarray
-    layout: str
-    lines: int
-    duplicates: int
+    words: list[str]  # in the order of the file, each once (V,)
+    vectors: np.ndarray  # (V, D) float32
+    layout: str  # "header" (word2vec text, fastText .vec) or "no header" (GloVe)
+    lines: int  # words in the whole file
+    duplicates: int  # lines that repeat a wanted word, which are ignored
 
 
 def read_vectors(path: Path, wanted: Collection[str]) -> FileVectors:
-    """Return the vectors of the ``wanted`` words that ``path`` has.
-
-    Raises:
-        InputError: no such file; not text; a line of another width; a vector with something that is no finite
-            number; fewer or more lines than the header says; an archive cut short.
-    """
+    """Return the vectors of those ``wanted`` words that the file ``path`` has; an InputError names a damaged line."""
     if not path.is_file():
         raise InputError(f"word_vectors.source: {path}: no such file. Give path:FILE, relative to the project, or "
                          f"train.")
+    words = {word.encode(): word for word in wanted}
+    vectors: dict[str, np.ndarray] = {}
+    number, width, declared, duplicates = 0, 0, None, 0
     with _lines(path) as lines:
-        return _Reading(path, {word.encode(): word for word in wanted}).read(lines)
+        for number, line in enumerate(lines, start=1):
+            # Not strip(): a word may be a no-break space or the like.
+            line = line.rstrip(b" \r\n")
+            if number == 1:
+                width, declared = _first_line(path, line)
+                if declared is not None:
+                    continue
+            spelling, values = _split(path, number, line, width)
+            word = words.get(spelling)
+            if word in vectors:
+                duplicates += 1
+            elif word is not None:
+                vectors[word] = np.array([_value(path, number, word, field) for field in values.split(b" ")],
+                                         dtype=np.float32)
+    if not width:
+        raise InputError(f"{path}: the file is empty. {_TEXT_ONLY}.")
+    count = number - (declared is not None)
+    if declared not in (None, count):
+        raise InputError(f"{path}, line 1: the header says {declared} words, the file has {count}. It was cut or put "
+                         f"together by hand: fetch it again, or correct its first line.")
+    return FileVectors(list(vectors), np.array(list(vectors.values()), dtype=np.float32).reshape(-1, width),
+                       "no header" if declared is None else "header", count, duplicates)
 
 
 @contextmanager
@@ -73,77 +79,34 @@ def _lines(path: Path) -> Iterator[IO[bytes]]:
         raise InputError(f"{path}: the archive is damaged or was cut short ({error}). Fetch it again.") from error
 
 
-class _Reading:
-    """One pass over a file."""
+def _first_line(path: Path, line: bytes) -> tuple[int, int | None]:
+    """Return the width of vectors, and the number of words if the line is a header."""
+    fields = line.split(b" ")
+    header = len(fields) == 2 and all(field.isdigit() for field in fields)
+    width = int(fields[1]) if header else len(fields) - 1
+    if width < 2:
+        raise InputError(f"{path}, line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers "
+                         f"separated by spaces. {_TEXT_ONLY}.")
+    return width, int(fields[0]) if header else None
 
-    def __init__(self, path: Path, wanted: dict[bytes, str]) -> None:
-        self.path, self.wanted = path, wanted
-        self.width = 0
-        self.promised: int | None = None
-        self.found: dict[str, np.ndarray] = {}
-        self.duplicates = 0
 
-    def read(self, lines: IO[bytes]) -> FileVectors:
-        """Return what the file holds; see :func:`read_vectors`."""
-        number = 0
-        for number, line in enumerate(lines, start=1):
-            if b"\0" in line:
-                raise InputError(f"{self.path}, line {number}: binary data. {_TEXT_ONLY}.")
-            # Not strip(): a word may be a no-break space or the like.
-            line = line.rstrip(b" \r\n")
-            if number == 1 and not self._first(line):
-                continue
-            self._take(line, number)
-        if not self.width:
-            raise InputError(f"{self.path}: the file is empty. {_TEXT_ONLY}.")
-        count = number - (self.promised is not None)
-        if self.promised not in (None, count):
-            raise InputError(f"{self.path}, line 1: the header says {self.promised} words, the file has {count}. It "
-                             f"was cut or put together by hand: fetch it again, or correct its first line.")
-        vectors = np.array(list(self.found.values()), dtype=np.float32).reshape(-1, self.width)
-        return FileVectors(list(self.found), vectors, "no header" if self.promised is None else "header", count,
-                           self.duplicates)
+def _split(path: Path, number: int, line: bytes, width: int) -> tuple[bytes, bytes]:
+    """Return the word of a line and its ``width`` values."""
+    if b"\0" in line:
+        raise InputError(f"{path}, line {number}: binary data. {_TEXT_ONLY}.")
+    parts = line.rsplit(b" ", width)
+    spaces = line.count(b" ")
+    if spaces == width or spaces > width and not _is_number(parts[0].rpartition(b" ")[2]):
+        return parts[0], line[len(parts[0]) + 1:]
+    raise InputError(f"{path}, line {number}: {spaces} numbers after the word, where line 1 makes it {width}. Words "
+                     f"and numbers are separated by single spaces.")
 
-    def _first(self, line: bytes) -> bool:
-        """Learn the width from the first line; return whether that line is a word's."""
-        fields = line.split(b" ")
-        header = len(fields) == 2 and all(field.isdigit() for field in fields)
-        self.width = int(fields[1]) if header else len(fields) - 1
-        self.promised = int(fields[0]) if header else None
-        if self.width < 2:
-            raise InputError(f"{self.path}, line 1: neither a header 'COUNT WIDTH' nor a word with two or more numbers "
-                             f"separated by spaces. {_TEXT_ONLY}.")
-        return not header
 
-    def _take(self, line: bytes, number: int) -> None:
-        word, numbers = self._cut(line, number)
-        known = self.wanted.get(word)
-        if known is None:
-            return
-        if known in self.found:
-            self.duplicates += 1
-            return
-        self.found[known] = np.array([self._number(field, known, number) for field in numbers.split(b" ")],
-                                     dtype=np.float32)
-
-    def _cut(self, line: bytes, number: int) -> tuple[bytes, bytes]:
-        """Return word and numbers of a line, which has ``width`` numbers."""
-        spaces = line.count(b" ")
-        if spaces == self.width:
-            word, _, numbers = line.partition(b" ")
-            return word, numbers
-        if spaces > self.width:
-            parts = line.rsplit(b" ", self.width)
-            if not _is_number(parts[0].rpartition(b" ")[2]):
-                return parts[0], line[len(parts[0]) + 1:]
-        raise InputError(f"{self.path}, line {number}: {spaces} numbers after the word, where line 1 makes it "
-                         f"{self.width}. Words and numbers are separated by single spaces.")
-
-    def _number(self, field: bytes, word: str, number: int) -> float:
-        if not _is_number(field):
-            shown = field[:40].decode("utf-8", "backslashreplace")
-            raise InputError(f"{self.path}, line {number}: {shown!r} in the vector of {word!r} is not a finite number.")
-        return float(field)
+def _value(path: Path, number: int, word: str, field: bytes) -> float:
+    if not _is_number(field):
+        shown = field[:40].decode("utf-8", "backslashreplace")
+        raise InputError(f"{path}, line {number}: {shown!r} in the vector of {word!r} is not a finite number.")
+    return float(field)
 
 
 def _is_number(field: bytes) -> bool:
@@ -158,23 +121,11 @@ ALGORITHM = "word2vec, skip-gram with 5 negative samples"
 
 def train_skip_gram(sentences: Sequence[Sequence[str]], size: int, window: int, min_count: int, epochs: int,
                     seed: int, isotropic: bool = False) -> tuple[list[str], np.ndarray]:
-    """Return words, sorted, and their vectors (V, size) float32.
+    """Return the words that occur ``min_count`` times, sorted, and their word2vec vectors (V, size) float32.
 
-    Plain word2vec and not fastText: the latter composes a vector of character n-grams for any string, so that no
-    word would be unknown, while PSI gives unknown words a vector of their own. One worker thread: more would race.
-    gensim draws the first weights from ``seed`` and not from the hash of words, so PYTHONHASHSEED is of no account.
-
-    Args:
-        sentences: words of each text, in the order in which they are read.
-        size: width of a vector.
-        window: words to either side that a word predicts.
-        min_count: rarer words are left out.
-        epochs: passes over the texts.
-        seed: of weights and samples; its lower 32 bits count.
-        isotropic: see :func:`isotropic_vectors`.
-
-    Raises:
-        ValueError: no word occurs ``min_count`` times.
+    Unlike word2vec, fastText has a vector for any string, while PSI gives unknown words a vector of their own. gensim
+    draws the first weights from the lower 32 bits of ``seed`` and not from the hash of words; more than one worker
+    thread would race. If no word is frequent enough, a ValueError says so.
     """
     from gensim.models import Word2Vec
 
@@ -190,13 +141,12 @@ def train_skip_gram(sentences: Sequence[Sequence[str]], size: int, window: int, 
 
 
 def isotropic_vectors(vectors: np.ndarray) -> np.ndarray:
-    """Return ``vectors`` (V, D) less their mean, each scaled to length 1.
+    """Return ``vectors`` (V, D) minus their mean, each scaled to length 1.
 
-    Skip-gram vectors of few texts share one direction, and frequent words have the longest: the element-wise
-    maximum of a text, and with it PSI, then belongs to function words. On 3,000 Quora triples the mean cosine of
-    two words is 0.83, and the most important word of a text is a stop word four times out of five; with vectors
-    made isotropic it is two times out of five. The step is ours; taking off the mean follows Mu and Viswanath,
-    "All-but-the-Top" (ICLR 2018).
+    Skip-gram vectors of few texts share one direction, and those of frequent words are the longest, so function words
+    have the largest PSI. On 3,000 Quora triples the most important word of a text is a stop word four times out of
+    five, and two times out of five with isotropic vectors. The step is not in the paper; subtracting the mean follows
+    Mu and Viswanath, "All-but-the-Top" (ICLR 2018).
     """
     centred = vectors - vectors.mean(axis=0, dtype=np.float64)
     length = np.linalg.norm(centred, axis=1, keepdims=True)
@@ -204,5 +154,5 @@ def isotropic_vectors(vectors: np.ndarray) -> np.ndarray:
 
 
 def training_description(**settings: Any) -> dict[str, Any]:
-    """Return what the metadata say of vectors trained here."""
+    """Return the description of trained vectors for metadata."""
     return {"origin": "trained on the training split", "algorithm": ALGORITHM, "gensim": version("gensim"), **settings}

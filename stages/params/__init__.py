@@ -1,4 +1,4 @@
-"""Validated params: what may stand in ``params.yaml`` and in a recipe. No stage depends on it."""
+"""Validation of ``params.yaml`` and recipes. No stage depends on it."""
 
 from stages.params.load import load_params, parse_params, with_what_dvc_reads
 from stages.params.root import Params

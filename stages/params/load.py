@@ -1,4 +1,4 @@
-"""Reading params: every problem at once, each with its place and the nearest valid name; and what DVC reads by name."""
+"""Reading params with every problem at once, and the values that DVC reads by name."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,54 +8,55 @@ from typing import Any
 from pydantic import ValidationError
 
 from keycontrast.errors import InputError
-from stages.common.settings import PARAMS, laid_over, stages_of_dvc
+from stages.common.settings import PARAMS, declared_places, laid_over, stages_of_dvc, value_at
 from stages.common.yaml_files import read_yaml
 from stages.params.problems import problem_lines
 from stages.params.root import Params
 
 _NAMED = re.compile(r"\$\{([^}]+)\}")
+# Characters of a line of a message, which may repeat a long value.
+_LONGEST = 1000
 Place = tuple[str, ...]
 
 
-def left_out(content: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[Place, Any]:
-    """Return what ``content`` leaves out of what ``dvc.yaml`` names, by its place, with the value that holds there.
+def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Place, Any]]:
+    """Return valid params with the values that DVC reads by name and they leave out, and these values by place.
 
-    Args:
-        content: params as they were read.
-        whole: the same with every default, not resolved any further. A block of settings is ``{}`` where it is left
-            out, since its defaults are code.
+    A block that is left out becomes ``{}``, since its defaults are code.
     """
-    found = {}
+    whole = Params.model_validate(content).model_dump(mode="json")
+    missing: dict[Place, Any] = {}
     for place in _places(whole):
-        if not _has(content, place) and place not in found:
-            value = _at(whole, place)
-            found[place] = {} if isinstance(value, Mapping) and len(place) == 1 else value
-    return {place: value for place, value in found.items() if not any(place[:end] in found and found[place[:end]] != {}
-                                                                      for end in range(1, len(place)))}
+        if not _has(content, place):
+            value = value_at(whole, place)
+            missing[place] = {} if isinstance(value, Mapping) and len(place) == 1 else value
+    # A value that is filled in as a whole brings its parts.
+    missing = {place: value for place, value in missing.items()
+               if not any(missing.get(place[:end]) for end in range(1, len(place)))}
+    filled = dict(content)
+    for place, value in missing.items():
+        nested: Any = value
+        for part in reversed(place):
+            nested = {part: nested}
+        filled = laid_over(filled, nested)
+    return filled, missing
 
 
 def _places(whole: Mapping[str, Any]) -> Iterator[Place]:
-    """Yield the places in the order of ``dvc.yaml``."""
-    for stage in stages_of_dvc().values():
+    """Yield the places of the values that ``dvc.yaml`` names, in its order."""
+    for name, stage in stages_of_dvc().items():
         body, rows = stage.get("do", stage), stage.get("foreach")
         place = tuple(_NAMED.findall(rows)[0].split(".")) if rows else ()
         if rows:
             yield place
-        for key in (_at(whole, place) if rows else [""]):
+        for key in (value_at(whole, place) if rows else [""]):
             for text in _texts(body):
-                for name in _NAMED.findall(text):
-                    first, _, inner = name.partition(".")
+                for first, *inner in (named.split(".") for named in _NAMED.findall(text)):
                     if first == "item" and inner:
-                        yield (*place, key, *inner.split("."))
+                        yield (*place, key, *inner)
                     elif first not in ("key", "item"):
-                        yield tuple(name.split("."))
-            for name in body.get("params", ()):
-                parts = []
-                for part in re.sub(r"\$\{item\.(\w+)\}", r"<\1>", name).split("."):
-                    own = re.fullmatch(r"<(\w+)>", part)
-                    parts.append(_at(whole, (*place, key, own[1])) if own else
-                                 key if part in ("${key}", "${item}") else part)
-                yield tuple(parts)
+                        yield (first, *inner)
+            yield from map(tuple, declared_places(whole, name, key))
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[str]:
@@ -73,24 +74,10 @@ def _has(tree: Any, place: Place) -> bool:
     return True
 
 
-def _at(tree: Any, place: Place) -> Any:
-    for part in place:
-        tree = tree[part]
-    return tree
-
-
-_LONGEST = 200   # characters of a value that a message repeats
-
-
 def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
-    """Return the validated params of the project in the working folder.
+    """Return the validated params of a file; an InputError lists every problem.
 
-    Args:
-        path: of the file.
-        whole: refuse a file that leaves out what DVC reads there by name.
-
-    Raises:
-        InputError: the file is missing or broken, or any name or value in it is wrong; all are listed.
+    With ``whole``, the file must also have all values that DVC reads by name.
     """
     if not path.exists():
         raise InputError(f"{path}: not found. Run this in the project's folder, or write the file with "
@@ -104,45 +91,13 @@ def load_params(path: Path = PARAMS, whole: bool = False) -> Params:
     return params
 
 
-def with_what_dvc_reads(content: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Place, Any]]:
-    """Return sound params as read with what DVC reads by name and they leave out, and that by itself, by place."""
-    missing = left_out(content, Params.model_validate(content).model_dump(mode="json"))
-    filled = dict(content)
-    for place, value in missing.items():
-        nested: Any = value
-        for part in reversed(place):
-            nested = {part: nested}
-        filled = laid_over(filled, nested)
-    return filled, missing
-
-
 def parse_params(content: Any, place: str) -> Params:
-    """Return ``content`` as validated params; ``place`` names its origin in errors.
-
-    Raises:
-        InputError: lists every problem.
-    """
+    """Return ``content`` as validated params; the error that lists every problem names its origin ``place``."""
     if not isinstance(content, Mapping):
         raise InputError(f"{place}: must hold names and values, found {type(content).__name__}.")
     try:
         return Params.model_validate(content).settled()
     except ValidationError as error:
         lines = problem_lines(error, model=Params)
-        count = f"{len(lines)} problem{'s' if len(lines) > 1 else ''}"
-        text = "\n".join(f"  {line}" for line in lines)
-        for value in set(_long_values(content)):
-            text = text.replace(value, f"{value[:80]}... ({len(value):,} characters)")
-        raise InputError(f"{place}: {count}:\n{text}") from error
-
-
-def _long_values(content: Any) -> Iterator[str]:
-    """Yield names and values of more than 200 characters, which no message repeats."""
-    if isinstance(content, Mapping):
-        for name, value in content.items():
-            yield from _long_values(name)
-            yield from _long_values(value)
-    elif isinstance(content, list):
-        for value in content:
-            yield from _long_values(value)
-    elif isinstance(content, str) and len(content) > _LONGEST:
-        yield content
+        text = "".join(f"\n  {line}" if len(line) <= _LONGEST else f"\n  {line[:_LONGEST]}..." for line in lines)
+        raise InputError(f"{place}: {len(lines)} problem{'s' * (len(lines) > 1)}:{text}") from error

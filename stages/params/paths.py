@@ -1,4 +1,4 @@
-"""Settings whose value is ``path``: the entry beside them names the file or folder, which DVC watches there."""
+"""Settings whose value is ``path``: an entry next to them names the file or folder, which DVC watches there."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from stages.common.settings import GIVEN, NOTHING, earlier_model
 if TYPE_CHECKING:
     from stages.params.root import Params
 
-# By the place of the setting, the place of its path; those of data sets and models are of each row.
+# Place of the setting, and place of its path; rows of data sets and models have their own.
 _BLOCKS = (("encoder.source", "encoder.path"), ("annotate.pipeline", "annotate.path"),
            ("embedrank.encoder", "embedrank.path"), ("word_vectors.source", "word_vectors.path"),
            ("evaluation.bertscore.encoder", "evaluation.bertscore.path"), ("evaluation.emb", "evaluation.emb_path"))
@@ -17,7 +17,7 @@ _CHARACTERS = "artifacts/data/{}/character_encoder"
 
 
 def named_path_problems(params: "Params") -> list[str]:
-    """Return which settings say ``path`` without one, and which paths nothing reads."""
+    """Return the settings that need a path and have none, and the paths that no setting reads."""
     problems = []
     for setting, value, place, path in _named(params):
         if value in ("path", "characters") and path == NOTHING:
@@ -31,28 +31,24 @@ def named_path_problems(params: "Params") -> list[str]:
 
 
 def named_paths(params: "Params") -> dict[str, str]:
-    """Return the files and folders that settings mean by ``path``, by the entry that names them."""
+    """Return the files and folders of settings whose value is ``path``, by the entry that names them."""
     return {place: path for _, _, place, path in _named(params) if path not in (NOTHING, ENGLISH)}
 
 
 def with_paths(params: "Params") -> "Params":
-    """Return params whose settings hold the path itself, ``path:PLACE``, as stages read them."""
-    updates: dict[str, Any] = {}
-    for setting, value, _, path in _named(params):
-        if value == "path":
-            found = f"{GIVEN}{path}"
-            if setting == "annotate.pipeline":
-                found = path if "/" in path else f"./{path}"
-            updates[setting] = found
+    """Return params whose settings have the path itself, ``path:PLACE``, as stages read them."""
+    for setting, value, _, path in list(_named(params)):
+        if value == "path" and setting == "annotate.pipeline":
+            params = _updated(params, setting.split("."), path if "/" in path else f"./{path}")
+        elif value == "path":
+            params = _updated(params, setting.split("."), f"{GIVEN}{path}")
         elif value == "characters":
-            updates[setting] = f"characters:{path.split('/')[-2]}"
-    for setting, value in updates.items():
-        params = _updated(params, setting.split("."), value)
+            params = _updated(params, setting.split("."), f"characters:{path.split('/')[-2]}")
     return params
 
 
 def _named(params: "Params") -> Iterator[tuple[str, Any, str, str]]:
-    """Yield setting and value, and the place of the path and the path."""
+    """Yield the place and the value of each setting, and the place and the value of its path."""
     for setting, place in _BLOCKS:
         yield setting, _at(params, setting), place, _at(params, place)
     for name, dataset in params.datasets.items():
@@ -76,7 +72,7 @@ def _at(params: Any, place: str) -> Any:
 
 
 def _updated(tree: Any, parts: list[str], value: Any) -> Any:
-    """Return a block, or a dictionary of its settings, with one value in the place of another."""
+    """Return a block or dictionary with ``value`` at the place ``parts``."""
     if not parts:
         return value
     first, *others = parts

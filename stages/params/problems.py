@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in lines for a person: place, fault, nearest valid name."""
+"""Errors of pydantic as lines for a person: place, fault, nearest valid name."""
 
 import re
 from collections.abc import Iterator
@@ -12,35 +12,24 @@ from stages.tracks.clld.params import TrainClld
 from stages.tracks.hcl.params import GenerateHcl, TrainHcl
 from stages.tracks.pgkpr.params import GeneratePgkpr, TrainPgkpr
 
-# Blocks that data sets, models and runs lay values of their own over.
+# Blocks whose values data sets, models and runs may replace.
 _LAID_OVER = (Ingest, TrainHcl, GenerateHcl, TrainPgkpr, GeneratePgkpr, TrainClld)
 # Characters of a value that a message quotes.
 _LONGEST = 80
-# Names that were valid once.
-_GONE = {"checkpoint_steps": "no longer a setting; take it out. runtime.checkpoint_minutes says how often a training "
-                             "is saved.",
-         "seed": "now a list; write seeds: [14], or leave it out for the project's.",
-         "init_from": "now init: artifacts/models/NAME, or a folder that `keycontrast export` has written.",
-         "by_dataset": "gone; one method names the keywords of all data sets of keywords.datasets.",
-         "evaluate_hcl": "now called evaluation, because it governs every track; rename the block."}
-_GONE_OF_DATASETS = {"side_by_side": "gone; name the data set in side_by_side.datasets.",
-                     "keywords": "gone; name the data set in keywords.datasets, or leave it out there."}
 
 
 def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | None = None) -> list[str]:
-    """Return one line per problem in ``error``: dotted place, what is wrong, nearest valid name."""
+    """Return a line per problem in ``error``, below ``place``; ``model`` is the block that was validated."""
     if not isinstance(error, ValidationError):
         return [f"{place}: {error}"]
-    model = model or _model_of(error)
+    # Each track has blocks of its own, so the name that pydantic reports is unique.
+    model = model or {block.__name__: block for block in _LAID_OVER}.get(error.title)
     lines = []
     for item in error.errors():
         parts = tuple(part for part in item["loc"] if part not in KIND_OF_NAME)
         where = ".".join([place] * bool(place) + [str(part) for part in parts])
         if item["type"] == "extra_forbidden":
-            name = str(parts[-1])
-            gone = _GONE | (_GONE_OF_DATASETS if parts[0] == "datasets" else {})
-            lines.append(f"{where}: " + (gone.get(name) or
-                                         f"unknown name; {nearest(name, _names(model, parts[:-1]))}"))
+            lines.append(f"{where}: unknown name; {nearest(str(parts[-1]), _names(model, parts[:-1]))}")
         elif item["type"] == "missing":
             lines.append(f"{where}: missing.")
         elif item["type"] == "value_error":
@@ -55,18 +44,13 @@ def problem_lines(error: ValueError, place: str = "", model: type[BaseModel] | N
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a message has it: a seed of forty thousand characters stands there once for each row."""
+    """Return a value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
-def _model_of(error: ValidationError) -> type[BaseModel] | None:
-    """Return the block that was validated, which pydantic names by its class: each track has blocks of its own."""
-    return {kind.__name__: kind for kind in _LAID_OVER}.get(error.title)
-
-
 def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:
-    """Names that are valid at ``place`` inside ``model``; map keys are stepped over."""
+    """Return the names that are valid at ``place`` inside ``model``; keys of mappings are skipped."""
     current: Any = model
     for part in place:
         if isinstance(current, type) and issubclass(current, BaseModel) and str(part) in current.model_fields:
@@ -77,7 +61,7 @@ def _names(model: type[BaseModel] | None, place: tuple[Any, ...]) -> list[str]:
 
 
 def _blocks(kind: Any) -> Iterator[type[BaseModel]]:
-    """Yield the blocks that a list, a mapping or a choice of kinds holds."""
+    """Yield the blocks inside a list, a mapping or a union."""
     for part in get_args(kind):
         if isinstance(part, type) and issubclass(part, BaseModel):
             yield part

@@ -1,4 +1,4 @@
-"""The whole of ``params.yaml``: every block, and what they must have in common."""
+"""The whole of ``params.yaml``: every block, and the checks between blocks."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,13 +13,13 @@ from stages.attribution.params import Attribution, PairClassifier
 from stages.common.examples import is_paired, structure_of
 from stages.common.methods import FOR_ANY_TEXT, METHODS
 from stages.common.params import Block, Cluster, Encoder, Name, Runtime
-from stages.common.settings import laid_over, seed_of_earlier
+from stages.common.settings import earlier_model, laid_over
 from stages.graph.params import Graph, NodeVectors
 from stages.ingest.params import Dataset, Ingest
 from stages.keywords.params import EmbedRank, Keywords, SideBySide, TextRank, Yake
 from stages.params.paths import named_path_problems, with_paths
 from stages.params.problems import problem_lines
-from stages.params.tracks import CHECKS, TrackChecks, earlier_model
+from stages.params.tracks import MODEL_PROBLEMS, TRACK_PROBLEMS, unread_keywords
 from stages.psi.params import CharacterEncoder, Psi, STagger, WordVectors
 from stages.results.params import Compare, Report
 from stages.tracks.clld.params import ClldModel, ConfusingPairs, EvaluateClld, LinearFloor, TrainClld
@@ -35,13 +35,16 @@ from stages.tracks.pgkpr.params import (
 )
 
 Laid = TypeVar("Laid", bound=Block)
-# What a stage over the data sets of a block needs: other blocks whose data sets must have the same name among them.
+# The blocks that a block needs: its data sets must be among theirs.
 NEEDS = {"keywords": (), "attribution": ("keywords",), "psi": ("keywords",), "s_tagger": ("psi",),
          "side_by_side": ("keywords", "attribution", "psi"), "graph": ("keywords",), "node_vectors": ("graph",),
          "paraphrase_items": ("attribution",), "character_encoder": (), "linear_floor": ()}
-# Likewise the models of a track.
+# The blocks that the models of a track need.
 MODELS_NEED = {"hcl": ("graph", "node_vectors"), "pgkpr": ("paraphrase_items",), "clld": ("linear_floor",)}
-_OF_PAIRS = ("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items", "character_encoder")
+# The kind of data sets that a block or the models of a track need.
+_KIND = dict.fromkeys(("attribution", "psi", "s_tagger", "side_by_side", "node_vectors", "paraphrase_items",
+                       "character_encoder", "hcl", "pgkpr"), "pairs") | {"linear_floor": "labelled", "clld": "labelled"}
+_TEXTS = {"pairs": "pairs", "labelled": "labelled texts", "plain": "plain texts"}
 
 
 class Models(Block):
@@ -53,14 +56,14 @@ class Models(Block):
 
 
 class ClldRun(Block):
-    """A row of the CLLD table, one for each model of the track; it stands in no file."""
+    """A row of the CLLD table, which is made for each model of the track."""
 
     model: str
     split: Literal["validation", "test"]
 
 
 class Runs(Block):
-    """Rows of the results tables by track; of CLLD, each model is one."""
+    """Rows of the results tables by track; each model of CLLD is a row."""
 
     hcl: dict[Name, HclRun] = Field(default_factory=dict)
     pgkpr: dict[Name, PgkprRun] = Field(default_factory=dict)
@@ -74,7 +77,7 @@ class Probes(Block):
 
 
 class Params(Block):
-    """The single truth that DVC sees."""
+    """All params, which DVC tracks."""
 
     recipe: Name
     seed: int = Field(13, ge=0)
@@ -118,7 +121,7 @@ class Params(Block):
     @model_validator(mode="before")
     @classmethod
     def _rows_are_spelt_out(cls, content: Any) -> Any:
-        """Fill in the seeds of models, and the rows of CLLD, which are its models."""
+        """Fill in the seeds of models, and the rows of CLLD from its models."""
         models = content.get("models") if isinstance(content, Mapping) else None
         if not isinstance(models, Mapping):
             return content
@@ -139,7 +142,7 @@ class Params(Block):
     @model_validator(mode="before")
     @classmethod
     def _data_sets_are_named(cls, content: Any) -> Any:
-        """Name the data sets that models and other blocks need in the blocks that name none."""
+        """Fill in the data sets of blocks that name none with those that models and other blocks need."""
         if not isinstance(content, Mapping):
             return content
         wanted: dict[str, list[Any]] = {block: [] for block in NEEDS}
@@ -148,65 +151,66 @@ class Params(Block):
                 for block in MODELS_NEED.get(track, ()):
                     wanted[block] += [row["dataset"]] if isinstance(_mapping(row).get("dataset"), str) else []
         filled = dict(content)
-        for block in reversed(NEEDS):  # a block stands behind those that it needs
-            said = content.get(block, {})
-            if wanted[block] and isinstance(said, Mapping) and "datasets" not in said:
-                said = filled[block] = {**said, "datasets": list(dict.fromkeys(wanted[block]))}
-            named = _mapping(said).get("datasets")
+        for block in reversed(NEEDS):  # a block comes after those that it needs
+            values = content.get(block, {})
+            if wanted[block] and isinstance(values, Mapping) and "datasets" not in values:
+                values = filled[block] = {**values, "datasets": list(dict.fromkeys(wanted[block]))}
+            named = _mapping(values).get("datasets")
             if isinstance(named, list):
                 for needed in NEEDS[block]:
                     wanted[needed] += named
         return filled
 
     @model_validator(mode="after")
-    def _names_meet(self) -> "Params":
-        problems = [problem for track, models in self.models
-                    for problem in _unknown_names(track, models, getattr(self.runs, track), self.datasets)]
+    def _blocks_agree(self) -> "Params":
+        problems = [f"models.{track}.{name}.dataset: no data set {model.dataset!r}; "
+                    f"{nearest(model.dataset, self.datasets)}" for track, models in self.models
+                    for name, model in models.items() if model.dataset not in self.datasets]
+        problems += [f"runs.{track}.{name}.model: no model {run.model!r}; {nearest(run.model, models)}"
+                     for track, models in self.models for name, run in getattr(self.runs, track).items()
+                     if run.model not in models]
         problems += [f"probes.hcl.{name}.model: no model {probe.model!r}; {nearest(probe.model, self.models.hcl)}"
                      for name, probe in self.probes.hcl.items() if probe.model not in self.models.hcl]
         problems += [f"{block}.{later}.{name}: {block}.{earlier} has one of that name too, and both would write the "
                      f"same folder; rename one of them"
                      for block, tracks in (("models", self.models), ("runs", self.runs))
                      for (earlier, its), (later, others) in combinations(tracks, 2) for name in others if name in its]
-        problems += [f"models.{track}.{name}.seeds: names no seed; name one, or write null for the project's"
-                     for track, models in self.models for name, model in models.items() if not model.seeds]
         problems += [*self._branch_problems(), *self._keyword_problems(), *named_path_problems(self)]
         for name in self.datasets:
             problems += _problems(f"datasets.{name}.ingest", partial(self.ingest_settings, name))
-        for track, checks in CHECKS.items():
-            problems += [*self._unfit_data_sets(track, checks), *self._track_problems(track, checks)]
+        for track in MODELS_NEED:
+            problems += [*self._unfit_data_sets(track), *self._track_problems(track)]
         if problems:
             raise ValueError("\n".join(problems))
         return self
 
     def _branch_problems(self) -> list[str]:
-        """Return which data sets, and which models, miss what other blocks would have to make for them."""
+        """Return the problems of data sets and models that other blocks do not name, or that have other texts."""
         problems = []
         for block, needed in NEEDS.items():
             for name in self.named(block):
                 if name not in self.datasets:
                     problems.append(f"{block}.datasets: no data set {name!r}; {nearest(name, self.datasets)}")
                     continue
-                kind = self._kind(name)
-                if block in _OF_PAIRS and kind != "pairs":
-                    problems.append(f"{block}.datasets: data set {name} has {kind} texts, and the stage needs pairs")
-                if block == "linear_floor" and kind != "labelled":
-                    problems.append(f"linear_floor.datasets: data set {name} has no labelled texts")
+                kind, needed_kind = self._kind(name), _KIND.get(block)
+                if needed_kind is not None and kind != needed_kind:
+                    problems.append(f"{block}.datasets: data set {name} has {_TEXTS[kind]}, and the stage needs "
+                                    f"{_TEXTS[needed_kind]}")
                 problems += [_lacking(f"{block}.datasets", other, name) for other in needed
                              if name not in self.named(other)]
         problems += [_lacking(f"models.{track}.{name}", block, model.dataset)
                      for track, models in self.models for name, model in models.items()
                      for block in MODELS_NEED[track]
                      if model.dataset in self.datasets and model.dataset not in self.named(block)
-                     and self._kind(model.dataset) == ("labelled" if CHECKS[track].labelled else "pairs")]
+                     and self._kind(model.dataset) == _KIND[track]]
         return problems
 
     def named(self, block: str) -> list[str]:
-        """Return the data sets that a block is for."""
+        """Return the data sets of a block."""
         return list(getattr(self, block).datasets)
 
     def _keyword_problems(self) -> list[str]:
-        """Return which data sets cannot have their keywords from the method that the block ``keywords`` says."""
+        """Return the problems of data sets that cannot have keywords by ``keywords.method``."""
         method = self.keywords.method
         if not METHODS[method].needs_pairs:
             return []
@@ -216,68 +220,54 @@ class Params(Block):
                     for name in self.keywords.datasets
                     if name in self.datasets and name not in self.named(method)]
         if "xx" not in getattr(self, method).modes:
-            problems.append(f"keywords.method: {method} names keywords by the scores of a text beside itself; add xx "
-                            f"to {method}.modes")
+            problems.append(f"keywords.method: {method} names keywords by the scores of a text paired with itself; add "
+                            f"xx to {method}.modes")
         return problems
 
-    def _unfit_data_sets(self, track: str, checks: TrackChecks) -> list[str]:
-        """Return which models of a track are of data sets of another kind than they need."""
-        problems = []
-        for name, model in getattr(self.models, track).items():
-            if model.dataset not in self.datasets:
-                continue
-            kind, place = self._kind(model.dataset), f"models.{track}.{name}.dataset: {model.dataset} has"
-            if checks.labelled and kind != "labelled":
-                labelled = [other for other in self.datasets if self._kind(other) == "labelled"]
-                problems.append(f"{place} {'pairs' if kind == 'pairs' else 'plain texts'}, and the model needs "
-                                f"labelled texts; {nearest(model.dataset, labelled)}")
-            elif not checks.labelled and kind != "pairs":
-                problems.append(f"{place} {kind} texts, and the model needs pairs")
-        return problems
+    def _unfit_data_sets(self, track: str) -> list[str]:
+        """Return the models of a track whose data set is of another kind than they need."""
+        fit = [name for name in self.datasets if self._kind(name) == _KIND[track]]
+        return [f"models.{track}.{name}.dataset: {model.dataset} has {_TEXTS[self._kind(model.dataset)]}, and the "
+                f"model needs {_TEXTS[_KIND[track]]}; {nearest(model.dataset, fit)}"
+                for name, model in getattr(self.models, track).items()
+                if model.dataset in self.datasets and model.dataset not in fit]
 
     def _kind(self, dataset: str) -> str:
-        """Return what a data set has: pairs, or labelled or plain texts."""
+        """Return the kind of a data set: ``pairs``, ``labelled`` or ``plain``."""
         layout = self.datasets[dataset].layout
         return "pairs" if is_paired(layout) else "labelled" if structure_of(layout) == "labelled" else "plain"
 
-    def _track_problems(self, track: str, checks: TrackChecks) -> list[str]:
-        """Return what is wrong with the values of models and runs of a track, and with what they are made of.
-
-        A run is held against its model if both are sound by themselves.
-        """
-        problems, sound = checks.track(self), set()
+    def _track_problems(self, track: str) -> list[str]:
+        """Return the problems of the models and runs of a track; a valid run is also compared with its valid model."""
+        problems, valid = TRACK_PROBLEMS[track](self), set()
         for name, model in getattr(self.models, track).items():
-            wrong = _problems(f"models.{track}.{name}.overrides", partial(self._model, track, name))
-            problems += wrong or checks.model(name, model, self._model(track, name))
-            sound |= set() if wrong else {name}
+            wrong = _problems(f"models.{track}.{name}.overrides", partial(self.model, name, track))
+            problems += wrong or MODEL_PROBLEMS[track](name, model, self.model(name, track))
+            valid |= set() if wrong else {name}
         for name, run in getattr(self.runs, track).items():
             if hasattr(run, "decode"):
-                wrong = _problems(f"runs.{track}.{name}.decode", partial(self._decoding, track, name))
+                wrong = _problems(f"runs.{track}.{name}.decode", partial(self.decoding, name, track))
                 problems += wrong
-                if not wrong and run.model in sound:
-                    problems += checks.run(name, run, self._decoding(track, name), self._model(track, run.model))
+                if track == "pgkpr" and not wrong and run.model in valid:
+                    problems += unread_keywords(name, run, self.decoding(name, track), self.model(run.model, track))
         return problems
 
     def ingest_settings(self, name: str) -> Ingest:
-        """Return the ingest settings of data set ``name``: the ``ingest`` block with its own."""
+        """Return the settings of data set ``name``: the block ``ingest`` with its own values."""
         return _laid(self.ingest, self.datasets[name].ingest)
 
-    def model(self, name: str) -> Any:
-        """Return the settings of model ``name``: the block of its track's training with the model's overrides."""
-        return self._model(_track(self.models, name), name)
-
-    def decoding(self, run: str) -> Any:
-        """Return the decoding settings of ``run``: the block of its track with the run's own."""
-        return self._decoding(_track(self.runs, run), run)
-
-    def _model(self, track: str, name: str) -> Any:
+    def model(self, name: str, track: str = "") -> Any:
+        """Return the settings of model ``name``: the block of its track with the model's overrides."""
+        track = track or _track(self.models, name)
         return _laid(getattr(self, f"train_{track}"), getattr(self.models, track)[name].overrides)
 
-    def _decoding(self, track: str, run: str) -> Any:
+    def decoding(self, run: str, track: str = "") -> Any:
+        """Return the decoding settings of ``run``: the block of its track with the run's own values."""
+        track = track or _track(self.runs, run)
         return _laid(getattr(self, f"generate_{track}"), getattr(self.runs, track)[run].decode)
 
     def settled(self) -> "Params":
-        """Return the same with all spelt out that data sets, models and runs lay over blocks, presets among it."""
+        """Return the params with presets and paths resolved in all values that data sets, models and runs replace."""
         datasets = {name: _spelt(dataset, "ingest", self.ingest_settings(name))
                     for name, dataset in self.datasets.items()}
         models = {track: {name: _spelt(model, "overrides", self.model(name)) for name, model in entries.items()}
@@ -289,14 +279,14 @@ class Params(Block):
             "runs": self.runs.model_copy(update=runs)}))
 
     def plain(self) -> dict[str, Any]:
-        """Return everything as stages read it: what a model begins with under each of its seeds is said, too."""
+        """Return the plain params as stages read them, with the seed of the model that each model starts from."""
         values = super().plain()
         for track, models in self.models:
             for name, model in models.items():
                 earlier = earlier_model(model)
                 if earlier is not None:
                     theirs = getattr(self.models, track)[earlier].seeds
-                    values["models"][track][name]["earlier_seeds"] = [seed_of_earlier(seed, theirs)
+                    values["models"][track][name]["earlier_seeds"] = [seed if seed in theirs else theirs[0]
                                                                       for seed in model.seeds]
         return values
 
@@ -315,7 +305,7 @@ def _laid(block: Laid, own: Mapping[str, Any]) -> Laid:
 
 
 def _spelt(entry: Laid, field: str, settings: Block) -> Laid:
-    """Return ``entry`` whose ``field`` holds the values that ``settings`` has for what it lays over a block."""
+    """Return ``entry`` whose ``field`` has the validated values, those of its preset included."""
     given = getattr(entry, field)
     presets = getattr(settings, "presets", {})
     whole = laid_over(presets.get(str(given.get("preset")), {}), given)
@@ -341,15 +331,6 @@ def _lacking(place: str, block: str, dataset: str) -> str:
 
 def _track(tracks: Models | Runs, name: str) -> str:
     return next(track for track in type(tracks).model_fields if name in getattr(tracks, track))
-
-
-def _unknown_names(track: str, models: Mapping[str, Any], runs: Mapping[str, Any],
-                   datasets: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the names by which models of a track mean data sets, and runs mean models."""
-    return [*(f"models.{track}.{name}.dataset: no data set {model.dataset!r}; {nearest(model.dataset, datasets)}"
-              for name, model in models.items() if model.dataset not in datasets),
-            *(f"runs.{track}.{name}.model: no model {run.model!r}; {nearest(run.model, models)}"
-              for name, run in runs.items() if run.model not in models)]
 
 
 def _problems(place: str, check: Callable[[], object]) -> list[str]:

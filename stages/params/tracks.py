@@ -1,7 +1,6 @@
-"""What the blocks of a track must have in common, which no block sees by itself."""
+"""Checks of the models and runs of each track that no block can make alone; each fault would stop a later stage."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from keycontrast.errors import nearest
@@ -14,49 +13,35 @@ if TYPE_CHECKING:
     from stages.tracks.hcl.params import HclModel, TrainHcl
     from stages.tracks.pgkpr.params import GeneratePgkpr, PgkprModel, PgkprRun, TrainPgkpr
 
-# Architectures of the HCL track that have the weights of another, which they may go on from too.
-_TRAINED_OTHERWISE = {"group_wise": "transformer", "t5_claps": "t5"}
+# Architectures of HCL that may also start from a model of another one, because they have the same weights.
+_SAME_WEIGHTS = {"group_wise": "transformer", "t5_claps": "t5"}
+# Architectures of PGKPR that read keywords of the source.
+READING = frozenset(("pgkpr", "ianet"))
+# Tables that PGKPR's pairs are joined with, by architecture or source of keywords.
+_JOINED = {"ianet": ("psi",), "psi": ("psi",), "psi_xx": ("psi",), "psi_xy": ("psi",), "s_tagger": ("psi", "s_tags"),
+           "textrank": ("textrank",)}
 
 
-@dataclass(frozen=True)
-class TrackChecks:
-    """What is looked for in the params of a track; each fault would stop a stage hours after others have run.
-
-    Attributes:
-        labelled: its models are of labelled texts, and not of pairs.
-        earlier: how a model names one that is trained before.
-        track: returns what is wrong with the track as a whole.
-        model: likewise with a model, given its name, its entry and its settings.
-        run: likewise with a run, given its name, its entry, its decoding and the settings of its model.
-    """
-
-    labelled: bool = False
-    track: Callable[["Params"], list[str]] = lambda params: []
-    model: Callable[[str, Any, Any], list[str]] = lambda name, model, settings: []
-    run: Callable[[str, Any, Any, Any], list[str]] = lambda name, run, decoding, settings: []
-
-
-def _beginnings(track: str, models: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the models that others of a track start from: unknown, or going in circles."""
-    named = {name: other for name, model in models.items() if (other := earlier_model(model)) is not None}
+def _start_problems(track: str, models: Mapping[str, Any]) -> list[str]:
+    """Return the problems of models that start from others: unknown names and circles."""
+    starts = {name: other for name, model in models.items() if (other := earlier_model(model)) is not None}
     problems = [f"models.{track}.{name}.init: no model {other!r}; {nearest(other, models)}"
-                for name, other in named.items() if other not in models]
+                for name, other in starts.items() if other not in models]
     for name in models:
         seen: set[str] = set()
-        start = named.get(name)
-        while start in named and start not in seen:
+        start = starts.get(name)
+        while start in starts and start not in seen:
             seen.add(start)
-            start = named[start]
+            start = starts[start]
         if name in seen or start == name:
-            problems.append(f"models.{track}.{name}.init: the model would start from itself, by way of {named[name]}; "
+            problems.append(f"models.{track}.{name}.init: the model would start from itself, by way of {starts[name]}; "
                             f"take one of them out of the circle")
     return problems
 
 
-def _of_hcl(params: "Params") -> list[str]:
-    """Return what is wrong with the models that others start from: unknown, going in circles, of another kind."""
+def _hcl_problems(params: "Params") -> list[str]:
     models = params.models.hcl
-    problems = _beginnings("hcl", models)
+    problems = _start_problems("hcl", models)
     kinds = {name: str(model.overrides.get("architecture", params.train_hcl.architecture))
              for name, model in models.items()}
     for name, model in models.items():
@@ -66,35 +51,25 @@ def _of_hcl(params: "Params") -> list[str]:
                 isinstance(settings, dict) and settings.get("source") == "path"):
             problems.append(f"models.hcl.{name}.init: {model.init} is a start of architecture hcl, and this row is of "
                             f"architecture {kinds[name]}; name a model of its own kind, or {NOTHING}")
-        if other in models and kinds[other] not in (kinds[name], _TRAINED_OTHERWISE.get(kinds[name])):
+        if other in models and kinds[other] not in (kinds[name], _SAME_WEIGHTS.get(kinds[name])):
             problems.append(f"models.hcl.{name}.init: {other} is of architecture {kinds[other]}; a model of "
                             f"architecture {kinds[name]} goes on from one of its own")
     return problems
 
 
-def _start_under_preset(name: str, model: "HclModel", settings: "TrainHcl") -> list[str]:
+def _hcl_model_problems(name: str, model: "HclModel", settings: "TrainHcl") -> list[str]:
     if model.init == NOTHING or settings.preset != "paper":
         return []
     return [f"models.hcl.{name}.init: under preset paper a model starts from the encoder alone; write {NOTHING}, or "
             f"take out the preset"]
 
 
-# Those that read keywords of the source.
-READING = frozenset(("pgkpr", "ianet"))
-
-
-# Tables that the pairs are joined with, by the sources of keywords that need them.
-_JOINED = {"ianet": ("psi",), "psi": ("psi",), "psi_xx": ("psi",), "psi_xy": ("psi",), "s_tagger": ("psi", "s_tags"),
-           "textrank": ("textrank",)}
-
-
-def _of_pgkpr(params: "Params") -> list[str]:
-    """Return what is wrong with the track as a whole."""
-    return [*_beginnings("pgkpr", params.models.pgkpr), *_missing_modes(params), *_missing_tables(params)]
+def _pgkpr_problems(params: "Params") -> list[str]:
+    return [*_start_problems("pgkpr", params.models.pgkpr), *_missing_modes(params), *_missing_tables(params)]
 
 
 def _missing_tables(params: "Params") -> list[str]:
-    """Return which tables of keywords the pairs are not joined with although a model or a run reads them."""
+    """Return the tables of keywords that models or runs read and the pairs are not joined with."""
     problems, joined = [], params.paraphrase_items.datasets
     made = {"psi": "psi", "s_tags": "s_tagger", "textrank": "keywords"}
     for dataset, tables in joined.items():
@@ -112,7 +87,7 @@ def _missing_tables(params: "Params") -> list[str]:
         decodes = [run.decode for run in params.runs.pgkpr.values() if run.model == name]
         keywords = block.get("keywords")
         read = [block["architecture"], keywords.get("by") if isinstance(keywords, dict) else None,
-                *(one.get("keywords", params.generate_pgkpr.keywords) for one in decodes)]
+                *(decode.get("keywords", params.generate_pgkpr.keywords) for decode in decodes)]
         lacking = {table for source in read for table in _JOINED.get(str(source), ())
                    if model.dataset in joined and getattr(joined[model.dataset], table) == NOTHING}
         problems += [f"models.pgkpr.{name} needs paraphrase_items.datasets.{model.dataset}.{table} to be "
@@ -121,7 +96,7 @@ def _missing_tables(params: "Params") -> list[str]:
 
 
 def _missing_modes(params: "Params") -> list[str]:
-    """Return which modes of keyword scores are not computed although a stage reads them."""
+    """Return the modes of keyword scores that a stage reads and none computes."""
     problems = []
     for block, modes in (("attribution", params.attribution.modes), ("psi", params.psi.modes)):
         lacking = [mode for mode in ("xx", "xy") if mode not in modes]
@@ -134,33 +109,32 @@ def _missing_modes(params: "Params") -> list[str]:
     return problems
 
 
-def _idle_contrast(name: str, model: "PgkprModel", settings: "TrainPgkpr") -> list[str]:
-    """Return what is wrong if a model has a contrast and batches of one pair, so no negatives."""
+def _pgkpr_model_problems(name: str, model: "PgkprModel", settings: "TrainPgkpr") -> list[str]:
     if settings.architecture != "pgkpr" or not settings.contrast.weight or settings.training.batch_size > 1:
         return []
     return [f"models.pgkpr.{name}: training.batch_size of 1 leaves the contrast without negatives; give at least 2, or "
             f"set contrast.weight to 0"]
 
 
-def _unread_keywords(name: str, run: "PgkprRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
-    """Return what is wrong if a run says which keywords its model reads, and that reads none."""
+def unread_keywords(name: str, run: "PgkprRun", decoding: "GeneratePgkpr", settings: "TrainPgkpr") -> list[str]:
+    """Return the problem of a run of PGKPR with keywords, if its model reads none."""
     if decoding.keywords is None or settings.architecture in READING:
         return []
-    said = f"{decoding.keywords!r} is given, and model {run.model!r} ({settings.architecture}) reads no keywords"
+    fault = f"{decoding.keywords!r} is given, and model {run.model!r} ({settings.architecture}) reads no keywords"
     if run.decode.get("keywords") is not None:
-        return [f"runs.pgkpr.{name}.decode.keywords: {said}; take it out"]
-    return [f"generate_pgkpr.keywords: {said}; write `keywords: null` under runs.pgkpr.{name}.decode, or here"]
+        return [f"runs.pgkpr.{name}.decode.keywords: {fault}; take it out"]
+    return [f"generate_pgkpr.keywords: {fault}; write `keywords: null` under runs.pgkpr.{name}.decode, or here"]
 
 
-def _unfit_sources(params: "Params") -> list[str]:
-    """Return what is wrong with the models that others take their pairs from: they must be CT of the same data set."""
+def _clld_problems(params: "Params") -> list[str]:
+    """Return the problems of models that take pairs of classes from others, which must be CT of the same data set."""
     problems, models = [], params.models.clld
     consulted = params.confusing_pairs.models
     for name, model in models.items():
         if model.pairs_of == NOTHING:
             continue
         place, other = f"models.clld.{name}.pairs_of", earlier_model(model)
-        plain = [one for one, found in models.items() if found.contrast == "none" and found.dataset == model.dataset]
+        plain = [one for one, row in models.items() if row.contrast == "none" and row.dataset == model.dataset]
         if other is None:
             problems.append(f"{place}: must be {CONFUSED}/NAME, found {model.pairs_of}")
         elif other not in models:
@@ -177,14 +151,15 @@ def _unfit_sources(params: "Params") -> list[str]:
                        if name not in models]
 
 
-def _unfit_settings(name: str, model: "ClldModel", settings: "TrainClld") -> list[str]:
-    """Return what is wrong with a model that has batches of one text, so no negatives."""
+def _clld_model_problems(name: str, model: "ClldModel", settings: "TrainClld") -> list[str]:
     if model.contrast == "none" or settings.training.batch_size > 1:
         return []
     return [f"models.clld.{name}: training.batch_size of 1 leaves the contrast nothing but the two views of a text; "
             f"give at least 2, or set contrast to none"]
 
 
-CHECKS = {"hcl": TrackChecks(track=_of_hcl, model=_start_under_preset),
-          "pgkpr": TrackChecks(track=_of_pgkpr, model=_idle_contrast, run=_unread_keywords),
-          "clld": TrackChecks(True, _unfit_sources, _unfit_settings)}
+# Of all models of a track, and of one model, given its name, row and settings.
+TRACK_PROBLEMS: dict[str, Callable[["Params"], list[str]]] = {
+    "hcl": _hcl_problems, "pgkpr": _pgkpr_problems, "clld": _clld_problems}
+MODEL_PROBLEMS: dict[str, Callable[[str, Any, Any], list[str]]] = {
+    "hcl": _hcl_model_problems, "pgkpr": _pgkpr_model_problems, "clld": _clld_model_problems}

@@ -1,1 +1,1 @@
-"""What every stage process shares: errors, logging, progress, seeds, checkpoints, locks and resource records."""
+"""Processes, locks, logging, executors and checkpoints, which do not affect the bytes of artifacts."""

@@ -1,4 +1,4 @@
-"""Checkpoints that continue a run exactly: tensors in safetensors, plain values in JSON, never a pickle."""
+"""Checkpoints that continue a run exactly: tensors in safetensors, plain values in JSON, no pickle."""
 
 import hashlib
 import json
@@ -23,18 +23,13 @@ _KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torc
 
 
 class FolderCheckpoints:
-    """The last two checkpoints in ``folder``, valid only for ``key`` (a hash of params, data and code).
+    """The last two checkpoints in ``folder`` under ``key`` (a hash of params, data and code); others are removed.
 
-    A checkpoint written under another key belongs to another training and is removed. Each lies in a numbered folder
-    with a record of its files' digests, which is written last, once the disk has them: what a kill, a power cut or a
-    bad disk has left of a checkpoint is told from a whole one, and the one before it taken. The best weights lie in the
-    folder of the checkpoint whose weights they were, and are not written again.
+    Each is a numbered folder with a record of its files' digests, which is written last, after the disk has the files.
+    A checkpoint that a kill, a power cut or a bad disk has damaged is detected by it, and the one before is loaded. The
+    best weights are in the folder of the checkpoint that had them, and are not written again.
 
-    Args:
-        folder: of this training alone.
-        key: under which a checkpoint goes on.
-        seconds: from the end of one checkpoint until another is due; 0 makes one due after every step.
-        clock: tells the time in seconds.
+    Another checkpoint is due ``seconds`` after the last one, by ``clock``; 0 makes one due after every step.
     """
 
     def __init__(self, folder: Path, key: str, seconds: float = 0.0,
@@ -49,16 +44,16 @@ class FolderCheckpoints:
                     shutil.rmtree(other)
 
     def due(self) -> bool:
-        """Tell whether the last checkpoint, or the opening of this store, is so long ago that another is due."""
+        """Return whether the last checkpoint, or the opening of this store, is so long ago that another is due."""
         return self.clock() - self.last >= self.seconds
 
     def save(self, weights: Mapping[str, Tensor], optimiser: Mapping[str, Tensor], values: Mapping[str, Any],
              best: bool) -> None:
-        """Write beside the current checkpoint, and make it the current one by its record."""
+        """Write a checkpoint; its record makes it the current one."""
         current = self._current()
         number = current.number + 1 if current else 1
         home = self._home(number)
-        shutil.rmtree(home, ignore_errors=True)  # of one that a kill cut off
+        shutil.rmtree(home, ignore_errors=True)  # left by a kill
         self._sweep(current)
         home.mkdir(parents=True)
         files = {f"{number}/{_WEIGHTS}": write_tensors(home / _WEIGHTS, weights),
@@ -74,39 +69,32 @@ class FolderCheckpoints:
         self.last = self.clock()
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]] | None:
-        """Return weights, optimiser and plain values of the last whole checkpoint, or None.
-
-        One that is damaged is forgotten with a warning; the training goes on from the one before it, or begins anew.
-        """
+        """Return weights, optimiser and plain values of the last checkpoint that is not damaged, or None."""
         for record in self._records():
             damaged = self._damaged(record)
             if not damaged:
                 self._record, home = record, self._home(record.number)
                 return load_file(home / _WEIGHTS), load_file(home / _OPTIMISER), json.loads(
                     (home / _VALUES).read_bytes())
-            logger("checkpoints").warning("%s: is damaged; the training goes on from an earlier checkpoint, or begins "
-                                          "anew if there is none", damaged)
+            logger("checkpoints").warning("%s: is damaged; the training continues from an earlier checkpoint, or "
+                                          "starts again if there is none", damaged)
             shutil.rmtree(self._home(record.number), ignore_errors=True)
         self._record = None
         return None
 
     def best(self) -> dict[str, Tensor]:
-        """Return the weights that were saved last as the best.
-
-        Raises:
-            InputError: they are damaged; the checkpoint that needs them is then forgotten.
-        """
+        """Return the best weights; if they are damaged, all checkpoints are removed and an InputError says so."""
         current = self._current()
         assert current is not None and current.best is not None
         file = self._file(current.best_file)
         if sha256_of(file) != current.files[current.best_file]:
             self.clear()
-            raise InputError(f"{file}: the best weights of the training are damaged, as by a bad disk. They were put "
-                             f"away; the same command trains anew.")
+            raise InputError(f"{file}: the best weights of the training are damaged, as by a bad disk. They were "
+                             f"removed; the same command trains again.")
         return load_file(file)
 
     def clear(self) -> None:
-        """Forget the checkpoint, once the final weights stand."""
+        """Remove all checkpoints, once the final weights are written."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._record = None
 
@@ -117,22 +105,22 @@ class FolderCheckpoints:
         return self.folder / self.key / name
 
     def _current(self) -> "_Record | None":
-        """Return the record of the checkpoint that was saved or loaded last, or of the last one that has one."""
+        """Return the record of the checkpoint that was saved or loaded last, or of the latest in the folder."""
         return self._record or next(iter(self._records()), None)
 
     def _records(self) -> list["_Record"]:
-        """Return the records of the checkpoints here, the latest first; a folder without one is of no checkpoint."""
+        """Return the records of the checkpoints, the latest first."""
         homes = self._file("").iterdir() if self._file("").exists() else ()
-        found = [record for home in homes if (record := _Record.read(home)) is not None]
-        return sorted(found, key=lambda record: -record.number)
+        records = [record for home in homes if (record := _Record.read(home)) is not None]
+        return sorted(records, key=lambda record: -record.number)
 
     def _damaged(self, record: "_Record") -> Path | None:
-        """Return the first file of a checkpoint, or of its best weights, that is not as it was written."""
+        """Return the first damaged file of a checkpoint or of its best weights."""
         files = {self._file(name): digest for name, digest in record.files.items()}
         return next((file for file, digest in files.items() if not file.is_file() or sha256_of(file) != digest), None)
 
     def _sweep(self, current: "_Record | None") -> None:
-        """Remove what neither the current checkpoint nor its best weights need, before another is written."""
+        """Remove all files but those of the current checkpoint and its best weights, before another is written."""
         if current is None:
             shutil.rmtree(self._file(""), ignore_errors=True)
             return
@@ -146,11 +134,11 @@ class FolderCheckpoints:
 
 @dataclass(frozen=True)
 class _Record:
-    """What a checkpoint consists of."""
+    """The files of a checkpoint."""
 
     number: int
-    best: int | None  # number of the one whose weights are the best; None before any are
-    files: dict[str, str]  # SHA-256 of each file by its name below the key, that of the best weights among them
+    best: int | None  # number of the checkpoint with the best weights; None before there are any
+    files: dict[str, str]  # SHA-256 by name below the key, with the best weights
 
     @property
     def best_file(self) -> str:
@@ -162,7 +150,7 @@ class _Record:
 
     @classmethod
     def read(cls, home: Path) -> "_Record | None":
-        """Return the record in the folder of a checkpoint; None if there is none, or one that is not whole."""
+        """Return the record in the folder of a checkpoint; None if there is none, or if it is damaged."""
         try:
             content, digest, _ = (home / _RECORD).read_text(encoding="utf-8").split("\n")
         except (OSError, ValueError):
@@ -180,10 +168,11 @@ def _write(path: Path, content: bytes) -> str:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write a safetensors file and return its SHA-256, once the disk has it; no two tensors are in memory twice.
+    """Write a safetensors file and return its SHA-256, once the disk has it.
 
-    The format: size of the header in eight bytes, header (JSON: kind, shape and place of each tensor), then the bytes
-    of the tensors; the widest kinds come first, so that each lies at a multiple of its width.
+    Unlike the library's writer, this one copies one tensor at a time. The size of the header in eight bytes comes
+    first, then the header (JSON: type, shape and place of each tensor), then the tensors, the widest types first, so
+    that each starts at a multiple of its width.
     """
     ordered = sorted(tensors.items(), key=lambda item: -item[1].element_size())
     header, end = {}, 0

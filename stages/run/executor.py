@@ -1,7 +1,7 @@
-"""A part of a new table for each part of another one: made here, by processes, or by workers of a Dask cluster.
+"""A new part for each part of a table, made by this process, by several, or by workers of a Dask cluster.
 
-Only paths go to workers, which see the same files and have this project installed. Finished parts wait in the stage's
-scratch folder, so that a stage that was killed goes on where it was. Dask is an optional extra.
+Workers receive paths alone; they see the same files and have this project installed. Finished parts are kept in the
+stage's scratch folder, so that a stage that was killed continues. Dask is an optional extra.
 """
 
 import importlib
@@ -29,19 +29,18 @@ from stages.common.settings import Values, hash_code
 from stages.common.tables import TableWriter, footers
 from stages.run.process import StageProcess
 from stages.run.processes import die_with
-from stages.run.progress import advance
 
-# Writes what becomes of a part to a path, and returns counts, which JSON can hold.
+# Reads a part, writes the new one to the second path, and returns counts as JSON values.
 MakePart = Callable[[Path, Path], Mapping[str, Any]]
-Job = tuple[Path, Path, Path]     # what says how parts are made, a part, and what it becomes
-# What a process makes parts with, loaded once, and used by one thread of a worker at a time.
+Job = tuple[Path, Path, Path]     # pickled maker and arguments, part, new part
+# The function that makes parts, by its pickle: loaded once per process, used by one thread at a time.
 _LOADED: dict[Path, MakePart] = {}
 _LOCK = Lock()
 
 
 @dataclass(frozen=True)
 class Executor:
-    """Makes parts by processes, or by the cluster that a block ``cluster`` names; finished ones wait in ``folder``."""
+    """Makes parts by processes, or by the cluster of a block ``cluster``; finished parts are kept in ``folder``."""
 
     what: str
     folder: Path
@@ -50,7 +49,7 @@ class Executor:
 
     @classmethod
     def of(cls, process: StageProcess, key: str) -> "Executor":
-        """Return what a stage's params ask for; ``key`` is a hash of what decides its parts beside the input."""
+        """Return the executor of a stage's params; ``key`` is a hash of all that decides the parts but the input."""
         cluster = process.params.cluster
         return cls(process.name, process.scratch / "parts" / key, process.params.runtime.workers,
                    cluster if cluster.address or cluster.scheduler_file else None)
@@ -59,11 +58,11 @@ class Executor:
              writer: TableWriter) -> list[Mapping[str, Any]]:
         """Add a part to ``writer`` for each part of table ``source``, and return the counts of each.
 
-        ``maker``, a function of a module, is called once per process with ``arguments``; it returns what makes a part.
+        ``maker``, a function of a module, is called once per process with ``arguments`` and returns a ``MakePart``.
         """
         for other in self.folder.parent.glob("*"):
             if other.name != self.folder.name:
-                # Made with other params or other code; a worker of a cluster may still add to it.
+                # Made with other params or other code; a worker of a cluster may still write to it.
                 shutil.rmtree(other, ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
         work = self.folder / "work.pickle"
@@ -72,10 +71,10 @@ class Executor:
         rows = {part: footer.num_rows for part, footer in footers(source).items()}
         results = {part: self.folder / f"{sha256_of(part)}.parquet" for part in rows}
         missing = [part for part, result in results.items() if not result.exists()]
-        with progress_bar(self.what, sum(rows.values()), "text") as bar:
-            advance(bar, sum(rows.values()) - sum(map(rows.__getitem__, missing)), restored=True)
+        total = sum(rows.values())
+        with progress_bar(self.what, total, "text", total - sum(rows[part] for part in missing)) as bar:
             for number in self._finished([(work, part, results[part]) for part in missing]):
-                advance(bar, rows[missing[number]])
+                bar.update(rows[missing[number]])
         for result in results.values():
             writer.add_part(result)
         return [json.loads(result.with_suffix(".json").read_text()) for result in results.values()]
@@ -97,14 +96,14 @@ class Executor:
 
     def _by_processes(self, jobs: list[Job]) -> Iterator[int]:
         # Spawned, not forked: this process runs threads (guard, progress bar), whose locks a fork would copy.
-        with ProcessPoolExecutor(self.workers, get_context("spawn"), die_with, ([os.getpid()],)) as pool:
+        with ProcessPoolExecutor(self.workers, get_context("spawn"), die_with, (os.getpid(),)) as pool:
             numbers = {pool.submit(make_part, *job): number for number, job in enumerate(jobs)}
             try:
                 for future in as_completed(numbers):
                     future.result()
                     yield numbers[future]
             except BrokenProcessPool as error:
-                raise InputError(f"{self.what}: a worker process ended before its work was done, most often for want "
+                raise InputError(f"{self.what}: a worker process ended before its work was done, most often for lack "
                                  f"of memory. Lower runtime.workers (now {self.workers}) and try again; finished "
                                  f"parts are not made again.") from error
             finally:
@@ -126,8 +125,8 @@ class Executor:
                     future.result()
                     yield numbers[future]
             except KilledWorker as error:
-                raise InputError(f"{self.what}: workers of the cluster died again and again over one part, most often "
-                                 f"for want of memory. Give them more and try again.") from error
+                raise InputError(f"{self.what}: workers of the cluster died repeatedly at one part, most often for "
+                                 f"lack of memory. Give them more and try again.") from error
             except (CancelledError, CommClosedError) as error:
                 raise InputError(f"{self.what}: the connection to the scheduler was lost. Start it again; finished "
                                  f"parts are not made again.") from error
@@ -149,7 +148,7 @@ def _client(cluster: Values, workers: int) -> Iterator[Any]:
         if cluster.scheduler_file:
             Path(cluster.scheduler_file).stat()  # the client would wait for it
         client = Client(cluster.address, scheduler_file=cluster.scheduler_file, timeout=wait, set_as_default=False)
-    except (OSError, ValueError) as error:  # nobody listens; no such file; no address at all
+    except (OSError, ValueError) as error:  # no scheduler there, no such file, or not an address
         raise InputError(f"{place}: no Dask scheduler answers ({error}). Start one with `dask scheduler`, correct "
                          f"{param}, or set it to null.") from error
     with client:
@@ -162,11 +161,7 @@ def _client(cluster: Values, workers: int) -> Iterator[Any]:
 
 
 def make_part(work: Path, part: Path, result: Path, code: str | None = None, folder: Path | None = None) -> None:
-    """Make one part, in whatever process; on a cluster for code of that fingerprint, and relative to ``folder``.
-
-    Raises:
-        InputError: this process does not see the files, or runs other code.
-    """
+    """Make one part; on a cluster, with paths relative to ``folder``, after a check of files and code."""
     if code is not None and code != code_fingerprint():
         raise InputError("cluster.address: a worker runs another version of this project's code. Bring the code on "
                          "its machine up to date and restart the workers.")
@@ -177,7 +172,7 @@ def make_part(work: Path, part: Path, result: Path, code: str | None = None, fol
         os.chdir(folder or ".")
         if work not in _LOADED:
             _LOADED.clear()
-            (module, name), arguments = pickle.loads(work.read_bytes())  # noqa: S301 - of the process that asks
+            (module, name), arguments = pickle.loads(work.read_bytes())  # noqa: S301 - written by this project
             _LOADED[work] = getattr(importlib.import_module(module), name)(*arguments)
         unfinished = result.with_suffix(f".{os.getpid()}.tmp")
         counts = _LOADED[work](part, unfinished)
@@ -187,13 +182,13 @@ def make_part(work: Path, part: Path, result: Path, code: str | None = None, fol
 
 
 def _name(function: Callable[..., Any]) -> tuple[str, str]:
-    """Return module and name of a function; what ``python -m`` runs is ``__main__`` in its own process alone."""
+    """Return module and name of a function; the module that ``python -m`` runs is called ``__main__``."""
     spec = sys.modules["__main__"].__spec__
     return spec.name if spec and function.__module__ == "__main__" else function.__module__, function.__qualname__
 
 
 @cache
 def code_fingerprint() -> str:
-    """Return a hash of the code that makes parts, as it was when first asked for."""
+    """Return a hash of this project's code at the first call."""
     folders = (Path(__file__).resolve().parents[2] / name for name in ("keycontrast", "models", "stages"))
     return hash_code(path for folder in folders for path in folder.rglob("*.py"))

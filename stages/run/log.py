@@ -1,8 +1,14 @@
-"""Quiet logging, set up by a command and never at import."""
+"""Quiet logging, set up by a command and never at import, and progress bars."""
 
 import logging
 import os
 import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from keycontrast.progress import progress_bar
 
 ROOT = "keycontrast"
 
@@ -12,26 +18,49 @@ def logger(name: str) -> logging.Logger:
     return logging.getLogger(f"{ROOT}.{name}")
 
 
-def configure(level: str | None = None) -> None:
-    """Send warnings (or ``level``, or ``KEYCONTRAST_LOG``) of this project to standard error."""
-    chosen = (level or os.environ.get("KEYCONTRAST_LOG") or "WARNING").upper()
+def configure() -> None:
+    """Send warnings of this project, or the level ``KEYCONTRAST_LOG``, to standard error, and silence libraries."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger(ROOT)
     root.handlers[:] = [handler]
-    root.setLevel(chosen)
+    root.setLevel((os.environ.get("KEYCONTRAST_LOG") or "WARNING").upper())
     root.propagate = False
-    _quieten_transformers()
     for noisy in ("transformers", "jieba", "matplotlib", "pytextrank"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-
-
-def _quieten_transformers() -> None:
-    """Switch off its bars for loading and writing weights: they last a moment and drown the stage's own."""
-    # For imports to come, here and in worker processes.
+    # No progress bars for loading and writing weights, here and in worker processes.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     library = sys.modules.get("transformers")
     if library is not None:
         library.utils.logging.disable_progress_bar()
         library.utils.logging.set_verbosity_error()
+
+
+class TrainingBar:
+    """The progress of a training: a bar of its steps, or a line per epoch in a log."""
+
+    def __init__(self, what: str, total: int, done: int, scratch: Path) -> None:
+        """Show ``done`` of ``total`` steps of the training ``what``."""
+        self._what, self._total, self._first = what, total, done
+        self._began = time.monotonic()
+        self._bar = progress_bar(what, total, "step", done)
+        self.update = self._bar.update
+        if not sys.stderr.isatty():
+            self._bar.write(f"{what}: step {done} of {total}; a line follows per epoch, and checkpoints are written to "
+                            f"{scratch}", file=sys.stderr)
+
+    def end_epoch(self, row: Mapping[str, Any]) -> None:
+        """Write the line of an epoch from its row of the history, if there is no terminal."""
+        if sys.stderr.isatty():
+            return
+        left = (time.monotonic() - self._began) / max(row["step"] - self._first, 1) * (self._total - row["step"])
+        epochs = round(self._total * row["epoch"] / row["step"])
+        values = "".join(f", {name} {value:.4g}" for name, value in row.items()
+                         if name == "train_loss" or name.startswith("validation_"))
+        self._bar.write(f"{self._what}: epoch {row['epoch']}/{epochs}{values}{', best so far' * row['best']}; "
+                        f"{left:.0f} s left", file=sys.stderr)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.close()

@@ -1,74 +1,66 @@
-"""The frame around every stage process: arguments, logging, lock, clean errors, resource record."""
+"""The frame of every stage process: arguments, logging, lock, error messages, resource record."""
 
 import argparse
 import json
 import logging
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from keycontrast.errors import CRASHED, InputError, unwritten
-from stages.common.distributed import PeerLost, is_first, launched, launcher, speaks, start_processes
+from stages.common.distributed import PeerLost, is_first, launched, speaks, start_processes
 from stages.common.settings import Params, read_params, stage_hash, stage_params, stage_values
 from stages.run.log import configure, logger
 from stages.run.processes import die_with, exclusive, usage
 
-# Neither is an artifact: both may be deleted at any time, at the cost of repeated work.
+# Neither is an artifact: both may be deleted at any time.
 SCRATCH = Path(".keycontrast") / "scratch"
 RECORDS = Path(".keycontrast") / "records"
 
 
 @dataclass(frozen=True)
 class StageProcess:
-    """One running stage instance.
-
-    Attributes:
-        stage: name of the stage.
-        instance: its DVC ``foreach`` key (data set, model or run); empty for ``report``.
-        scratch: folder that only this process (and those that ``torchrun`` started with it) holds; survives a
-            kill; never an out.
-        measured: what the stage measured of itself, for its record; durations never enter an out.
-        seed: of the model that is worked on; None for a stage that has no model, and before one is taken up.
-    """
+    """One running stage instance."""
 
     stage: str
-    instance: str
-    scratch: Path
-    measured: dict[str, Any] = field(default_factory=dict)
-    seed: int | None = None
+    instance: str  # its DVC `foreach` key (data set, model or run); empty for `report`
+    scratch: Path  # folder of this process and those that `torchrun` started with it; survives a kill
+    measured: dict[str, Any] = field(default_factory=dict)  # for its record; durations never enter an artifact
+    seed: int | None = None  # of the current model
 
     def under(self, seed: int) -> "StageProcess":
-        """Return the same stage instance at work on one seed of its row, with a scratch folder of that seed's own."""
+        """Return the same stage instance for one seed of its row, with a scratch folder of its own."""
         return replace(self, scratch=self.scratch / str(seed), seed=seed)
 
     @property
     def name(self) -> str:
-        """Name as DVC writes it, ``stage@instance``."""
+        """Name in DVC, ``stage@instance``."""
         return f"{self.stage}@{self.instance}" if self.instance else self.stage
 
     @cached_property
     def params(self) -> Params:
-        """The params that dvc.yaml declares for it, and where and how it runs."""
+        """The params that ``dvc.yaml`` declares for it, and where and how it runs."""
         return stage_params(self._all_params, self.stage, self.instance)
 
     @property
     def params_hash(self) -> str:
-        """Hash of the declared params, for the metadata of what it makes."""
+        """Hash of the declared params, for the metadata of artifacts."""
         return stage_hash(self._all_params, self.stage, self.instance, self.seed)
 
     @property
     def declared_values(self) -> dict[str, Any]:
-        """The declared params by dotted name, of which the key of a checkpoint is made."""
+        """The declared params by dotted name, for the key of a checkpoint."""
         return stage_values(self._all_params, self.stage, self.instance, self.seed)
 
     @property
     def first(self) -> bool:
-        """Whether this process writes and shows progress; of several, one does."""
+        """Whether this process, of several, writes and shows progress."""
         return is_first()
 
     @property
@@ -83,16 +75,11 @@ class StageProcess:
 
 def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] | None = None,
               instance: str | None = "DATASET", processes: Callable[[], int] | None = None) -> int:
-    """Run ``work`` as stage ``stage`` and return the exit status of the process.
+    """Run ``work`` as stage ``stage`` of ``dvc.yaml`` and return the exit status of the process.
 
-    Args:
-        stage: stage name, as in dvc.yaml.
-        work: reads, calls ``run``, writes.
-        argv: arguments after the program name; ``sys.argv`` by default.
-        instance: what the one argument names; None for a stage without instances.
-        processes: returns how many processes share the work; with more than one, and unless ``torchrun`` has
-            started them already, this one starts them and waits. The first alone holds the scratch folder and
-            leaves a record; the first of each machine says what is wrong with an input.
+    ``instance`` is the name of its argument, None for a stage without instances. ``processes`` returns the number of
+    processes that share the work; they are started here unless ``torchrun`` has started them. The first locks the
+    scratch folder and writes the record; the first of each machine reports errors.
     """
     entry = sys.modules[work.__module__]
     module = entry.__spec__.name if entry.__spec__ is not None else entry.__name__
@@ -105,49 +92,37 @@ def run_stage(stage: str, work: Callable[[StageProcess], None], argv: list[str] 
     arguments = parser.parse_args(argv)
     configure()
     key = arguments.instance if instance else ""
-    die_with(launcher())
+    if launched():
+        die_with(os.getppid())
     started = time.monotonic()
     try:
         if processes is not None and not launched() and (wanted := processes()) > 1:
             return start_processes(["-m", "stages.run.processes", module, *([key] if key else [])], wanted)
-        with _scratch(stage, key) as scratch:
+        scratch = SCRATCH / stage / (key or "all")
+        with exclusive(scratch, f"{stage} {key}".strip()) if is_first() else nullcontext():
             process = StageProcess(stage, key, scratch)
-            process.params  # noqa: B018 - invalid params stop any stage before it works, started by whatever
+            process.params  # noqa: B018 - invalid params stop every stage before it works
             work(process)
         if is_first():
-            _record(process, time.monotonic() - started)
+            record = {"seconds": round(time.monotonic() - started, 3), **usage(), **process.measured}
+            RECORDS.mkdir(parents=True, exist_ok=True)
+            (RECORDS / f"{stage}@{key or 'all'}.json").write_text(json.dumps(record) + "\n")
     except InputError as error:
         if speaks():
-            _tell(stage, str(error))
+            _print(stage, str(error))
         return 1
     except PeerLost as lost:
         if speaks():
-            _tell(f"{stage}@{key}", str(lost))
+            _print(f"{stage}@{key}", str(lost))
         return CRASHED
     except Exception as error:
-        told = unwritten(error)
-        if told is None:
+        message = unwritten(error)
+        if message is None:
             raise
-        _tell(stage, told)
+        _print(stage, message)
         return 1
     return 0
 
 
-def _tell(stage: str, message: str) -> None:
+def _print(stage: str, message: str) -> None:
     print(f"{stage}: {message}", file=sys.stderr)  # noqa: T201 - the message is the command's output
-
-
-@contextmanager
-def _scratch(stage: str, key: str) -> Iterator[Path]:
-    folder = SCRATCH / stage / (key or "all")
-    if not is_first():
-        yield folder
-        return
-    with exclusive(folder, f"{stage} {key}".strip()):
-        yield folder
-
-
-def _record(process: StageProcess, seconds: float) -> None:
-    record = {"seconds": round(seconds, 3), **usage(), **process.measured}
-    RECORDS.mkdir(parents=True, exist_ok=True)
-    (RECORDS / f"{process.stage}@{process.instance or 'all'}.json").write_text(json.dumps(record) + "\n")

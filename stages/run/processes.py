@@ -1,8 +1,8 @@
-"""Processes of stages: how they end with what started them, lock a folder, and what they used.
+"""Processes of stages: they end with the command that started them, lock a folder, and measure their resources.
 
-``SIGKILL`` of ``dvc repro`` or of ``keycontrast run`` leaves their children alive, and a training that goes on unseen
-would write into the checkpoints of the next attempt. So ``stages/run.sh`` starts a stage by
-``python -m stages.run.processes MODULE [ARGUMENT...]``, and it ends with DVC even while it still imports.
+``SIGKILL`` of ``dvc repro`` or ``keycontrast run`` leaves their children alive, and a training that continues would
+write into the checkpoints of the next attempt. So ``stages/run.sh`` starts a stage by
+``python -m stages.run.processes MODULE [ARGUMENT...]``, which ends with DVC even while it still imports.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,38 +22,31 @@ from filelock import FileLock, Timeout
 
 from keycontrast.errors import CRASHED, InputError
 
-# The environment's variable that names the process whose death ends this one; stages/run.sh sets it to DVC's.
+# Environment variable with the process whose end ends this one; stages/run.sh sets it to DVC's.
 ORCHESTRATOR = "KEYCONTRAST_ORCHESTRATOR"
 _POLL_SECONDS = 0.25
 _LOCK_SECONDS = 20.0
-# Of glibc's malloc.h.
+# From glibc's malloc.h; a threshold of -1 is never reached, also by a step that frees more than 2 GiB.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_NEVER = -1     # not the largest number that it takes: a step that frees more than 2 GiB would hand them back after all
+_NEVER = -1
 
 
 def usage() -> dict[str, float]:
-    """Return what this process and those of its children that have ended have used, for a record.
-
-    ``cpu_seconds`` are of all cores, ``peak_memory_mib`` is the most that one of them held.
-    """
-    import resource  # Windows has none, where the library is used but no stage runs
+    """Return CPU seconds of all cores of this process and its ended children, and the largest memory of one of them."""
+    import resource  # missing on Windows, where the library is used but no stage runs
 
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    # KiB, but bytes on macOS (getrusage(2) of each).
+    # ru_maxrss is in KiB, and in bytes on macOS.
     unit = 2**10 if sys.platform != "darwin" else 2**20
     seconds = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
     return {"cpu_seconds": round(seconds, 3), "peak_memory_mib": max(own.ru_maxrss, children.ru_maxrss) // unit}
 
 
 def keep_freed_memory() -> bool:
-    """Ask the C library to keep freed memory for the next request, rather than hand it back to the system.
+    """Let the C library keep freed memory for the next request, and return whether it can (only glibc).
 
-    By default every tensor above some megabytes is fetched from the system anew, page by page, in each step of a
-    training: with bf16 on a CPU that takes a fifth of the step and more. No value depends on it. A process keeps its
-    peak until it ends.
-
-    Returns:
-        Whether it was done; only glibc can.
+    Otherwise each step of a training requests the pages of every larger tensor from the system again; with bf16 on a
+    CPU that takes a fifth of the step or more. No value depends on it. A process keeps its peak until it ends.
     """
     library = ctypes.CDLL(None)
     if not hasattr(library, "mallopt"):
@@ -62,7 +55,7 @@ def keep_freed_memory() -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Say whether process ``pid`` runs; a zombie, which holds nothing and does nothing any more, does not."""
+    """Return whether process ``pid`` runs; a zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -70,37 +63,29 @@ def alive(pid: int) -> bool:
 
 
 def end_with_orchestrator() -> None:
-    """Have this process end with the one that the environment names, if it names one."""
-    die_with([int(pid) for pid in [os.environ.get(ORCHESTRATOR)] if pid])
+    """End this process with the one that the environment names, if any."""
+    if pid := os.environ.get(ORCHESTRATOR):
+        die_with(int(pid))
 
 
-def die_with(pids: Sequence[int]) -> None:
-    """Start a thread that ends this process (and its children) when one of ``pids`` is gone."""
-    if not pids:
-        return
-    watched = []
-    for pid in pids:
-        try:
-            watched.append(psutil.Process(pid))
-        except psutil.NoSuchProcess:
-            _end_all()
-
-    def runs(process: psutil.Process) -> bool:
-        try:
-            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    def end_with_them() -> None:
-        while all(map(runs, watched)):
-            time.sleep(_POLL_SECONDS)
+def die_with(pid: int) -> None:
+    """Start a thread that ends this process and its children when process ``pid`` has ended."""
+    try:
+        watched = psutil.Process(pid)
+    except psutil.NoSuchProcess:
         _end_all()
 
-    threading.Thread(target=end_with_them, name="guard", daemon=True).start()
+    def end_with_it() -> None:
+        with suppress(psutil.NoSuchProcess):
+            while watched.is_running() and watched.status() != psutil.STATUS_ZOMBIE:
+                time.sleep(_POLL_SECONDS)
+        _end_all()
+
+    threading.Thread(target=end_with_it, name="guard", daemon=True).start()
 
 
 def _end_all() -> None:
-    """End this process and all that it has started, which may still import."""
+    """End this process and all that it has started."""
     for process in [*psutil.Process().children(recursive=True), psutil.Process()]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
@@ -108,11 +93,7 @@ def _end_all() -> None:
 
 @contextmanager
 def exclusive(folder: Path, what: str) -> Iterator[Path]:
-    """Hold ``folder`` (created if missing) for this process alone; the lock goes with the process.
-
-    Raises:
-        InputError: another live process still holds it after 20 seconds.
-    """
+    """Lock ``folder``, created if missing, until the process ends; others fail after 20 seconds."""
     folder.mkdir(parents=True, exist_ok=True)
     lock, holder = FileLock(folder / "lock"), folder / "holder"
     try:
@@ -131,12 +112,12 @@ def exclusive(folder: Path, what: str) -> Iterator[Path]:
 if __name__ == "__main__":
     end_with_orchestrator()
     del sys.argv[0]
-    gc.disable()  # Measured: a fifth of the time that it takes to import torch and transformers is spent in it.
+    gc.disable()  # it takes a fifth of the time to import torch and transformers
     try:
         stage = importlib.import_module(sys.argv[0])
-        gc.freeze()  # what was imported stays
+        gc.freeze()  # imported objects are never freed
         gc.enable()
         sys.exit(stage.main())
-    except Exception:  # noqa: BLE001 - a crash, which the exit status tells from what a person has to mend
+    except Exception:  # noqa: BLE001 - a crash, which has another exit status than a mistake of the user
         traceback.print_exc()
         sys.exit(CRASHED)
