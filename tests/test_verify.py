@@ -72,7 +72,7 @@ def test_a_hard_link_is_damaged_in_the_cache_too(project):
     sound, said = verified(project)
     assert not sound
     assert "artifacts/a.txt: has other bytes than its stage has written. Delete " in said
-    assert "Make it again: `keycontrast stage a --force`" in said
+    assert "Make it again: `keycontrast run --force a`" in said
 
 
 def test_a_folder_that_dvc_does_not_cache_is_compared_file_by_file(project):
@@ -83,7 +83,7 @@ def test_a_folder_that_dvc_does_not_cache_is_compared_file_by_file(project):
     subprocess.run([sys.executable, "-m", "dvc", "repro", "-q", "--force"], check=True)
     assert verified(project)[0]
     (project / "plots" / "z.csv").write_text("3")
-    assert "plots: has other bytes than its stage has written. Make it again: `keycontrast stage plots" in (
+    assert "plots: has other bytes than its stage has written. Make it again: `keycontrast run --force plots" in (
         verified(project)[1])
     shutil.rmtree(project / "plots")
     assert "plots: is not there. Make it again" in verified(project)[1]

@@ -146,7 +146,7 @@ def load_scorer(values: Mapping[str, Any], folder: Path, source: str, device: st
         return SiameseScorer(encoder, tokenizer, values, {"encoder": resolved.description})
     weights = folder / "model.safetensors"
     if not weights.exists():
-        raise InputError(f"{weights}: no such artifact. Make it with `keycontrast stage "
+        raise InputError(f"{weights}: no such artifact. Make it with `keycontrast run "
                          f"pair_classifier@{folder.parent.name}`.")
     classifier = AutoModelForSequenceClassification.from_pretrained(folder)
     nn.Module.to(classifier, device)

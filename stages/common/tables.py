@@ -143,7 +143,7 @@ def parts_of(path: Path) -> list[Path]:
     path = Path(path)
     if not path.exists():
         raise InputError(f"{path}: no such artifact. Make it with `keycontrast run`, or one stage with "
-                         f"`keycontrast stage NAME`.")
+                         f"`keycontrast run NAME`.")
     if path.is_file():
         return [path]
     parts = sorted(path.glob(f"*{SUFFIX}"))

@@ -163,7 +163,7 @@ def load_tagger(folder: Path) -> tuple[STagger, list[str]]:
         InputError: there is none in ``folder``.
     """
     if not (folder / "model.safetensors").exists():
-        raise InputError(f"{folder}: no such artifact. Make it with `keycontrast stage s_tagger`.")
+        raise InputError(f"{folder}: no such artifact. Make it with `keycontrast run s_tagger`.")
     numbers = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
     return STagger.from_pretrained(folder), sorted(numbers, key=lambda word: int(numbers[word]))
 

@@ -64,7 +64,7 @@ def run_metrics(track: TrackResults, run: RunPaths) -> dict[str, Any]:
     path, stage = run.metrics, f"{track.evaluated_by}@{run.name}"
     metrics = read_json(path, stage)
     if not {"run", "floors", "counts", "settings"} <= set(metrics):
-        raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast stage {stage}`.")
+        raise InputError(f"{path}: not the metrics of a run. Make them again with `keycontrast run {stage}`.")
     return metrics
 
 
@@ -89,7 +89,7 @@ def model_history(track: str, model: ModelPaths) -> pd.DataFrame | None:
     history = pd.read_csv(path) if path.exists() else None
     if history is not None and "epoch" not in history:
         raise InputError(f"{path}: column 'epoch' is missing. Train the model again with "
-                         f"`keycontrast stage train_{track}@{model.name}`.")
+                         f"`keycontrast run train_{track}@{model.name}`.")
     return history
 
 
