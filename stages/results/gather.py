@@ -119,9 +119,9 @@ def read_evaluated(params: Params, track: TrackResults, name: str, paths: RunPat
 
 def read_results(params: Params) -> Results:
     """Return all models, runs and comparisons of the params; missing or invalid files are an ``InputError``."""
-    models = {(track.name, paths): _model(params, track, name, paths) for track in TRACKS.values()
+    models = {(track.name, paths.name, paths.seed): _model(params, track, name, paths) for track in TRACKS.values()
               for name, paths in seeded_models(params, track).items()}
-    runs = [_run(params, track, name, paths, models[track.name, ModelPaths(model, paths.seed)])
+    runs = [_run(params, track, name, paths, models[track.name, model, paths.seed])
             for track in TRACKS.values() for name, paths in seeded_runs(params, track).items()
             for model in [track.runs(params)[paths.name].model]]
     kinds = {name: dataset_kind_of(name, block.layout, block.source) for name, block in params.datasets.items()}
