@@ -140,7 +140,7 @@ def test_a_changed_default_is_seen_and_what_decides_no_byte_is_not(project):
     changed = stale(project)
     back()
     assert "textrank@tiny" in changed and not of(changed, "_hcl", "_clld")
-    back = with_line(project / "stages" / "run" / "progress.py")
+    back = with_line(project / "stages" / "run" / "log.py")
     changed = stale(project)
     back()
     assert not changed
