@@ -256,7 +256,7 @@ def predict(run: Annotated[str, typer.Argument(help="a run of params.yaml")],
     A rewriter's line has the keyword that was used, `prediction` as people write and `words` as the model wrote it; a
     classifier's the probability of its label and of every class. Of PGKPR's track no output holds [unk], and
     `unknown_words` and `cut_words` are those of the text that the model cannot read. Standard error says if a run is
-    below the floor of copying the source.
+    below the baseline of copying the source.
 
     Example: `keycontrast predict hcl "Two dogs play in the snow." --keyword ball`
     """

@@ -68,8 +68,7 @@ def predict(params: Params, run: str, texts: Iterable[str], keyword: str | None 
 def standing(track: Track, run: str, seed: int) -> str | None:
     """Return in a sentence what is wrong with a rewriting run's outputs on its evaluated items; None if nothing is.
 
-    That is: it scores below the floor of copying the source, half of its outputs are repetitions, or nobody knows, as
-    it was not evaluated.
+    That is: it scores below a copy of the source, half of its outputs are repetitions, or it was not evaluated.
     """
     paths = RunPaths(run, seed)
     if not (paths.metrics.exists() and paths.predictions.exists()):

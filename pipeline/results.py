@@ -1,4 +1,4 @@
-"""The results tables that end a run: every run of the params by track, and the floors on the same examples."""
+"""The results tables that end a run: every run of the params by track, and the baselines on the same examples."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -59,7 +59,7 @@ def data_remarks(name: str, dag: Collection[str]) -> list[str]:
 def results_tables(params: Params, runs: Collection[str], root: Path = Path(), width: int = 80) -> list[Table]:
     """Return a table per track of those ``runs`` that have metrics; none for a track without any.
 
-    A run under several seeds is one row, of means. Floors stand once for all runs of a track on the same examples.
+    A run under several seeds is one row, of means. Baselines stand once for all runs of a track on the same examples.
     Where there is more width than 80 there are more metrics.
     """
     tables, read = [], cast(Any, params)
@@ -82,7 +82,7 @@ def results_tables(params: Params, runs: Collection[str], root: Path = Path(), w
             dataset, items = track.models(params)[model].dataset, str(seeds[0]["counts"].get("examples", ""))
             floors = json.dumps([dataset, seeds[0]["floors"]], sort_keys=True)
             for floor, values in seeds[0]["floors"].items() if floors not in floors_shown else ():
-                table.add_row(f"{dataset}: floor {floor}", items, *_cells(values, columns), style="italic")
+                table.add_row(f"{dataset}: baseline {floor}", items, *_cells(values, columns), style="italic")
             floors_shown.add(floors)
             means = {key: value.mean for key, value in values_of([one["run"] for one in seeds], {}).items()}
             table.add_row(pooled_name(run, len(seeds)), items, *_cells(means, columns))

@@ -1,1 +1,1 @@
-"""What is computed: one module per DVC stage, and the workshops those modules share."""
+"""What is computed: one module per DVC stage, and what those modules share."""

@@ -183,7 +183,7 @@ def write_class_comparison():
               "cl (2 seeds)": {"runs": ["cl/13", "cl/99"], "seeds": [13, 99], **two},
               **{name: {"runs": [name], "seeds": [seed_of(name)], "accuracy": one, "macro_f1": one}
                  for name in CLASSIFIERS},
-              **{f"floor {floor}": {"runs": [], "seeds": [], "accuracy": one} for floor in ("majority", "linear")}}
+              **{f"baseline {floor}": {"runs": [], "seeds": [], "accuracy": one} for floor in ("majority", "linear")}}
     write_json(COMPARISON / "metrics.json", {**content, "20ng/test": {"items": TEXTS, "groups": groups}})
     paired = over_seeds([{"dataset": "20ng/test", "metric": metric, "first": first, "second": second, "items": TEXTS,
                "first_value": 0.7, "second_value": 0.7 - difference, "difference": difference,
@@ -192,7 +192,7 @@ def write_class_comparison():
               for first, second, difference in (
                   ("ct (2 seeds)", "cl (2 seeds)", -0.05), ("ct (2 seeds)", "clsled", -0.06),
                   ("cl (2 seeds)", "clsled", -0.01), ("cl (2 seeds)", "clald", 0.04), ("mini", "mini-cl", -0.02),
-                  ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "floor linear", 0.08))])
+                  ("ct (2 seeds)", "clald", 0.02), ("ct (2 seeds)", "baseline linear", 0.08))])
     made = provenance("compare")
     if (COMPARISON / "paired.parquet").exists():
         before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])

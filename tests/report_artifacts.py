@@ -125,7 +125,8 @@ def write_comparison():
                 "first_value": 0.5, "second_value": 0.5 - difference, "difference": difference,
                 "low": difference - reach, "high": difference + reach, "p_value": p_value}
 
-    rows = [row("bleu_1", "full", "plain", 0.1, 0.05, 0.0004), row("bleu_1", "full", "floor copy", -0.4, 0.1, 0.0004),
+    rows = [row("bleu_1", "full", "plain", 0.1, 0.05, 0.0004),
+            row("bleu_1", "full", "baseline copy", -0.4, 0.1, 0.0004),
             row("source_bleu", "full", "plain", 0.1, 0.2, 0.4)]
     write_table(COMPARISON / "paired.parquet", SCHEMAS["paired"], pd.DataFrame(over_seeds(rows)),
                 provenance("compare"))
@@ -133,7 +134,7 @@ def write_comparison():
     write_json(COMPARISON / "metrics.json", {"tiny/test": {"items": ITEMS, "level": 0.95, "resamples": 1000, "groups": {
         "full": {"runs": ["full"], "seeds": [13], "bleu_1": {**value, "sd": None}},
         "plain": {"runs": ["plain"], "seeds": [99], "bleu_1": {**value, "sd": None}},
-        "floor copy": {"runs": [], "seeds": [], "bleu_1": {**value, "sd": None}}}}})
+        "baseline copy": {"runs": [], "seeds": [], "bleu_1": {**value, "sd": None}}}}})
 
 
 def write_params(**changes):
@@ -219,11 +220,11 @@ def write_rewriting_comparison():
     groups = {"pgkpr (2 seeds)": {"runs": ["pgkpr/13", "pgkpr/99"], "seeds": [13, 99], **two},
               **{run: {"runs": [run], "seeds": [int(run.partition("/")[2] or 13)], "released_bleu_1": one}
                  for run in runs},
-              "floor copy": {"runs": [], "seeds": [], "released_bleu_1": one}}
+              "baseline copy": {"runs": [], "seeds": [], "released_bleu_1": one}}
     write_json(COMPARISON / "metrics.json", {**content, "quora/test": {"items": ITEMS, "groups": groups}})
     paired = over_seeds([{"dataset": "quora/test", "metric": "released_bleu_1", "first": "pgkpr (2 seeds)",
                "second": second, "items": ITEMS, "first_value": 0.5, "second_value": 0.4, "difference": 0.1,
-               "low": 0.05, "high": 0.15, "p_value": 0.002} for second in ("w-o-con", "lbow", "floor copy")])
+               "low": 0.05, "high": 0.15, "p_value": 0.002} for second in ("w-o-con", "lbow", "baseline copy")])
     if (COMPARISON / "paired.parquet").exists():
         before = read_frame(COMPARISON / "paired.parquet", SCHEMAS["paired"])
         paired += before[before["dataset"] != "quora/test"].to_dict("records")

@@ -113,7 +113,7 @@ def test_results_show_floors_once_for_runs_on_the_same_examples(tmp_path):
     assert results_tables(params, set(), root) == []
     table, = results_tables(params, {"m1", "m2"}, root)
     columns = {column.header: list(column.cells) for column in table.columns}
-    assert columns["run"] == ["d: floor copy", "d: floor nearest", "m1", "m2"]
+    assert columns["run"] == ["d: baseline copy", "d: baseline nearest", "m1", "m2"]
     assert columns["B-1"] == ["0.750", "0.125", "0.250", "0.500"] and columns["items"] == ["12"] * 4
     assert columns["Greed"] == ["-"] * 4
 
@@ -128,7 +128,7 @@ def test_results_have_a_table_per_track(tmp_path):
             "run": {key: 0.5, "source_bleu": 0.25}, "floors": {"copy": {key: 0.75}}, "counts": {"examples": 12}})
     first, second = results_tables(params, {"a", "b", "c"}, tmp_path)
     cells = [{column.header: list(column.cells) for column in table.columns} for table in (first, second)]
-    assert [found["run"] for found in cells] == [["d: floor copy", "a"], ["d: floor copy", "b"]]
+    assert [found["run"] for found in cells] == [["d: baseline copy", "a"], ["d: baseline copy", "b"]]
     assert [found["B-1"] for found in cells] == [["0.750", "0.500"]] * 2
     assert cells[1]["R-L"] == ["-", "-"] and cells[1]["src-B"] == ["-", "0.250"]
     # no wider than a log

@@ -74,7 +74,7 @@ def row_of(result, metric, first, second):
 
 def test_every_pair_of_runs_and_floors_stands_in_the_table_once():
     result = run([evaluated("one"), evaluated("two", 0.3), evaluated("three", 0.1)], SETTINGS, 1)
-    names = ["one", "two", "three", "floor copy"]
+    names = ["one", "two", "three", "baseline copy"]
     for metric, rows in result.paired.groupby("metric"):
         assert list(zip(rows["first"], rows["second"], strict=True)) == list(combinations(names, 2)), metric
     assert set(result.paired["metric"]) == {*MEANS, "corpus_bleu_4", "source_bleu", "ibleu", *standing_alone()}
@@ -105,14 +105,14 @@ def test_the_seeds_of_a_row_are_taken_together():
             evaluated("plain", 0.0)]
     result = run(runs, SETTINGS, 1)
     groups = result.metrics["data/test"]["groups"]
-    assert list(groups) == ["hcl (3 seeds)", "hcl/1", "hcl/2", "hcl/3", "plain", "floor copy"]
+    assert list(groups) == ["hcl (3 seeds)", "hcl/1", "hcl/2", "hcl/3", "plain", "baseline copy"]
     together = groups["hcl (3 seeds)"]
     assert together["runs"] == ["hcl/1", "hcl/2", "hcl/3"] and together["seeds"] == [1, 2, 3]
     single = [groups[name]["bleu_1"]["mean"] for name in together["runs"]]
     assert together["bleu_1"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
     assert together["bleu_1"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
     assert groups["plain"]["bleu_1"]["sd"] is None
-    assert groups["floor copy"]["runs"] == groups["floor copy"]["seeds"] == []
+    assert groups["baseline copy"]["runs"] == groups["baseline copy"]["seeds"] == []
     pairs = set(zip(result.paired["first"], result.paired["second"], strict=True))
     assert ("hcl (3 seeds)", "plain") in pairs and ("hcl/1", "hcl/2") in pairs
     assert not [pair for pair in pairs if pair[0] == "hcl (3 seeds)" and pair[1].startswith("hcl/")]
@@ -128,7 +128,7 @@ def test_a_verdict_takes_several_seeds():
     assert whole["p_seeds"] == pytest.approx(ttest_rel(*means).pvalue, abs=1e-6)
     assert whole["seeds"] == 3 and whole["low_seeds"] <= whole["difference"] <= whole["high_seeds"]
     assert whole["verdict"] == int(whole["low_seeds"] > 0 and whole["p_seeds"] < 0.05)
-    against_floor = found.loc[("hcl (3 seeds)", "floor copy")]
+    against_floor = found.loc[("hcl (3 seeds)", "baseline copy")]
     assert against_floor["seeds"] == 3 and against_floor["verdict"] == 1
     single = found.loc[("hcl (3 seeds)", "plain")]
     assert single["seeds"] == 1 and single[["low_seeds", "high_seeds", "p_seeds", "detectable", "verdict"]].isna().all()
@@ -154,14 +154,14 @@ def test_only_runs_on_the_same_items_are_compared():
             evaluated("valid", split="validation"), evaluated("else", dataset="other"),
             evaluated("refs", references=others)]
     result = run(runs, SETTINGS, 1)
-    runs_of = {label: [name for name in found["groups"] if not name.startswith("floor")]
+    runs_of = {label: [name for name in found["groups"] if not name.startswith("baseline")]
                for label, found in result.metrics.items()}
     assert runs_of == {"data/test": ["one", "two"], "data/test (as short)": ["short"], "data/validation": ["valid"],
                        "other/test": ["else"], "data/test (as refs)": ["refs"]}
     assert result.metrics["data/test (as short)"]["items"] == 10
     pairs = result.paired.query("dataset == 'data/test' and metric == 'bleu_1'")
     assert list(zip(pairs["first"], pairs["second"], strict=True)) == [
-        ("one", "two"), ("one", "floor copy"), ("two", "floor copy")]
+        ("one", "two"), ("one", "baseline copy"), ("two", "baseline copy")]
 
 
 def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
@@ -170,7 +170,7 @@ def test_a_metric_that_one_run_lacks_is_left_out_of_its_pairs_only():
     result = run([one, two, three], SETTINGS, 1)
     pairs = result.paired.query("metric == 'bertscore'")
     assert list(zip(pairs["first"], pairs["second"], strict=True)) == [
-        ("one", "two"), ("one", "floor copy"), ("two", "floor copy")]
+        ("one", "two"), ("one", "baseline copy"), ("two", "baseline copy")]
     assert "bertscore" not in result.metrics["data/test"]["groups"]["three"]
 
 
@@ -215,7 +215,7 @@ def test_runs_of_the_pgkpr_track_are_compared_word_by_word_and_under_both_norms(
 def test_tracks_are_compared_apart_on_the_same_items():
     result = run([evaluated("hcl"), rewriting("pgkpr"), rewriting("ianet"),
                   replace(rewriting("short"), split="validation")], SETTINGS, 1)
-    runs_of = {label: [name for name in found["groups"] if not name.startswith("floor")]
+    runs_of = {label: [name for name in found["groups"] if not name.startswith("baseline")]
                for label, found in result.metrics.items()}
     assert runs_of == {"data/test": ["hcl"], "data/test (PGKPR)": ["pgkpr", "ianet"], "data/validation": ["short"]}
     assert "released_bleu_1" not in result.metrics["data/test"]["groups"]["hcl"]

@@ -57,7 +57,8 @@ def test_every_metric_is_compared_with_its_bootstrap():
     result = run([one, two], SETTINGS, 1)
     assert set(result.paired["metric"]) == METRICS
     # The floor has no probabilities.
-    assert set(result.paired.query("second == 'floor majority'")["metric"]) == {"accuracy", "macro_f1", "weighted_f1"}
+    of_majority = result.paired.query("second == 'baseline majority'")
+    assert set(of_majority["metric"]) == {"accuracy", "macro_f1", "weighted_f1"}
     expected = paired_bootstrap(*(mean_statistic(correct(each).astype(float)) for each in (one, two)), resamples=200,
                                 seed=derived_seed(1, "compare"))
     row = pair(result, "accuracy", "one", "two")
@@ -75,13 +76,13 @@ def test_every_metric_is_compared_with_its_bootstrap():
 def test_seeds_are_taken_together_and_have_no_exact_test():
     result = run([classifier("ct/1"), classifier("ct/2"), classifier("cl", 0.8)], SETTINGS, 1)
     groups = result.metrics["20ng/test"]["groups"]
-    assert list(groups) == ["ct (2 seeds)", "ct/1", "ct/2", "cl", "floor majority"]
+    assert list(groups) == ["ct (2 seeds)", "ct/1", "ct/2", "cl", "baseline majority"]
     single = [groups[name]["accuracy"]["mean"] for name in ("ct/1", "ct/2")]
     assert groups["ct (2 seeds)"]["accuracy"]["mean"] == pytest.approx(np.mean(single), abs=2e-6)
     assert groups["ct (2 seeds)"]["accuracy"]["sd"] == pytest.approx(np.std(single, ddof=1), abs=2e-6)
     pairs = list(zip(result.mcnemar["first"], result.mcnemar["second"], strict=True))
-    assert pairs == [("ct/1", "ct/2"), ("ct/1", "cl"), ("ct/1", "floor majority"), ("ct/2", "cl"),
-                     ("ct/2", "floor majority"), ("cl", "floor majority")]
+    assert pairs == [("ct/1", "ct/2"), ("ct/1", "cl"), ("ct/1", "baseline majority"), ("ct/2", "cl"),
+                     ("ct/2", "baseline majority"), ("cl", "baseline majority")]
 
 
 def test_discordant_texts_are_counted_and_tested_exactly():
@@ -120,7 +121,7 @@ def test_stage_compares_classifiers_and_gives_the_same_bytes(project):
     before = [path.read_bytes() for path in paths]
     groups = json.loads(before[2])["20ng/test"]["groups"]
     assert groups["ct (2 seeds)"]["seeds"] == groups["cl (2 seeds)"]["seeds"] == [13, 99]
-    assert set(groups["floor linear"]) == {"runs", "seeds", *METRICS}
+    assert set(groups["baseline linear"]) == {"runs", "seeds", *METRICS}
     exact = read_frame(paths[1], SCHEMAS["mcnemar"])
     assert len(exact) == 11 * 10 / 2
     assert main([]) == 0

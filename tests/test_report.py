@@ -279,7 +279,7 @@ def pair(first, second, difference, reach, metric="bleu_1"):
 
 
 def test_strata_have_tables_of_their_own_behind_the_others():
-    groups = {"hcl": group("hcl", mean=0.25), "plain": group("plain"), "floor copy": group()}
+    groups = {"hcl": group("hcl", mean=0.25), "plain": group("plain"), "baseline copy": group()}
     comparison = {"d/test": {"groups": groups, "strata": {"known": {"items": 2, "groups": groups}}}}
     strata = pd.DataFrame(over_seeds([{"stratum": "known", **pair("hcl", "plain", 0.1, 0.05)}]))
     runs = [run_material(name) for name in ("hcl", "plain")]
@@ -296,9 +296,10 @@ def test_strata_have_tables_of_their_own_behind_the_others():
 def test_runs_that_differ_in_their_seed_are_compared_as_one():
     comparison = {"d/test": {"groups": {"hcl (2 seeds)": group("hcl-s1", "hcl-s2", sd=0.02), "plain": group("plain"),
                                         "hcl-s1": group("hcl-s1"), "hcl-s2": group("hcl-s2"),
-                                        "floor copy": group()}}}
+                                        "baseline copy": group()}}}
     paired = [pair("hcl (2 seeds)", "plain", 0.1, 0.05), pair("hcl-s1", "plain", 0.3, 0.05),
-              pair("hcl (2 seeds)", "floor copy", -0.4, 0.5), pair("hcl (2 seeds)", "plain", 0.1, 0.05, "source_bleu")]
+              pair("hcl (2 seeds)", "baseline copy", -0.4, 0.5),
+              pair("hcl (2 seeds)", "plain", 0.1, 0.05, "source_bleu")]
     runs = run_material("hcl-s1", 0.4), run_material("hcl-s2", 0.6), run_material("plain")
     block, = blocks_in(*runs, comparison=comparison, paired=paired)
     seeds = next(row for row in result_tables(block)[0].rows if row.kind == "seeds")
@@ -308,9 +309,9 @@ def test_runs_that_differ_in_their_seed_are_compared_as_one():
     assert [row.name for row in result_tables(block)[0].rows if row.cells[0].best] == ["hcl (2 seeds)"]
     # A metric that the comparison does not have is taken from the runs.
     assert (seeds.cells[1].text, seeds.cells[1].more) == ("0.250", "± 0.071")
-    found = [block.difference(other, "hcl (2 seeds)", "bleu_1") for other in ("plain", "floor copy")]
+    found = [block.difference(other, "hcl (2 seeds)", "bleu_1") for other in ("plain", "baseline copy")]
     assert [(one.name, one.said(BETTER), one.difference) for one in found] == [
-        ("plain", "worse", -0.1), ("floor copy", "cannot be told", 0.4)]
+        ("plain", "worse", -0.1), ("baseline copy", "cannot be told", 0.4)]
     assert block.difference("plain", "hcl (2 seeds)", "source_bleu").verdict == 1     # less of a source is better
 
 
@@ -439,7 +440,7 @@ def answered(verdicts, seeds=2):
                 {"run": metrics_of(0.5, 0.1), "floors": {"copy": metrics_of(0.9, 1.0)}, "counts": {"examples": 64},
                  "settings": {"split": "test"}}) for name, own in settings.items()]
     groups = {name: {"runs": [name] if name in settings else [], "bleu_1": {"mean": 0.5}}
-              for name in (*settings, "floor copy")}
+              for name in (*settings, "baseline copy")}
     paired = pd.DataFrame(over_seeds([{"dataset": "d/test", "metric": "bleu_1", "first": name, "second": "full",
                             "items": 64, "first_value": 0.5 + far, "second_value": 0.5, "difference": far,
                             "low": far - 0.05, "high": far + 0.05, "p_value": 0.01} for name, far in verdicts.items()],
@@ -454,12 +455,12 @@ def answered(verdicts, seeds=2):
     (0.01, -0.1, 0.0, "the graph has no clear effect; it is better than other; it is not clearly different from copy"),
 ])
 def test_each_table_is_answered_in_a_sentence(cut, other, copy, said):
-    assert answered({"cut": cut, "other": other, "floor copy": copy}).sentence == (
+    assert answered({"cut": cut, "other": other, "baseline copy": copy}).sentence == (
         f"full reaches 0.500 in BLEU-1, order alone, on 64 items; {said}.")
 
 
 def test_each_row_says_what_its_difference_means():
-    found = answered({"cut": -0.1, "other": 0.01, "floor copy": 0.2})
+    found = answered({"cut": -0.1, "other": 0.01, "baseline copy": 0.2})
     assert [(system.name, row.said, row.interval, row.verdict) for system, row in found.differences] == [
         ("copy", "better", "+0.150 to +0.250", "better-text"),
         ("cut", "the graph: helps", "\u22120.150 to \u22120.050", "worse-text"),
@@ -468,7 +469,7 @@ def test_each_row_says_what_its_difference_means():
 
 
 def test_a_row_of_one_seed_gets_no_verdict():
-    found = answered({"cut": -0.1, "other": 0.1, "floor copy": 0.2}, seeds=1)
+    found = answered({"cut": -0.1, "other": 0.1, "baseline copy": 0.2}, seeds=1)
     assert {(row.said, row.verdict) for _, row in found.differences} == {("", "")}
     # Floors are compared as this training ended.
     assert found.sentence.endswith("on 64 items; it is worse than copy.") and found.one_seed

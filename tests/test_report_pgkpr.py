@@ -58,7 +58,7 @@ def test_tracks_on_the_same_items_keep_their_own_comparison():
         metrics = {"run": {"bleu_1": 0.5}, "floors": {}, "counts": {"examples": 3}, "settings": {"split": "test"}}
         return Run(name, own, name, "d", 1, TRACKS[own].row({}, {}), metrics)
 
-    comparison = {"d/test": {"groups": {"hcl": {"runs": ["hcl"]}, "floor copy": {"runs": []}}},
+    comparison = {"d/test": {"groups": {"hcl": {"runs": ["hcl"]}, "baseline copy": {"runs": []}}},
                   "d/test (PGKPR)": {"groups": {"pgkpr": {"runs": ["pgkpr"]}}}}
     found = {key: blocks_of(TRACKS[key], [run(key, key)], {}, comparison, pd.DataFrame(), pd.DataFrame())[0]
              for key in ("hcl", "pgkpr")}

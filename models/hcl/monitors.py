@@ -156,6 +156,7 @@ STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3  # a contrast that teaches falls by more in
 # Place of the impostor on the way from the easiest candidate to the hardest (a plain mean of candidates lies above the
 # middle), and how far these must be apart to leave a choice.
 EASY_PLACE, EASY_SPREAD = 0.5, 0.02
+EQUAL_VECTORS = 0.95  # cosine of output and impostor keyword; above, the contrast can hardly tell them apart
 SHRUNK_LOG_SIGMA = 0.35  # half of log 2: at this fall of mean log s all distances have doubled, and no vector moved
 _REC = "validation_reconstruction"
 
@@ -314,6 +315,9 @@ def _stuck(rows: Sequence[Row], config: HclConfig, name: str) -> Alarm | None:
     if name == "keyword" and config.graph.iterations == 0:
         advice = ("without graph attention (graph.iterations 0) keyword vectors are constants, and the contrast has "
                   "nothing to move: set its weight to 0, or bring the graph back")
+    elif name == "keyword" and rows[-1].get("train_impostor_cosine", 0.0) >= EQUAL_VECTORS:
+        advice = ("output and impostor keyword have nearly one vector, as happens where many keywords share their "
+                  "neighbours: lower graph.max_nbr, or set contrasts.keyword.weight to 0")
     return Alarm(f"contrast_stuck_{name}", int(rows[0]["epoch"]),
                  f"the {name} contrast stayed between {min(values):.4g} and {largest:.4g} for {len(values)} epochs "
                  f"(log 2 = 0.693 is where its two sides are equal)", advice)

@@ -21,6 +21,7 @@ from stages.common.paths import DatasetPaths
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+
 def resolve_encoder(source: str, param: str = "encoder.source") -> ResolvedEncoder:
     """Return the encoder ``source``, the value of ``param``, after a check of its files."""
     kind, _, rest = source.partition(":")

@@ -140,7 +140,7 @@ def old_layout(root: Path = Path()) -> str | None:
         return None
     return (f"{ARTIFACTS}/{folders[0]} is of an older version, whose data sets were in {ARTIFACTS}/NAME. They are in "
             f"{DATA}/NAME now and are made again; the old folders ({', '.join(folders)}) may be deleted "
-            f"(docs/old-names.md).")
+            f"(CHANGELOG.md).")
 
 
 class HeadlinePaths:

@@ -208,7 +208,7 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
         "candidates": Column("sampled responses", "candidates"),
         "scores": Column("one per candidate", "scores")},
         parse=parsing.groupwise_line, **_DIALOGUES),
-    Layout("labelled", "a text and its class; keywords are made (not with `keywords: false`), pair stages are left out",
+    Layout("labelled", "a text and its class; keywords are made, pair stages are left out",
            {"text": _TEXT, "label": Column("its class", is_name=True)}),
     Layout("trec", "a line of `train_5500.label` (Li and Roth 2002); the coarse class",
            {"text": Column("a question", "question"), "label": _CLASSIFIED["label"]},

@@ -1,4 +1,4 @@
-"""Metrics of generated text: overlap, similarity, variety, keywords; floors; intervals and tests.
+"""Metrics of generated text: overlap, similarity, variety, keywords; baselines; intervals and tests.
 
 ``stages.metrics.bertscore`` is imported by itself: it needs encoders, and whoever counts n-grams does not.
 """

@@ -107,7 +107,7 @@ _ALL = [
       for key, label in (("bertscore_precision", "precision"), ("bertscore_recall", "recall"), ("bertscore", "F1"))),
     Metric("bertscore_rescaled", "rescaled", "bertscore", "F1 rescaled by the package's baseline, so that unrelated "
            "texts are near 0.", full="BERTScore, rescaled", detail=True),
-    Metric("bertscore_over_shuffled", "over shuffled", "bertscore", "F1 rescaled so that the floor of shuffled "
+    Metric("bertscore_over_shuffled", "over shuffled", "bertscore", "F1 rescaled so that the baseline of shuffled "
            "references is 0 and identity is 1.", full="BERTScore, over shuffled", detail=True),
     *_orders("released_batch_bleu", "batches, released", "Released corpus BLEU of each 100 items, n-grams of length 1 "
              "to {n}, averaged as LBOW's code does; not comparable with corpus BLEU; 0 to 1.", detail=True),

@@ -1,4 +1,4 @@
-"""Systems on the same items: runs, groups of seeds and floors, with every metric on the same resamples."""
+"""Systems on the same items: runs, groups of seeds and baselines, with every metric on the same resamples."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ PAIRED = TableSchema(
     ("dataset", "metric", "first", "second"), (
         ("dataset", pa.string(), "data set and split, such as sample/test"),
         ("metric", pa.string(), "metric as named in metrics.json"),
-        ("first", pa.string(), "run: all its seeds taken together, or one of them, such as hcl/14; or a floor"),
+        ("first", pa.string(), "run: all its seeds taken together, or one of them, such as hcl/14; or a baseline"),
         ("second", pa.string(), "run or name that it is compared with"),
         ("items", pa.int64(), "evaluated items"),
         ("first_value", pa.float64(), "metric of the first"),
@@ -35,7 +35,7 @@ PAIRED = TableSchema(
         ("high", pa.float64(), "upper end"),
         ("p_value", pa.float64(), "two-sided, of the paired bootstrap"),
         ("seeds", pa.int64(), "seeds that both were trained under, or the smaller number of seeds where they share "
-                              "none; 1 where a trained one has no more, or both are floors"),
+                              "none; 1 where a trained one has no more, or both are baselines"),
         ("low_seeds", pa.float64(), "lower end of the interval over items and seeds; this and what follows is null "
                                     "where seeds is 1"),
         ("high_seeds", pa.float64(), "upper end"),
@@ -52,11 +52,11 @@ BY_STRATUM = TableSchema(
         PAIRED.fields[0], ("stratum", pa.string(), "name of the stratum"), *PAIRED.fields[1:]))
 
 MCNEMAR = TableSchema(
-    "mcnemar", "McNemar's exact test between classifiers on the same texts, single runs and floors.",
+    "mcnemar", "McNemar's exact test between classifiers on the same texts, single runs and baselines.",
     ("dataset", "first", "second"), (
         ("dataset", pa.string(), "data set and split, such as sample/test"),
         ("first", pa.string(), "run"),
-        ("second", pa.string(), "run or floor that it is compared with"),
+        ("second", pa.string(), "run or baseline that it is compared with"),
         ("items", pa.int64(), "evaluated texts"),
         ("both_right", pa.int64(), "texts that both have right"),
         ("first_only", pa.int64(), "texts that the first alone has right"),
@@ -95,7 +95,7 @@ class EvaluatedRun:
             rows["example_id"], rows[compared.inputs], targets, strict=True)]).encode()).hexdigest()
 
     def scored(self, system: str) -> pd.DataFrame:
-        """Return the scores of ``run`` or of a floor, sorted by example; scores of other predictions are an error."""
+        """Return the scores of ``run`` or a baseline, sorted by example; scores of other predictions are an error."""
         rows = self.scores[self.scores["system"] == system].sort_values("example_id", ignore_index=True)
         items, compared = self.items, self.track.compared
         differ = system == "run" and rows[compared.answer].tolist() != items[compared.predicted].tolist()
@@ -105,13 +105,13 @@ class EvaluatedRun:
         return rows
 
     def statistics(self, system: str) -> dict[str, Statistic]:
-        """Return every metric of ``run`` or of a floor."""
+        """Return every metric of ``run`` or of a baseline."""
         return self.track.compared.statistics(self.scored(system), self.items, self.settings)
 
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """A floor, or one or several seeds of a run, with the metrics of each member."""
+    """A baseline, or one or several seeds of a run, with the metrics of each member."""
 
     name: str
     members: list[dict[str, Statistic]]
@@ -143,7 +143,7 @@ def comparable(runs: Sequence[EvaluatedRun]) -> dict[str, list[EvaluatedRun]]:
 
 
 def systems_of(runs: Sequence[EvaluatedRun]) -> list[ComparedSystem]:
-    """Return groups of seeds, runs and floors of comparable runs, in that order."""
+    """Return groups of seeds, runs and baselines of comparable runs, in that order."""
     members = {one.name: one.statistics("run") for one in runs}
     single = [ComparedSystem(one.name, [members[one.name]], [one.name], [one.paths.seed]) for one in runs]
     floors = [ComparedSystem(name, [one.statistics(floor)]) for name, one, floor in _distinct_floors(runs)]
@@ -180,14 +180,14 @@ def _pooled(runs: Sequence[EvaluatedRun], members: Mapping[str, dict[str, Statis
 
 
 def _distinct_floors(runs: Sequence[EvaluatedRun]) -> Iterator[tuple[str, EvaluatedRun, str]]:
-    """Yield name, run and key of every distinct floor; runs whose models have other training items have others."""
+    """Yield name, run and key of every distinct baseline; runs whose models have other training items have others."""
     seen: dict[str, list[list[str]]] = {}
     for one in runs:
         for floor in sorted(set(one.scores["system"]) - {"run"}):
             outputs = one.scored(floor)[one.track.compared.answer].tolist()
             if outputs not in seen.setdefault(floor, []):
                 seen[floor].append(outputs)
-                yield f"floor {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
+                yield f"baseline {floor}" + (f" of {one.name}" if len(seen[floor]) > 1 else ""), one, floor
 
 
 def measured_systems(systems: Sequence[ComparedSystem], resamples: int, seed: int) -> dict[str, dict[str, Members]]:

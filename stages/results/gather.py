@@ -171,7 +171,7 @@ def _comparison() -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
 
 def blocks_of(track: TrackResults, runs: Sequence[Run], kinds: Mapping[str, str | None], comparison: Mapping[str, Any],
               paired: pd.DataFrame, strata: pd.DataFrame) -> list[Block]:
-    """Return blocks of runs on the same items (hence with the same floors), in the order of the params.
+    """Return blocks of runs on the same items (hence with the same baselines), in the order of the params.
 
     ``kinds`` names the paper's data set for each data set. Means and deviations over seeds come from ``comparison``,
     the metrics of stage compare by label; ``paired`` and ``strata`` are its tables, which may be empty.

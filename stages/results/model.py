@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # The words for a difference of a system, and for a part that one system has and the other lacks.
 BETTER = {1: "better", -1: "worse", 0: "cannot be told"}
 HELPS = {1: "helps", -1: "hurts", 0: "cannot be told"}
-FLOOR = "floor "        # before the name of a floor in the comparison
+BASELINE = "baseline "        # before the name of a baseline in the comparison
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Run:
 
 @dataclass(frozen=True)
 class System:
-    """A row of results; its ``kind`` is floor, run (one seed) or seeds (a run under all its seeds).
+    """A row of results; its ``kind`` is floor (a baseline), run (one seed) or seeds (a run under all its seeds).
 
     ``changes`` are its overrides, ``published`` the corresponding rows of the paper.
     """
@@ -97,7 +97,7 @@ class System:
     @property
     def compared_as(self) -> str:
         """Its name in the comparison."""
-        return f"{FLOOR}{self.name}" if self.kind == "floor" else self.name
+        return f"{BASELINE}{self.name}" if self.kind == "floor" else self.name
 
     @property
     def title(self) -> str:

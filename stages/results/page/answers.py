@@ -7,12 +7,12 @@ from markupsafe import Markup, escape
 
 from stages.metrics.registered import Metric, metric
 from stages.results.classifiers import QUESTIONS, Step, steps
-from stages.results.model import BETTER, FLOOR, HELPS, Block, Difference, System
+from stages.results.model import BASELINE, BETTER, HELPS, Block, Difference, System
 from stages.results.page.tables import number
 from stages.results.track import TrackResults
 
 _WIDTH, _HEIGHT, _EDGE = 200, 20, 8     # of a picture, in pixels
-_FAR = (f"{FLOOR}majority", f"{FLOOR}keyword")      # so far from the others that each gets a scale of its own
+_FAR = (f"{BASELINE}majority", f"{BASELINE}keyword")      # so far from the others that each gets a scale of its own
 _COMPARED = {1: "better than", -1: "worse than", 0: "not clearly different from"}
 
 
@@ -71,7 +71,7 @@ def answer(block: Block) -> Answer:
 def _clauses(base: System, found: Sequence[tuple[System, Difference]], track: TrackResults) -> list[str]:
     """Return which parts of the method help, and which systems the base is better or worse than.
 
-    Where there is one seed, floors are compared over items alone, as this training ended, and other rows not at all.
+    Where there is one seed, baselines are compared over items alone, as this training ended, and other rows not at all.
     """
     parts: dict[int, list[str]] = {1: [], -1: [], 0: []}
     others: dict[int, list[str]] = {1: [], -1: [], 0: []}

@@ -1,4 +1,4 @@
-"""The results tables: floors, runs and means over seeds, with the published values below ours."""
+"""The results tables: baselines, runs and means over seeds, with the published values below ours."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A floor, a run, a run under several seeds, or the published row below one (``kind`` says which)."""
+    """A baseline, a run, a run under several seeds, or the published row below one (``kind`` says which)."""
 
     name: str
     kind: str

@@ -80,7 +80,7 @@ def _printed_as(own: Row) -> Sequence[str]:
 
 
 def _statistics(scores: pd.DataFrame, predicted: pd.DataFrame, settings: Mapping[str, Any]) -> dict[str, Statistic]:
-    """Return every metric; floor ``majority`` has no probabilities, and so fewer metrics."""
+    """Return every metric; baseline ``majority`` has no probabilities, and so fewer metrics."""
     names = sorted({*scores["label"], *scores["predicted"]})
     places = {name: place for place, name in enumerate(names)}
     labels, said = (scores[column].map(places).to_numpy(np.int64) for column in ("label", "predicted"))

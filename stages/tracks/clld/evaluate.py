@@ -1,4 +1,4 @@
-"""Let a classifier of the CLLD track predict its split, and score it beside the floors, with intervals.
+"""Let a classifier of the CLLD track predict its split, and score it beside the baselines, with intervals.
 
 Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
 classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority and
@@ -39,7 +39,7 @@ System = tuple[np.ndarray, np.ndarray | None]
 
 def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, System], classes: Sequence[str],
         resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """Return tables by kind, and metrics, of a classifier and of the floors on the same texts.
+    """Return tables by kind, and metrics, of a classifier and of the baselines on the same texts.
 
     ``items`` are the evaluated rows of table ``labelled_items``, and ``probabilities`` (n, N) those of their classes;
     the class of largest probability is predicted, of equals the first.
@@ -103,7 +103,7 @@ def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -
 
 
 def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> dict[str, System]:
-    """Return the floors on the evaluated ``items``: the class of most training texts, and table ``linear_floor``.
+    """Return the baselines on the evaluated ``items``: the class of most training texts, and table ``linear_floor``.
 
     A table that lacks an item, or has other classes or labels, is an InputError.
     """

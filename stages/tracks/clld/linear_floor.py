@@ -1,4 +1,4 @@
-"""Classify the texts of a data set by logistic regression on TF-IDF: the floor that papers omit.
+"""Classify the texts of a data set by logistic regression on TF-IDF: the baseline that papers omit.
 
 Reads the labelled texts; writes table linear_floor, the probabilities of every validation and test text, and metrics.
 Its regularisation is chosen on the validation split, of equal accuracies the strongest.

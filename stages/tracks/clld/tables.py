@@ -80,9 +80,9 @@ CLASS_PREDICTIONS = TableSchema(
     ))
 
 CLASS_SCORES = TableSchema(
-    "class_scores", "Scores of every evaluated text, of a classifier and of the floors, in the place of "
+    "class_scores", "Scores of every evaluated text, of a classifier and of the baselines, in the place of "
                     "scores.parquet.", ("system", "example_id"), (
-        ("system", pa.string(), "run, or a floor: majority, linear"),
+        ("system", pa.string(), "run, or a baseline: majority, linear"),
         ("example_id", pa.int64(), "evaluated example"),
         ("label", pa.string(), "class"),
         ("predicted", pa.string(), "class that the system says"),

@@ -1,4 +1,4 @@
-"""Evaluation of outputs that are texts: a run and its floors scored on the same examples, with intervals.
+"""Evaluation of outputs that are texts: a run and its baselines scored on the same examples, with intervals.
 
 A stage calls :func:`evaluate`, which calls back; the track then scores by :func:`score_systems` and :func:`evaluation`.
 """
@@ -69,7 +69,7 @@ def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
 
 
 def _texts(items: pd.DataFrame) -> set[str]:
-    """Every text of ``items``, and the keywords, which a floor outputs."""
+    """Every text of ``items``, and the keywords, which a baseline outputs."""
     lists = (text for column in ("references", "negatives") for texts in items[column] for text in texts)
     return {*items["source"], *(keyword for keyword in items["keyword"] if isinstance(keyword, str)), *lists}
 
@@ -165,7 +165,7 @@ def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Ma
 
 def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scorer: BertScorer | None,
                counts: Mapping[str, Any], split: str, tokens: str, resampling: Resampling) -> Evaluation:
-    """Return scores and metrics of ``run`` and of the floors, which are all other systems.
+    """Return scores and metrics of ``run`` and of the baselines, which are all other systems.
 
     ``scorer`` made their BERTScore, which is also rescaled; ``tokens`` says for people what n-grams are of.
     """

@@ -24,9 +24,9 @@ FLOORS: Mapping[str, str] = {
 
 def floor_outputs(name: str, targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int], seed: int,
                   cut: Callable[[str], Text] = str) -> list[Text]:
-    """Return the outputs of a floor of :data:`FLOORS`, one per item.
+    """Return the outputs of a baseline of :data:`FLOORS`, one per item.
 
-    ``items`` are those of the model, with its training split; ``counts`` takes up what the floor counts; ``seed`` is
+    ``items`` are those of the model, with its training split; ``counts`` takes up what the baseline counts; ``seed`` is
     the project's; ``cut`` makes a training text what ``targets`` holds, a text or a list of words.
     """
     if name == "copy":
@@ -37,8 +37,8 @@ def floor_outputs(name: str, targets: ScoredItems, items: pd.DataFrame, counts: 
         return _nearest_targets(targets, items, counts, cut)
     references = targets.references
     if len(references) < 2:
-        raise InputError("the floor `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out of "
-                         "evaluation.floors.")
+        raise InputError("the baseline `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out "
+                         "of evaluation.floors.")
     order = derangement(len(references), derived_seed(seed, SEEDED_AS, "shuffled"))
     return [references[other][0] for other in order]
 
@@ -47,7 +47,7 @@ def _nearest_targets(targets: ScoredItems, items: pd.DataFrame, counts: dict[str
                      cut: Callable[[str], Text]) -> list[Text]:
     training = items[items["split"] == "train"].sort_values("example_id", ignore_index=True)
     if training.empty:
-        raise InputError("the floor `nearest` needs training items, and the model has none. Train it again, or take "
+        raise InputError("the baseline `nearest` needs training items, and the model has none. Train it again, or take "
                          "`nearest` out of evaluation.floors.")
     neighbours, similarities = nearest_neighbours(targets.sources, [cut(text) for text in training["source"]])
     counts["training_items"] = len(training)

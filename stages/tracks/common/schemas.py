@@ -54,7 +54,7 @@ LIKELIHOODS = TableSchema(
     ))
 
 _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("system", pa.string(), "run, or a floor: copy, nearest, shuffled, keyword"),
+    ("system", pa.string(), "run, or a baseline: copy, nearest, shuffled, keyword"),
     ("example_id", pa.int64(), "evaluated example"),
     ("output", pa.string(), "text that was scored"),
     ("bleu_1", pa.float64(), "sentence BLEU of order 1 alone, smoothing method 7"),
@@ -74,7 +74,7 @@ _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
 )
 
 SCORES = TableSchema(
-    "scores", "Scores of every evaluated example, of the run and of the floors.", ("system", "example_id"), (
+    "scores", "Scores of every evaluated example, of the run and of the baselines.", ("system", "example_id"), (
         *_SCORES,
         ("token_nll", pa.float64(), "nll of table likelihoods over its tokens; null for floors"),
         ("cluster", pa.int64(), "training examples whose input has this input's keyword; 0 without one"),

@@ -1,4 +1,4 @@
-"""Score the outputs of an HCL run, and of the floors on the same examples, against the references.
+"""Score the outputs of an HCL run, and of the baselines on the same examples, against the references.
 
 Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors`` (every
 metric), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
@@ -32,7 +32,7 @@ LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
 def run(predictions: pd.DataFrame, likelihoods: pd.DataFrame, items: pd.DataFrame, vectors: WordVectors,
         floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
-    """Return scores and metrics of a run and of each floor on the same examples, whatever their order."""
+    """Return scores and metrics of a run and of each baseline on the same examples, whatever their order."""
     scored = frame.first_samples(predictions)
     split = frame.predicted_split(scored, items, "hcl")
     rows = items.set_index("example_id").loc[scored["example_id"]]

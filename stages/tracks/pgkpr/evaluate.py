@@ -1,4 +1,4 @@
-"""Score the outputs of a run of the PGKPR track, and of the floors on the same examples, against the references.
+"""Score the outputs of a run of the PGKPR track, and of the baselines on the same examples, against the references.
 
 Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors``, ``intervals``
 (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``. Texts are compared word by word, as the
@@ -52,13 +52,13 @@ class WithoutUnk:
 def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], known: Collection[str],
         limit: int, vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
-    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
+    """Return scores and metrics of a run and of each baseline on the same examples, whatever their order.
 
     Args:
         predictions: table ``predictions``; sample 0 is scored.
         items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
         keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
-            keywords or not. Floor ``keyword`` consists of them.
+            keywords or not. Baseline ``keyword`` consists of them.
         known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`pgkpr.released_form`.
         vectors, scorer: of the embedding metrics, and of BERTScore; None leaves it out.
     """
