@@ -39,11 +39,7 @@ _GROUP_TOKENS = 1 << 20
 
 
 def run(texts: pa.Table, params: "Annotate", workers: int = 1) -> pa.Table:
-    """Return the ``tokens`` table of table ``texts``, of one language; the same for any number of ``workers``.
-
-    Raises:
-        InputError: the pipeline cannot be used, or is made for another language.
-    """
+    """Return the ``tokens`` table of table ``texts``, of one language; the same for any number of ``workers``."""
     empty = TOKENS.arrow().empty_table()
     if not texts.num_rows:
         return empty
@@ -62,11 +58,7 @@ def _one_language(languages: set[str], place: str) -> str:
 
 def part_annotator(pipeline: str, language: str, size: int, clean: bool, expected: dict[str, Any],
                    provenance: Provenance) -> MakePart:
-    """Return what makes a part of the tokens of a part of the texts, in chunks of ``size`` texts.
-
-    Raises:
-        InputError: the pipeline cannot be used, or is not ``expected``, which is its description, on this machine.
-    """
+    """Return what makes a part of the tokens of a part of the texts, in chunks of ``size`` texts."""
     found = load_annotator(pipeline, language).describe()
     if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
         raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {found}, here it is {expected}. "

@@ -132,11 +132,7 @@ class SiameseScorer(Scorer):
 
 
 def load_scorer(values: Mapping[str, Any], folder: Path, source: str, device: str) -> Scorer:
-    """Return what scores words under the params block ``attribution``.
-
-    Raises:
-        InputError: there is no such classifier, or the encoder cannot be had.
-    """
+    """Return what scores words under the params block ``attribution``."""
     if values["method"] == "siamese":
         resolved = resolve_encoder(source)
         encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
@@ -169,9 +165,6 @@ def run(examples: pa.Table, texts: Lookup, tokens: Lookup, scorer: Scorer, modes
         modes: ``xx``, ``xy`` or both.
         every: score each text of ``tokens`` beside itself, not only sources.
         counts: rows by mode, words, and those without pieces are added to it.
-
-    Raises:
-        InputError: a text is not in ``texts``, or a source text not in ``tokens``.
     """
     requests, size = source_pairs(examples, modes, tokens.ids if every else None), BLOCK_CHUNKS * scorer.size
     for table, wanted in ((texts, requests[:, [0, 2]]), (tokens, requests[:, 0])):

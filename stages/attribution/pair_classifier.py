@@ -43,11 +43,7 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
         seed: int, store: CheckpointStore, device: str = "cpu",
         open_bar: Callable[[int, int], Bar] | None = None
         ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict[str, Any]]:
-    """Train a pair classifier on the pairs of the training split; return it with its tokenizer and metrics.
-
-    Raises:
-        InputError: too few pairs in a split, or more layers to freeze than there are.
-    """
+    """Train a pair classifier on the pairs of the training split; return it with its tokenizer and metrics."""
     rule = values["stage1_neg"]
     train = split_points(examples, "train", seed, values["max_sources"], rule)
     validation = split_points(examples, "validation", seed, rule=rule)
@@ -88,9 +84,6 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
             ``labelled``; no source then stands beside itself), and where texts come in groups (several references)
             four random ones, in validation two. The released code draws the former from all rows, later test
             sentences among them; here they are the split's own.
-
-    Raises:
-        InputError: the split holds too few pairs to draw a negative from, or nothing that the rule needs.
     """
     mine = examples.loc[examples["split"] == split]
     chosen = mine[["source_id", "target_id"]].drop_duplicates()

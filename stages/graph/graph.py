@@ -39,11 +39,7 @@ class GraphTables:
 
 
 def run(triples: NodeTriples, params: "Graph") -> GraphTables:
-    """Return the keyword graph (HCL section 3.2.2) of the training examples.
-
-    Raises:
-        InputError: more pairs of examples than can be counted.
-    """
+    """Return the keyword graph (HCL section 3.2.2) of the training examples."""
     relations = relate(triples, params.max_nbr, params.max_cluster_outputs, params.link_inputs)
     nodes, edges = len(triples.names), relations.edges
     ranks, component = centrality(nodes, edges), components(nodes, edges)

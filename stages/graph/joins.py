@@ -50,12 +50,7 @@ DEFAULT_LIMITS = JoinLimits()
 
 @contextmanager
 def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a database in which each of ``tables`` is a view of its name.
-
-    Raises:
-        InputError: a table is missing, is damaged, or lacks columns of the schema of its name; or memory and disk do
-            not suffice.
-    """
+    """Yield a database in which each of ``tables`` is a view of its name."""
     for name, rows in tables.items():
         if isinstance(rows, Path):
             check_columns(rows, _SCHEMAS[name])

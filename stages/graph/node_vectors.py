@@ -102,9 +102,6 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: Lookup, encoder: PreTr
         tokenizer: of the encoder.
         values: plain values of the params block ``node_vectors``.
         track: wraps the list of chunks, to show progress.
-
-    Raises:
-        InputError: a text that ``texts`` does not have.
     """
     chosen = node_texts(roles)
     stand_ins = roles.loc[_may_stand_in(roles) & ~roles["text_id"].isin(chosen["text_id"]), "text_id"]
@@ -136,9 +133,6 @@ def text_roles(examples: pa.Table, keywords: Iterable[pa.Table], nodes: pa.Table
         examples: table ``examples``, of training.
         keywords: pieces of table ``keywords``, by text id; read once.
         nodes: table ``nodes``.
-
-    Raises:
-        InputError: a text without keyword, or a node that no training text has.
     """
     columns = []
     for rank, role in enumerate(ORIGINS.values()):

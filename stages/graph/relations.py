@@ -62,9 +62,6 @@ def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int |
             all.
         link_inputs: also link each input keyword with its own output keyword, both ways.
         block: multiplications per block of target nodes, which bound the memory.
-
-    Raises:
-        InputError: clusters so large that their pairs cannot be counted exactly.
     """
     nodes = len(triples.names)
     outputs = _members(triples, triples.output, max_cluster_outputs)

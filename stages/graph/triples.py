@@ -98,9 +98,6 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
         keywords: table ``keywords``, or its file.
         limits: memory of the queries, which never decides a row.
         searched: where inputs are searched for keywords; None groups by the input's own.
-
-    Raises:
-        InputError: a text of the training examples has no keyword row.
     """
     further = {} if searched is None else {"texts": searched.texts, "tokens": searched.tokens}
     with joining({"examples": examples, "keywords": keywords, **further}, limits) as connection:

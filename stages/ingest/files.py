@@ -46,9 +46,6 @@ def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
 
     Files that only ``dataset.splits`` names follow, training first. Where neither names any, the folder is
     read format by format. Layouts of posts have folders in place of files.
-
-    Raises:
-        InputError: the source or a file is missing, a pattern matches nothing, or a type is not known.
     """
     source, layout, forms = Path(dataset.source), LAYOUTS[dataset.layout], _forms(dataset)
     if not source.exists():

@@ -98,9 +98,6 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
         rows: those of one file one after another, numbers rising.
         scratch: an empty folder; it is needed until the pieces of the result have been written.
         embed: for mined negatives.
-
-    Raises:
-        InputError: too many rows are unusable, or they give no examples under ``params``.
     """
     check_source(dataset, params)
     labelled = structure_of(dataset.layout) == "labelled"
@@ -154,11 +151,7 @@ def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed
 
 
 def text_examples(rows: UniqueRows, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
-    """Make an item of each labelled or plain text; plain ones are of training, but for published splits.
-
-    Raises:
-        InputError: a part of training is asked for, or a split would be empty.
-    """
+    """Make an item of each labelled or plain text; plain ones are of training, but for published splits."""
     labelled = rows.structure == "labelled"
     if params.train_part is not None:
         raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "

@@ -226,9 +226,6 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
     Those for which there is no negative are left out; of stories and dialogues those of training alone, since
     nothing that is evaluated asks for negatives. ``of_group`` is the split of each component, None if components are
     not kept together. Negatives are drawn from all ``items``, so a sample draws on as many texts.
-
-    Raises:
-        InputError: a split would be empty.
     """
     way, rows = negative_origin(dataset, params), found.rows
     if way in ("given", "labelled", "none"):

@@ -20,9 +20,6 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
     without items (their texts may serve as negatives) are drawn by the same shares. ``item_groups`` is the (n_items,)
     component of each item, ``fixed`` the (n_groups,) published split of each component, 0 where it is free or training;
     a split that occurs there takes no other component.
-
-    Raises:
-        InputError: too few components hold items, so a split would be empty.
     """
     sizes = np.bincount(item_groups, minlength=n_groups).astype(np.int32)
     fixed = np.zeros(n_groups, dtype=np.int8) if fixed is None else fixed
@@ -125,9 +122,6 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, publish
         rank: (n,) published split, 0 where it is free or training; those in ``published`` take no other text.
         single: (n,) whether a text occurs once; those that occur more often stay in training, so that no text is
             trained on and evaluated by the draw. None: all do.
-
-    Raises:
-        InputError: a split would be empty.
     """
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0)

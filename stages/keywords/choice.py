@@ -65,9 +65,6 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
             scores, of which ``psi`` has those that are primary.
         idf: IDF over training texts.
         kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
-
-    Raises:
-        InputError: the tables do not belong together.
     """
     block = TokenBlock(tokens)
     found = _READERS[METHODS[method].holds](block, ranking, method)
@@ -78,11 +75,7 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
 
 
 def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each piece of ``tokens`` with the rows of ``ranking`` for its texts; both come by text id.
-
-    Raises:
-        InputError: the ranking has texts after the last of the tokens.
-    """
+    """Yield each piece of ``tokens`` with the rows of ``ranking`` for its texts; both come by text id."""
     rows = Following(ranking, METHOD_TABLES[name].arrow().empty_table().select(ranking_columns(name)))
     for piece in tokens:
         yield piece, rows.up_to(piece["text_id"][-1].as_py() if piece.num_rows else -1)
@@ -127,11 +120,7 @@ def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
 
 
 def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Table, np.ndarray]:
-    """Return the rows of texts that are paired with themselves, by text id, and the row of each text in ``block``.
-
-    Raises:
-        InputError: a text is not in ``block``, or has other numbers of scores and of tokens.
-    """
+    """Return the rows of texts that are paired with themselves, by text id, and the row of each text in ``block``."""
     rows = ranking.filter(pc.equal(ranking["mode"], "xx")).sort_by("text_id")
     ids = rows["text_id"].to_numpy()
     lengths = np.zeros(len(ids), dtype=np.int64)

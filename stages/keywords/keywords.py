@@ -51,11 +51,7 @@ class Chosen:
 
 
 def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywords") -> Chosen:
-    """Choose the keyword of every text.
-
-    Raises:
-        InputError: the tables do not belong together.
-    """
+    """Choose the keyword of every text."""
     ordered = tokens.sort_by("text_id")
     tables: list[pa.Table] = [KEYWORDS.arrow().empty_table()]
     tally = choose_all(lambda columns: [ordered.select(columns)],
@@ -71,9 +67,6 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
 
     ``tokens`` and ``ranking`` come by text id. Texts of which the ranking says nothing, or has no word that it could
     score, fall back to IDF, which is recorded; IDF counts the texts of training examples and no others.
-
-    Raises:
-        InputError: the tables do not belong together.
     """
     wanted = marked_texts(map(all_text_ids, examples()))
     held = marked_texts(batch["text_id"].to_numpy() for batch in tokens(["text_id"]))

@@ -94,9 +94,6 @@ def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> di
 
     A source counts once per example, as each example has coins of its own; those are PGKPR's, but over
     whole sources, since how many words models read is none of this stage's settings.
-
-    Raises:
-        InputError: a source has no row.
     """
     counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
     penn = language == "en"

@@ -92,9 +92,6 @@ def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.
         language: says the kind of tags.
         seed: of the coin flips.
         write: takes pieces of table ``side_by_side``.
-
-    Raises:
-        InputError: the tables do not belong together.
     """
     idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])),
                                        marked_texts([training_text_ids(examples)]))

@@ -42,11 +42,7 @@ _POSITIONS = 0.01
 
 def run(texts: dict[str, list[str]], values: dict[str, Any],
         seed: int) -> tuple[BertModel, BertTokenizer, dict[str, Any]]:
-    """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics.
-
-    Raises:
-        InputError: no piece occurs often enough.
-    """
+    """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics."""
     tokenizer = tokenizer_of(vocabulary(texts["train"], values["min_count"], values["min_word_count"]))
     pieces = {split: tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
               for split, found in texts.items()}

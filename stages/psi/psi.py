@@ -73,9 +73,6 @@ def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: V
         vectors: of the words.
         params: block ``psi``.
         every: score each text of ``tokens`` beside itself, not only sources.
-
-    Raises:
-        InputError: a source or reference has no row in ``tokens``.
     """
     texts = read_texts(tokens(), vectors.numbers)
     pairs = source_pairs(examples, params.modes, texts.ids if every else None)

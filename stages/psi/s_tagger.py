@@ -61,9 +61,6 @@ def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping
     Returns:
         The tagger, its words by id, ids and P(primary) of the words of every source as columns of table ``s_tags``,
         and metrics.
-
-    Raises:
-        InputError: no labelled words in a split, or tables of different texts.
     """
     train, validation = (labelled_sources(examples, lower, psi, split) for split in ("train", "validation"))
     words = vocabulary(lower, sorted({source for source, _ in train}), values["min_count"])
@@ -89,9 +86,6 @@ def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
 
     A source with several references stands once for each, as in the training of the models that are given its tags:
     what is primary in view of one reference may be secondary in view of another, and the tagger learns how often.
-
-    Raises:
-        InputError: there is none; table psi lacks mode xy or a pair, or was made from other texts.
     """
     rows = psi.filter(pc.equal(psi["mode"], "xy"))
     place = {pair: row for row, pair in enumerate(zip(rows["text_id"].to_pylist(), rows["pair"].to_pylist(),
@@ -157,11 +151,7 @@ def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 
 
 def load_tagger(folder: Path) -> tuple[STagger, list[str]]:
-    """Return a saved tagger in evaluation mode and its words by id.
-
-    Raises:
-        InputError: there is none in ``folder``.
-    """
+    """Return a saved tagger in evaluation mode and its words by id."""
     if not (folder / "model.safetensors").exists():
         raise InputError(f"{folder}: no such artifact. Make it with `keycontrast stage s_tagger`.")
     numbers = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()

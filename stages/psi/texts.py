@@ -32,11 +32,7 @@ class Texts:
         return np.diff(self.offsets)
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
-        """Return where each of ``text_ids``, an array of any shape, stands among ``ids``.
-
-        Raises:
-            InputError: one of them is not there.
-        """
+        """Return where each of ``text_ids``, an array of any shape, stands among ``ids``."""
         found = np.searchsorted(self.ids, text_ids)
         known = self.ids[np.minimum(found, len(self.ids) - 1)] == text_ids if len(self.ids) else text_ids != text_ids
         if not known.all():

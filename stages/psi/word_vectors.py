@@ -33,11 +33,7 @@ STAGE = "word_vectors"
 
 def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors",
         seed: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return table ``word_vectors`` of the vocabulary of ``tokens``, where it comes from, and its metrics.
-
-    Raises:
-        InputError: nothing to train on, or a file that cannot be read or has none of the words.
-    """
+    """Return table ``word_vectors`` of the vocabulary of ``tokens``, where it comes from, and its metrics."""
     written, by_split = read_words(tokens), split_texts(examples)
     if params.source == "train":
         words, vectors = _trained(written, by_split["train"], params, seed)
