@@ -1,8 +1,4 @@
-"""Word vectors of a data set's vocabulary: from a file, or trained on its training split.
-
-Reads tables examples and tokens of a data set; writes table word_vectors, whose metadata say where the
-vectors come from, and metrics/word_vectors.json with the share of the texts' words that have one.
-"""
+"""Word vectors of a data set's vocabulary: from a file, or trained on its training split."""
 
 import sys
 from collections.abc import Iterable
@@ -58,7 +54,7 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
 
 
 def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return, for each split, the sorted ids of the texts that its examples name: source, targets, negative."""
+    """Return, for each split, the sorted ids of the texts of its examples: source, targets, negative."""
     found = {}
     for split in SPLITS:
         rows = examples[examples["split"] == split]
@@ -93,7 +89,7 @@ def _trained(written: WordTexts, text_ids: np.ndarray, params: "WordVectors",
 
 
 def vectors_of_tokens(path: Path, tokens: list[str]) -> FileVectors:
-    """Read the forms that a token can be found under, less those that another form of the token hides."""
+    """Read the vectors of the forms under which the tokens are looked up."""
     read = read_vectors(path, {form for token in tokens for form in (token.lower(), token)})
     if not read.words:
         raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's {len(tokens)} words. Is "
