@@ -1,8 +1,6 @@
-"""Join the phrases of texts; of pairs, group training examples by keyword and build the graph of their keywords.
+"""Build the phrase graph of texts and, for pairs, clusters of examples and the keyword graph (HCL section 3.2.2).
 
-Reads items, tokens, ranked phrases and keywords of a data set; writes graph/phrases, of pairs also graph/clusters,
-graph/nodes and graph/edges, and metrics/graph.json.
-Queries keep to runtime.memory_gib and go to disk beyond that; edges are formed for a block of nodes at a time.
+Queries keep to runtime.memory_gib and spill to disk; edges are formed for a block of nodes at a time.
 """
 
 import sys
@@ -51,14 +49,7 @@ def run(triples: NodeTriples, params: "Graph") -> GraphTables:
 
 def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component: np.ndarray,
                community: np.ndarray) -> pa.Table:
-    """Return table ``nodes``.
-
-    Args:
-        triples: of the training examples.
-        edges: of the graph.
-        scores: centrality of each node (n,).
-        component, community: number of each node's (n,).
-    """
+    """Return table ``nodes``, given the centrality, component and community of each node (n,)."""
     nodes = len(triples.names)
     members = triples.input[triples.input != triples.none]
     positive = edges.sign == 1
@@ -71,10 +62,10 @@ def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component
 
 
 def contrast_shares(triples: NodeTriples, edges: Edges) -> dict[str, float]:
-    """Return the shares of training examples that are reported beside every contrast.
+    """Return the shares of training examples that limit what a contrast of keywords can do.
 
-    An example whose output keyword has no negative neighbour falls back to its own negative keyword;
-    without either it takes part in no keyword contrast and counts as masked.
+    An example whose output keyword has no negative neighbour uses its own negative keyword; without either it has no
+    keyword contrast and is masked.
     """
     if not len(triples):
         return {}
@@ -120,8 +111,7 @@ def _shape(ranks: Centrality, component: np.ndarray, found: Communities) -> dict
         "largest_community": int(np.bincount(found.number).max(initial=0)),
         "modularity": round(found.modularity, 9),
         "centrality_iterations": ranks.iterations,
-        # Its last digits are rounding, of no use to anyone.
-        "centrality_residual": float(f"{ranks.residual:.3g}"),
+        "centrality_residual": float(f"{ranks.residual:.3g}"),  # further digits are rounding
     }
 
 
