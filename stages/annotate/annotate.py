@@ -1,7 +1,7 @@
 """Tokenise and tag every distinct text once: lemmas, parts of speech, sentence starts, noun chunks.
 
-Each part of the texts becomes a part of the tokens, by worker processes or a Dask cluster. A stage that was killed goes
-on with the parts that it had not finished.
+Worker processes or a Dask cluster make a part of the tokens from each part of the texts. A stage that was killed
+resumes with the parts that are missing.
 """
 
 import json
@@ -58,7 +58,10 @@ def _one_language(languages: set[str], place: str) -> str:
 
 def part_annotator(pipeline: str, language: str, size: int, clean: bool, expected: dict[str, Any],
                    provenance: Provenance) -> MakePart:
-    """Return what makes a part of the tokens of a part of the texts, in chunks of ``size`` texts."""
+    """Return a function that annotates a part of the texts, in chunks of ``size`` texts.
+
+    The description of the pipeline on this machine must be ``expected``.
+    """
     found = load_annotator(pipeline, language).describe()
     if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
         raise InputError(f"annotate.pipeline: a worker's pipeline {pipeline!r} is {found}, here it is {expected}. "
@@ -84,7 +87,7 @@ def counted(chunks: Iterable[pa.Table], language: str, counts: Counter[str]) -> 
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield ``tables`` of tokens joined to row groups, cut by what they hold and by nothing else."""
+    """Yield ``tables`` of tokens joined to row groups; only the content decides where they are cut."""
     group: list[pa.Table] = []
     texts = tokens = 0
     for table in tables:

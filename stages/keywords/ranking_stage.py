@@ -1,4 +1,4 @@
-"""The frame of the stages that rank the phrases of every text: a part of the ranking for each part of the tokens."""
+"""Code that the stages share that rank the phrases of every text, part by part of the tokens."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ from stages.common.text_tables import PHRASES, TOKENS, ranked_by
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess
 
-# Given a method's settings, the language of the texts and an IDF that breaks ties, returns what ranks token tables.
+# Returns the ranking function of token tables, given settings of a method, the language and an IDF that breaks ties.
 RankerOf = Callable[[Any, str, InverseFrequency | None], Callable[[pa.Table], Ranked]]
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
@@ -54,7 +54,7 @@ def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseF
 
 def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency | None,
                 provenance: Provenance) -> MakePart:
-    """Return what ranks the phrases of a part of the tokens by ``method``; further arguments as of its ``RankerOf``."""
+    """Return a function that ranks the phrases of a part of the tokens by ``method``."""
     rank = METHODS[method].ranker(settings, language, idf)
 
     def make(part: Path, result: Path) -> dict[str, Any]:
@@ -99,10 +99,8 @@ def rank_data_set(process: StageProcess, models: Mapping[str, Any]) -> None:
 
 
 def rank_if_named(process: StageProcess, models: Callable[[StageProcess], Mapping[str, Any]]) -> None:
-    """Write the table of the stage if something reads it, or else one without rows, whose metadata say why.
-
-    So every data set has the stage, and `dvc exp run -S keywords.method=yake` needs no other change of the params.
-    """
+    """Write the table of the stage if something reads it, else a table without rows, so that every data set has the
+    stage and `dvc exp run -S keywords.method=yake` needs no other change of the params."""
     params, kind = process.params, process.stage
     method = params.keywords.method
     compared = METHODS[kind].compared
