@@ -89,7 +89,11 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
                          f"more data.")
     if rule == "released" and (different := _labelled_different(mine, pairs)):
         return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
-    negatives = _RELEASED[split] if rule == "released" and _grouped(mine, split) else 2
+    if rule == "released" and mine["reference_ids"].map(len).max() < 2:
+        raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
+                         f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
+                         f"source (captions), and the {split} split in table examples has neither. Use random2.")
+    negatives = _RELEASED[split] if rule == "released" else 2
     try:
         return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
     except ValueError as error:
@@ -103,15 +107,6 @@ def _labelled_different(examples: pd.DataFrame, pairs: list[tuple[int, int]]) ->
     labelled = examples.loc[examples["negative_origin"] == "labelled", ["source_id", "negative_id"]].drop_duplicates()
     return sorted((int(source), int(negative)) for source, negative in labelled.itertuples(index=False)
                   if source in sources)
-
-
-def _grouped(examples: pd.DataFrame, split: str) -> bool:
-    """Raise an ``InputError`` unless texts come in groups, as captions do; nothing else has a released rule."""
-    if examples["reference_ids"].map(len).max() < 2:
-        raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
-                         f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
-                         f"source (captions), and the {split} split in table examples has neither. Use random2.")
-    return True
 
 
 def _references(examples: pd.DataFrame) -> dict[int, set[int]]:

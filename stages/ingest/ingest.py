@@ -74,8 +74,8 @@ _BEYOND = "left out: beyond ingest.max_train, max_validation or max_test, or out
 
 @dataclass(frozen=True)
 class Ingested:
-    """What the stage makes, as long as the scratch folder is there: the schema of the examples, the metrics, and what
-    yields the pieces of the tables ``examples``, ``texts`` and ``rejected``."""
+    """Schema of the examples, metrics, and functions that yield the pieces of the tables ``examples``, ``texts`` and
+    ``rejected`` as long as the scratch folder exists."""
 
     examples: TableSchema
     counts: dict[str, Any]
@@ -83,21 +83,17 @@ class Ingested:
 
     @property
     def schemas(self) -> dict[str, TableSchema]:
-        """Of each of ``pieces``."""
+        """The schema of each of ``pieces``."""
         return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
 
 
 def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scratch: Path,
         embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
-    """Turn raw rows into examples.
+    """Turn raw rows, file by file with rising numbers, into examples.
 
     Besides the database of at most ``memory_gib`` GiB, memory holds some tens of bytes per distinct text and per item;
     retrieved negatives need some tens of bytes more per word of the texts of a split, mined ones 1.5 KB per text.
-
-    Args:
-        rows: those of one file one after another, numbers rising.
-        scratch: an empty folder; it is needed until the pieces of the result have been written.
-        embed: for mined negatives.
+    ``scratch`` is an empty folder that must exist until the result is written; ``embed`` is for mined negatives.
     """
     check_source(dataset, params)
     labelled = structure_of(dataset.layout) == "labelled"
@@ -111,7 +107,7 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
 
 
 def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
-    """Yield ``rows`` with their texts stripped; what is shown of a row that is not taken stays as it was read."""
+    """Yield ``rows`` with their texts stripped; rejected rows are reported as they were read."""
     for row in rows:
         if not isinstance(row.content, str) and isinstance(row.content.get("text"), str):
             shown = (row.names, row.values) if row.names else (tuple(row.content), tuple(row.content.values()))
@@ -122,7 +118,7 @@ def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
 
 def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed: int,
                         embed: Embed | None = None) -> Ingested:
-    """Make items of source, target and negative; raise an ``InputError`` if a split would have none."""
+    """Make items of source, target and negative."""
     counts = source_counts(found, params)
     try:
         every = make_items(found, dataset, params, seed)
@@ -151,7 +147,7 @@ def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed
 
 
 def text_examples(rows: UniqueRows, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
-    """Make an item of each labelled or plain text; plain ones are of training, but for published splits."""
+    """Make an item of each labelled or plain text; plain ones are of training unless their split is published."""
     labelled = rows.structure == "labelled"
     if params.train_part is not None:
         raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "
@@ -193,7 +189,7 @@ def _steps(rows: UniqueRows, every: Items, kept: np.ndarray, items: Items,
 
 
 def _hub(found: Connected) -> list[str]:
-    """Return the text that joins most rows of the largest component, if it joins more than one in ten of all."""
+    """Return a hint that names the text of most rows, if it is in more than a tenth of them."""
     rows = found.rows
     texts = rows.first if rows.structure in ("captions", *CONTINUATIONS) else rows.pairs
     count = np.bincount(texts.ravel(), minlength=rows.n_texts + 1)
@@ -228,7 +224,7 @@ def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
 
 
 def _hashes(found: Connected) -> np.ndarray:
-    """Return the hash of each component, which its texts alone decide."""
+    """Return the hash of each component, which depends on its texts alone."""
     hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
     if found.rows.structure in CONTINUATIONS:
         np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
@@ -248,9 +244,6 @@ def _check_filled(split: np.ndarray, params: Ingest) -> None:
         raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
                          f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "
                          f"or set ingest.split_by to pair, which leaves rows where they were published.")
-
-
-# Tables in pieces
 
 
 def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np.ndarray,
@@ -287,9 +280,6 @@ def _text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[
         yield pa.table({"text_id": np.arange(start, start + len(batch)), "text": pa.array(batch, pa.string()),
                         "language": pa.array([language] * len(batch), pa.string())})
         start += len(batch)
-
-
-# The stage
 
 
 def _work(process: StageProcess) -> None:
