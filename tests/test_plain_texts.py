@@ -51,7 +51,7 @@ def test_each_text_is_once_an_item_of_training(tmp_path):
     assert made.texts["text"].tolist() == TEXTS and made.examples["text_id"].tolist() == [0, 1, 2, 3, 4]
     assert set(made.examples["split"]) == {"train"} and list(made.examples) == ["example_id", "split", "text_id"]
     assert made.counts["rows"]["not_taken_by_reason"] == {"duplicate": 1, "empty text": 2}
-    assert "texts: train 5" in summary(made.counts)
+    assert "examples: train 5" in summary(made.counts)
     assert len(made_of(rows(TEXTS), tmp_path, max_train=3).examples) == 3
 
 
