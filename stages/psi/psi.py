@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import rankdata
 
 from keycontrast.progress import progress
 from stages.common.examples import MODES, source_pairs
@@ -238,6 +239,8 @@ def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
     ``values`` (R, D) are float32, finite and without negative zeros.
     """
     width = values.shape[1]
+    if ties == "average":
+        return 2 * rankdata(values, axis=1) - (width + 1)
     bits = np.ascontiguousarray(values).view(np.int32)
     # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
     keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
@@ -246,23 +249,9 @@ def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
     keys |= np.arange(width)
     keys.sort(axis=1)
     column = keys & ((1 << shift) - 1)
-    doubled = np.broadcast_to(2 * np.arange(width) - (width - 1), values.shape)
-    if ties == "average":
-        doubled = _shared(keys >> shift, doubled)
     ranks = np.empty(values.shape)
-    ranks.ravel()[column + np.arange(len(values))[:, None] * width] = doubled
+    np.put_along_axis(ranks, column, 2.0 * np.arange(width)[None] - (width - 1), axis=1)
     return ranks
-
-
-def _shared(ordered: np.ndarray, doubled: np.ndarray) -> np.ndarray:
-    """Return doubled ranks, the same mean for equal neighbours in ``ordered`` (R, D)."""
-    width = ordered.shape[1]
-    new = np.ones((len(ordered), width + 1), dtype=bool)
-    new[:, 1:-1] = ordered[:, 1:] != ordered[:, :-1]
-    place = np.arange(width)
-    first = np.maximum.accumulate(np.where(new[:, :-1], place, 0), axis=1)
-    last = np.minimum.accumulate(np.where(new[:, 1:], place, width)[:, ::-1], axis=1)[:, ::-1]
-    return first + last - (width - 1)
 
 
 def _work(process: StageProcess) -> None:
