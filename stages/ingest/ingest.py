@@ -127,7 +127,7 @@ def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed
         items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
         _check_filled(split, params)
     except InputError as error:
-        raise InputError("\n".join([str(error), *triple_lines(counts), *_hub(found)])) from error
+        raise InputError("\n".join([str(error), *triple_lines(counts)])) from error
     group = found.group
     counts["rows"] |= account(found.rows, _steps(found.rows, every, kept, items, params))
     used = text_mask(len(group), items.source, items.negative[items.negative != NO_TEXT], items.outputs[0])
@@ -186,18 +186,6 @@ def _steps(rows: UniqueRows, every: Items, kept: np.ndarray, items: Items,
         return [(np.isin(np.arange(len(rows)), kept), _BEYOND)]
     return [(in_items(rows, every), unused), (in_items(rows, every.at(kept)), _BEYOND),
             (in_items(rows, items), "no negative: none can be found for its items")]
-
-
-def _hub(found: Connected) -> list[str]:
-    """Return a hint that names the text of most rows, if it is in more than a tenth of them."""
-    rows = found.rows
-    texts = rows.first if rows.structure in ("captions", *CONTINUATIONS) else rows.pairs
-    count = np.bincount(texts.ravel(), minlength=rows.n_texts + 1)
-    hub = int(count.argmax())
-    if 10 * count[hub] <= len(rows):
-        return []
-    return [f"the text {rows.texts[hub][:60]!r} stands in {count[hub]} of {len(rows)} rows and connects them; if "
-            f"it says nothing, remove these rows"]
 
 
 def _limits(params: Ingest) -> dict[str, int | None]:
