@@ -53,19 +53,11 @@ from stages.ingest.sources import (
     in_items,
     make_items,
     negative_origin,
+    split_of_items,
     with_negatives,
 )
-from stages.ingest.splits import (
-    LARGEST_HASH,
-    TRAIN,
-    in_range,
-    sample_items,
-    split_by_hash,
-    split_classes,
-    split_groups,
-    split_items,
-)
-from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
+from stages.ingest.splits import TRAIN, sample_items, split_classes
+from stages.ingest.texts import NO_TEXT, TextFile, text_mask
 from stages.run.process import StageProcess, run_stage
 
 _BATCH = 2**13
@@ -122,7 +114,7 @@ def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed
     counts = source_counts(found, params)
     try:
         every = make_items(found, dataset, params, seed)
-        split, of_group, outside = _split(every, found, params, seed)
+        split, of_group, outside = split_of_items(every, found, params, seed)
         kept = sample_items(split, _limits(params), seed, outside)
         items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
         _check_filled(split, params)
@@ -190,35 +182,6 @@ def _steps(rows: UniqueRows, every: Items, kept: np.ndarray, items: Items,
 
 def _limits(params: Ingest) -> dict[str, int | None]:
     return {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-
-
-def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
-        np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
-    rows, of_item, outside = found.rows, found.group[items.source], None
-    if params.split_by == "pair":
-        if params.train_part is not None:
-            outside = ~in_range(_hashes(found), params.train_part, seed)[of_item]
-        return split_items(items.rank, rows.published, params.validation, params.test, seed, outside), None, outside
-    if params.split_by == "component":
-        of_group = split_groups(of_item, int(found.group.max()) + 1, params.validation, params.test, seed,
-                                found.strictest_split)
-        return of_group[of_item], of_group, outside
-    hashes = _hashes(found)
-    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
-    if params.train_part is not None:
-        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
-    return of_group[of_item], of_group, outside
-
-
-def _hashes(found: Connected) -> np.ndarray:
-    """Return the hash of each component, which depends on its texts alone."""
-    hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
-    if found.rows.structure in CONTINUATIONS:
-        np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
-    else:
-        np.minimum.at(hashes, found.group, letter_hashes(found.rows.texts))
-    return hashes
 
 
 def _check_filled(split: np.ndarray, params: Ingest) -> None:

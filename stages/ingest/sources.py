@@ -24,8 +24,8 @@ from stages.ingest.items import (
 from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, search
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.splits import TRAIN
-from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, text_mask
+from stages.ingest.splits import LARGEST_HASH, TRAIN, in_range, split_by_hash, split_groups, split_items
+from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, letter_hashes, text_mask
 
 _CONNECTED = "other split: its texts are connected with rows of a split that is evaluated"
 _ALONE = "alone: its group has no other text"
@@ -206,6 +206,35 @@ def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     else:
         remedy = "Give rows that are paraphrases, stories or right responses; rejected rows have their reasons."
     return InputError(message + remedy)
+
+
+def split_of_items(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
+        np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
+    rows, of_item, outside = found.rows, found.group[items.source], None
+    if params.split_by == "pair":
+        if params.train_part is not None:
+            outside = ~in_range(_hashes(found), params.train_part, seed)[of_item]
+        return split_items(items.rank, rows.published, params.validation, params.test, seed, outside), None, outside
+    if params.split_by == "component":
+        of_group = split_groups(of_item, int(found.group.max()) + 1, params.validation, params.test, seed,
+                                found.strictest_split)
+        return of_group[of_item], of_group, outside
+    hashes = _hashes(found)
+    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
+    if params.train_part is not None:
+        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
+    return of_group[of_item], of_group, outside
+
+
+def _hashes(found: Connected) -> np.ndarray:
+    """Return the hash of each component, which depends on its texts alone."""
+    hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
+    if found.rows.structure in CONTINUATIONS:
+        np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
+    else:
+        np.minimum.at(hashes, found.group, letter_hashes(found.rows.texts))
+    return hashes
 
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
