@@ -43,7 +43,7 @@ def run(triples: NodeTriples, params: "Graph") -> GraphTables:
     ranks, component = centrality(nodes, edges), components(nodes, edges)
     found = communities(nodes, edges, params.resolution)
     return GraphTables(node_table(triples, edges, ranks.scores, component, found.number), edges.table(),
-                       {**_sizes(nodes, relations), **_shape(ranks, component, found),
+                       {**_counts(nodes, relations, ranks, component, found),
                         **contrast_shares(triples.of_examples(), edges)})
 
 
@@ -88,7 +88,8 @@ def _share(where: np.ndarray) -> float:
     return round(float(np.mean(where)), 6)
 
 
-def _sizes(nodes: int, relations: Relations) -> dict[str, int]:
+def _counts(nodes: int, relations: Relations, ranks: Centrality, component: np.ndarray,
+            found: Communities) -> dict[str, float]:
     dropped = relations.dropped
     return {
         "nodes": nodes,
@@ -100,11 +101,6 @@ def _sizes(nodes: int, relations: Relations) -> dict[str, int]:
         "edges_capped": dropped.capped,
         "cluster_outputs_capped": relations.capped_outputs,
         "clusters_capped": relations.capped_clusters,
-    }
-
-
-def _shape(ranks: Centrality, component: np.ndarray, found: Communities) -> dict[str, float]:
-    return {
         "components": int(component.max(initial=-1)) + 1,
         "largest_component": int(np.bincount(component).max(initial=0)),
         "communities": int(found.number.max(initial=-1)) + 1,

@@ -218,7 +218,8 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
            parse=parsing.all_terms_line, files="text files named .txt, such as r8-train-all-terms.txt",
            splits={"train": "*train-all-terms.txt*", "test": "*test-all-terms.txt*"}, **_LINES),
     Layout("rt_polarity", "a line of `rt-polarity.pos` or `.neg` (film reviews of Pang and Lee 2005)", _CLASSIFIED,
-           parse=parsing.polarity_line, encoding="cp1252",
+           parse=lambda line, path: {"class": "pos" if ".pos" in path.suffixes else "neg", "text": line},
+           encoding="cp1252",
            files="text files named .pos and .neg, such as rt-polarity.pos", **_LINES | {"forms": (".pos", ".neg")}),
     Layout("text_gcn", "a line of an index such as `mr.txt` (name, split, class) and of `corpus/mr.txt` (Yao et al. "
            "2019)", _CLASSIFIED | {SPLIT: Column("train or test", SPLIT)}, parse=parsing.indexed_line,

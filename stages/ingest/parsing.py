@@ -283,11 +283,6 @@ def all_terms_line(text: str, path: Path) -> dict[str, str]:
     return {"class": label, "text": words}
 
 
-def polarity_line(text: str, path: Path) -> dict[str, str]:
-    """Return a sentence (Pang and Lee 2005); its class is the ending of the file."""
-    return {"class": "pos" if ".pos" in path.suffixes else "neg", "text": text}
-
-
 def indexed_line(joined: str, path: Path) -> dict[str, str]:
     """Parse a line of an index, to which the text was joined by a tab (Yao et al. 2019)."""
     parts = joined.split("\t", 3)

@@ -42,7 +42,9 @@ _POSITIONS = 0.01
 def run(texts: dict[str, list[str]], values: dict[str, Any],
         seed: int) -> tuple[BertModel, BertTokenizer, dict[str, Any]]:
     """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics."""
-    tokenizer = tokenizer_of(vocabulary(texts["train"], values["min_count"], values["min_word_count"]))
+    numbers = {piece: number for number, piece in enumerate(
+        vocabulary(texts["train"], values["min_count"], values["min_word_count"]))}
+    tokenizer = BertTokenizer(vocab=numbers, do_lower_case=True, model_max_length=_LENGTH)
     pieces = {split: tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
               for split, found in texts.items()}
     special = set(tokenizer.all_special_ids)
@@ -83,12 +85,6 @@ def _basic(text: str) -> Iterator[str]:
     for part in text.split("[SEP]"):  # between the turns of a dialogue, where it is one special token
         yield from (word for word, _ in BertPreTokenizer().pre_tokenize_str(
             BertNormalizer(lowercase=True).normalize_str(part)))
-
-
-def tokenizer_of(pieces: Sequence[str]) -> BertTokenizer:
-    """Return a BERT tokenizer, lower-casing, of ``pieces``, whose first are :data:`SPECIAL`."""
-    return BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, do_lower_case=True,
-                         model_max_length=_LENGTH)
 
 
 def encoder_of(table: np.ndarray, values: dict[str, Any], seed: int) -> BertModel:
