@@ -124,7 +124,7 @@ def test_a_table_that_nothing_reads_has_no_rows_and_a_reason(ranking, tokens, tm
     with pytest.raises(InputError, match=f"{name}: was left without rows: keywords.method is textrank"):
         read_table(path, SCHEMAS[name])
     inspection.show(path, Console(width=200))
-    assert "Left without rows: keywords.method is textrank" in capsys.readouterr().out
+    assert "It has no rows: keywords.method is textrank" in capsys.readouterr().out
     for query, noted in ((f"SELECT * FROM {name}", True), ("SELECT * FROM tokens", False)):
         sql.run(query, None, None, "csv", None, Console())
         assert (f"{name} was left without rows: keywords.method is" in capsys.readouterr().err) == noted
