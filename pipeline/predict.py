@@ -215,7 +215,7 @@ def _attribution(params: Params, paths: DatasetPaths, device: str) -> Ranks:
         return pa.concat_tables(list(run(_alone(texts), Lookup.of_table("texts", texts),
                                          Lookup.of_table("tokens", tokens), scorer, ["xx"])))
 
-    scorer = load_scorer(values, paths.pair_classifier, params.encoder.source, device)
+    scorer = load_scorer(values, paths.pair_classifier, device)
     size = scorer.size
     return ranks
 

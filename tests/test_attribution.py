@@ -8,18 +8,15 @@ import tiny_bert
 import torch
 from captum.attr import IntegratedGradients
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForSequenceClassification
 
 from models.keywords.attribution import (
     SaliencyBatch,
     WordPieces,
     as_batch,
-    nodes,
     overlaps,
     piece_attributions,
     piece_norms,
-    siamese_attributions,
-    siamese_saliency,
     word_saliency,
     word_scores,
 )
@@ -313,52 +310,3 @@ def test_scores_do_not_depend_on_company_padding_or_rows(classifier, tokenizer, 
 
 
 # --- integrated Jacobians ---
-
-
-@pytest.fixture
-def encoder():
-    torch.manual_seed(0)
-    return AutoModel.from_config(tiny_bert.config(initializer_range=0.3), add_pooling_layer=False).eval().double()
-
-
-def one(tokenizer, text):
-    return tokenizer([text], return_tensors="pt")
-
-
-def full_jacobian(encoder, encoded, steps):
-    """(e - r)_i J_i for every piece i, (L, d): the integral of the whole Jacobian, output by output."""
-    batch = as_batch(encoded)
-    table = encoder.get_input_embeddings().weight
-    end, begin = (table[ids[0]].detach() for ids in (encoded["input_ids"], blanks(encoded, batch)))
-    total = 0
-    for place, weight in zip(*nodes(steps), strict=True):
-        def g(embeddings):
-            hidden = encoder(inputs_embeds=embeddings[None], attention_mask=encoded["attention_mask"])[0]
-            pooled = hidden.mean(1)[0]
-            return pooled / pooled.norm()
-        jacobian = torch.autograd.functional.jacobian(g, begin + place * (end - begin))  # (d, L, D)
-        total = total + weight * torch.einsum("olk,lk->lo", jacobian, end - begin)
-    return total
-
-
-def test_siamese_rows_sum_the_attribution_matrix(encoder, tokenizer):
-    a, b = (one(tokenizer, text) for text in ("what is the best way", "how do i learn"))
-    matrix = (full_jacobian(encoder, a, 100) @ full_jacobian(encoder, b, 100).T).float()
-    found = siamese_attributions(encoder, a, b, steps=100)[0]
-    assert matrix.shape == (7, 6) and not matrix[:, [0, -1]].any()  # the special pieces
-    torch.testing.assert_close(found.float(), matrix.sum(1), atol=1e-5, rtol=1e-4)
-
-
-def test_siamese_scores_are_probabilities_of_the_source_words(encoder, tokenizer):
-    encoder = encoder.float()
-    encoded = [tokenizer(texts, return_tensors="pt", padding=True) for texts in (SOURCES, TARGETS)]
-    scores = siamese_saliency(encoder, *encoded, steps=8)
-    assert [len(row) for row in scores] == [10, 4, 1] and scores[2].tolist() == [0.5]
-    for row in scores[:2]:
-        assert row.min() == 0.0 and row.max() == 1.0
-    padded = [tokenizer(texts, return_tensors="pt", padding="max_length", max_length=20) for texts in
-              (SOURCES, TARGETS)]
-    assert largest_difference(scores, siamese_saliency(encoder, *padded, steps=8, rows=5)) < 1e-5
-    alone = siamese_saliency(encoder, *(one(tokenizer, text) for text in (SOURCES[0], TARGETS[0])), steps=8)
-    assert largest_difference(scores[:1], alone) < 1e-5
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in encoder.parameters())

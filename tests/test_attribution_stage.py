@@ -1,7 +1,6 @@
 """The stage attribution: which pairs it scores, alignment with the tokens, bytes, metadata, a kill in the middle."""
 
 import re
-import shutil
 from collections import Counter
 
 import numpy as np
@@ -11,9 +10,8 @@ import pytest
 import tiny_bert
 import yaml
 from pydantic import ValidationError
-from transformers import AutoModel, AutoTokenizer
 
-from models.keywords.attribution import from_characters, siamese_saliency, word_saliency
+from models.keywords.attribution import from_characters, word_saliency
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution
 from stages.attribution.params import Attribution
@@ -57,7 +55,7 @@ def as_read(examples, texts, tokens):
 
 
 def attributed(tokenizer, texts=TEXTS, given=None, **changes):
-    scorer = attribution.ClassifierScorer(tiny_bert.classifier(), tokenizer, values(**changes))
+    scorer = attribution.Scorer(tiny_bert.classifier(), tokenizer, values(**changes))
     counts = Counter()
     blocks = attribution.run(*as_read(*(given or tables(texts))), scorer, values(**changes)["modes"], counts=counts)
     return counts, pa.concat_tables(list(blocks)).to_pandas()
@@ -94,7 +92,7 @@ def test_a_source_is_scored_with_each_of_its_references(tokenizer):
 
 
 def test_where_keywords_are_named_every_text_is_scored_and_sources_as_before(tokenizer):
-    scorer = attribution.ClassifierScorer(tiny_bert.classifier(), tokenizer, values())
+    scorer = attribution.Scorer(tiny_bert.classifier(), tokenizer, values())
     blocks = attribution.run(*as_read(*tables()), scorer, ["xx", "xy"], every=True)
     rows = pa.concat_tables(list(blocks)).to_pandas()
     assert rows[rows["mode"] == "xx"][["text_id", "pair"]].to_numpy().tolist() == [[text, text] for text in range(6)]
@@ -194,27 +192,8 @@ def test_same_bytes_for_any_number_of_workers(project, tmp_path, monkeypatch):
     assert found[0] == found[1] and len(found[0]) == 3
 
 
-def test_siamese_scores_come_from_the_encoder(project, tmp_path, monkeypatch):
-    folder = tiny_bert.save_encoder(tmp_path / "encoder")
-    shutil.rmtree(project.pair_classifier)  # not needed
-    write_params(tmp_path, encoder=folder, method="siamese", steps=8)
-    assert attribution.main(["tiny"]) == 0
-    path = project.table("attribution")
-    assert read_metadata(path)["models"]["encoder"]["name"] == "encoder"
-    encoder = AutoModel.from_pretrained(folder, add_pooling_layer=False)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    for text, pair, score in read_frame(path)[["text_id", "pair", "score"]].itertuples(index=False):
-        if text == 2:
-            continue
-        alone, = siamese_saliency(encoder, *(tokenizer([TEXTS[number]], return_tensors="pt")
-                                             for number in (text, pair)), steps=8)
-        np.testing.assert_allclose(score, alone.numpy(), atol=1e-5)
-
-
 def test_presets_are_the_papers_reading_and_the_released_codes():
     paper, default = Attribution(preset="paper").model_dump(), Attribution().model_dump()
     assert {**paper, "preset": None} == default and not default["released_bugs"]
-    with pytest.raises(ValidationError, match="method is 'siamese' where the preset has 'gradient'"):
-        Attribution(preset="paper", method="siamese")
-    with pytest.raises(ValidationError, match="method siamese has no pair classifier"):
-        Attribution(method="siamese", attr_target="pos_prob")
+    with pytest.raises(ValidationError, match="method is 'integrated_gradients' where the preset has 'gradient'"):
+        Attribution(preset="paper", method="integrated_gradients")

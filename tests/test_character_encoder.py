@@ -1,6 +1,5 @@
 """An encoder of a data set's own characters: vocabulary, vectors, the same bytes, and who may name it."""
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -63,17 +62,6 @@ def test_the_same_texts_and_seed_give_the_same_bytes(tmp_path):
     assert files["one"] == files["again"]
     assert files["one"]["model.safetensors"] != files["other"]["model.safetensors"]
     assert files["one"]["tokenizer.json"] == files["other"]["tokenizer.json"]
-
-
-def test_characters_of_one_company_are_alike():
-    rng = np.random.default_rng(0)
-    company = [[chr(first + number) for number in range(30)] for first in (0x4E00, 0x5E00)]
-    texts = ["".join(rng.choice(company[number % 2], 10)) for number in range(400)]
-    model, tokenizer, _ = run({"train": texts, "validation": [], "test": []}, VALUES | {"epochs": 10}, 13)
-    table = model.embeddings.word_embeddings.weight.detach()
-    table = torch.nn.functional.normalize(table[tokenizer.convert_tokens_to_ids(sum(company, []))], dim=1)
-    alike = table @ table.T
-    assert alike[:30, :30].mean() > 0.5 > 0 > alike[:30, 30:].mean()
 
 
 def test_texts_of_a_split_are_those_of_its_items():

@@ -19,15 +19,14 @@ from stages.graph.joins import JoinLimits
 from stages.graph.params import Graph
 from stages.graph.triples import Searched, node_triples
 
-# Sorted by code point, as UTF-8 bytes are; UTF-16 would put the last before the one above it.
+EXAMPLES = pd.DataFrame({
+    "example_id": [0, 1, 2, 3], "split": ["train", "train", "test", "train"], "source_id": [0, 1, 0, 4],
+    "target_id": [1, 2, 2, 1], "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
+NAMED = pd.DataFrame({"text_id": range(5), "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
 
 
 def test_training_examples_are_grouped_by_input_keyword():
-    examples = pd.DataFrame({"example_id": [0, 1, 2, 3], "split": ["train", "train", "test", "train"],
-                             "source_id": [0, 1, 0, 4], "target_id": [1, 2, 2, 1],
-                             "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
-    keywords = pd.DataFrame({"text_id": [0, 1, 2, 3, 4], "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
-    assert as_table(SCHEMAS["clusters"], clusters_of(examples, keywords)).to_pylist() == [
+    assert as_table(SCHEMAS["clusters"], clusters_of(EXAMPLES, NAMED)).to_pylist() == [
         {"keyword": "dough", "example_id": 0, "output_keyword": "oven", "negative_keyword": "yeast"},
         {"keyword": "oven", "example_id": 1, "output_keyword": "yeast", "negative_keyword": None},
     ]
@@ -47,10 +46,6 @@ def test_a_text_contains_keywords_token_by_token(text, found):
 
 
 def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain():
-    examples = pd.DataFrame({"example_id": [0, 1, 2, 3], "split": ["train", "train", "test", "train"],
-                             "source_id": [0, 1, 0, 4], "target_id": [1, 2, 2, 1],
-                             "negative_id": pd.array([2, None, 3, 3], dtype="Int64")})
-    keywords = pd.DataFrame({"text_id": range(5), "keyword": ["dough", "oven", "yeast", "salt", NO_KEYWORD]})
     written = ["sour dough oven", "my oven", "yeast oven", "salt", "Oven salt"]
     texts = pd.DataFrame({"text_id": range(5), "text": written})
     words = [text.split() for text in texts["text"]]
@@ -58,11 +53,11 @@ def test_training_examples_are_grouped_by_the_keywords_that_their_inputs_contain
     tokens = pd.DataFrame({"text_id": range(5), "start": starts, "lemma": words, "end": [
         [start + len(word) for start, word in zip(*row, strict=True)] for row in zip(starts, words, strict=True)]})
     searched = Searched(texts, tokens)
-    rows = clusters_of(examples, keywords, searched)
+    rows = clusters_of(EXAMPLES, NAMED, searched)
     # "salt" names no input, so that it is no cluster; the last example has no keyword of its own.
     assert [(row["keyword"], row["example_id"]) for row in rows.to_pylist()] == [
         ("dough", 0), ("oven", 0), ("oven", 1), ("oven", 3)]
-    made = graph.run(node_triples(examples, keywords, searched=searched), Graph(cluster_by="contains"))
+    made = graph.run(node_triples(EXAMPLES, NAMED, searched=searched), Graph(cluster_by="contains"))
     assert made.metrics["share_without_input_keyword"] == round(1 / 3, 6)
     sizes = dict(zip(made.nodes["keyword"].to_pylist(), made.nodes["cluster_size"].to_pylist(), strict=True))
     assert (sizes["dough"], sizes["oven"]) == (1, 3)

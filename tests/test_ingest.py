@@ -6,24 +6,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw
+from ingest_rows import LABELLED, SHARES, by_key, corpus, dataset, ingested, raw, text_file
 
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.tables import read_frame, read_metadata
 from stages.ingest import ingest
 from stages.ingest.deduplicate import deduplicate
+from stages.ingest.files import read_rows
 from stages.ingest.params import Ingest
 from stages.ingest.rows import RawRow
 from stages.ingest.text_keys import jaccard, overlap_tokens, symbol_key, text_key
+from stages.ingest.texts import components
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-# Text keys
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -65,9 +66,6 @@ def test_overlap_counts_distinct_lower_cased_words_and_single_han_characters():
     assert overlap_tokens("你好abc") == {"你", "好", "abc"}
     assert jaccard(frozenset("ab"), frozenset("bcd")) == 1 / 4
     assert jaccard(frozenset(), frozenset()) == 0.0
-
-
-# Pairs
 
 
 def taken(rows, folder, data=None):
@@ -126,21 +124,6 @@ def test_repetitions_do_not_count_as_unusable(tmp_path):
                                    "in_no_item_by_reason": {}}
 
 
-# Triples
-
-
-def test_targets_are_drawn_by_seed_and_texts_whatever_the_order_of_rows(tmp_path):
-    pairs = corpus()
-    params = Ingest(neg_source="labelled", **SHARES, max_rejected=1)
-
-    def targets(rows, seed):
-        made = ingested(raw(rows), dataset(), params, seed, tmp_path)
-        return by_key(made).set_index("source")["target"].sort_index()
-
-    assert targets(pairs, 3).equals(targets(pairs[::-1], 3))
-    assert not targets(pairs, 3).equals(targets(pairs, 4))
-
-
 def triple(number, source, target, negative):
     return RawRow("f", number, {"source": source, "target": target, "negative": negative})
 
@@ -173,16 +156,6 @@ def test_given_triples_that_contradict_each_other_are_no_labelled_negatives(tmp_
                             *([f"s{n}", f"t{n}", f"n{n}"] for n in range(3, 10))])
 
 
-def test_items_without_negatives_have_none(tmp_path):
-    pairs = corpus()
-    made = ingested(raw(pairs), dataset(), Ingest(neg_source="none", **SHARES, max_rejected=1), 3, tmp_path)
-    assert made.examples["negative_id"].isna().all()
-    assert made.examples["negative_origin"].isna().all()
-    assert len(made.examples) == made.counts["pairs"]["paraphrases"]
-    assert made.counts["triples_by_negative_source"]["none"] == len(made.examples)
-    assert set(made.examples[["source_id", "target_id"]].to_numpy().ravel()) == set(made.texts["text_id"])
-
-
 @pytest.mark.parametrize(("params", "columns", "pairs", "message"), [
     ({"neg_source": "given"}, LABELLED, [("a", "b", 1)], "neg_source is given, but the data set has layout pairs"),
     ({"neg_source": "labelled"}, LABELLED, [("a", "b", 1)], "No text has both a paraphrase and a non-paraphrase"),
@@ -194,9 +167,6 @@ def test_items_without_negatives_have_none(tmp_path):
 def test_data_that_give_no_examples_say_what_to_do(tmp_path, params, columns, pairs, message):
     with pytest.raises(InputError, match=message):
         ingest.run(raw(pairs), dataset(columns=columns), Ingest(**params), 1, tmp_path)
-
-
-# Invariants of every rule
 
 
 @pytest.mark.parametrize("changes", [
@@ -211,6 +181,7 @@ def test_invariants_of_examples(tmp_path, changes):
     assert (frame["negative"] != frame["target"]).all()
     assert (frame["negative"] != frame["source"]).all()
     assert (frame["source"] != frame["target"]).all()
+    assert frame["negative"].isna().all() == (changes["neg_source"] == "none")
     # No triple twice; no text and no component in two splits, negatives included.
     assert not frame[["source", "target", "negative"]].duplicated().any()
     homes = frame.melt("split", ["source", "target", "negative"]).groupby("value")["split"].nunique()
@@ -241,9 +212,6 @@ def test_sampling_does_not_shrink_the_pool_of_negatives(tmp_path):
     merged = train.merge(full, on=["source", "target"])
     assert (merged["negative_x"] == merged["negative_y"]).all()
     assert (merged["split_x"] == merged["split_y"]).all()
-
-
-# The stage as a process
 
 
 def project(folder, **params):
@@ -291,3 +259,60 @@ def test_nothing_is_written_when_the_stage_fails(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "artifacts").exists()
     assert ingest.main(["tyo"]) == 1
     assert "params.yaml: datasets has no 'tyo'; did you mean 'toy'?" in capsys.readouterr().err
+
+
+def test_texts_are_found_by_number_and_in_order(tmp_path):
+    texts = text_file(tmp_path, ["naïve", "", "你好"])
+    assert ([texts[n] for n in (2, 0, 1)], len(texts)) == (["你好", "naïve", ""], 3)
+    wanted = np.array([True, False, True])
+    assert list(texts.batches(wanted, 1)) == [["naïve"], ["你好"]]
+    assert list(texts.batches(wanted, 9)) == [["naïve", "你好"]]
+    assert list(texts.batches(np.zeros(3, bool), 9)) == []
+    assert len(text_file(tmp_path, [])) == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_components_are_those_of_a_graph_library_numbered_by_first_text(seed):
+    rng = np.random.default_rng(seed)
+    pairs = rng.integers(0, 200, (int(rng.integers(0, 260)), 2)).astype(np.int32)
+    graph = nx.Graph(pairs.tolist())
+    graph.add_nodes_from(range(200))
+    expected = np.empty(200, dtype=int)
+    for number, members in enumerate(sorted(nx.connected_components(graph), key=min)):
+        expected[list(members)] = number
+    assert components(200, pairs).tolist() == expected.tolist()
+
+
+def test_rows_beyond_the_memory_of_the_database_go_to_disk(tmp_path):
+    rows = [(f"question {n} " + "and more words " * 80, f"answer {n * 7 % 9000}", 1) for n in range(9000)]
+    params, tables = Ingest(neg_source="none", **SHARES), []
+    for gib in (4.0, 0.03):
+        folder = tmp_path / str(gib)
+        folder.mkdir()
+        made = ingest.run(raw(rows), dataset(), params, 1, folder, memory_gib=gib)
+        tables.append([list(made.pieces[name]()) for name in ("examples", "texts", "rejected")])
+    assert tables[0] == tables[1]
+
+
+TOPICS = ("river", "market", "garden", "engine", "harbour", "violin", "bakery", "library", "glacier", "museum",
+          "orchard", "tunnel")
+
+
+@pytest.mark.parametrize("labels", [("entailment", "neutral", "contradiction"), ("e", "n", "c"), (0, 1, 2)])
+def test_a_premise_with_what_it_entails_and_contradicts_is_a_triple(tmp_path, labels):
+    rows = [{"sentence1": f"People stand near the {topic}.", "sentence2": f"{what} the {topic}", "gold_label": label}
+            for topic in TOPICS for label, what in zip(labels, ("Somebody is near", "Friends visit", "Nobody is near"),
+                                                       strict=True)]
+    path = tmp_path / "nli.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"premise": "sentence1", "hypothesis": "sentence2", "label": "gold_label"}
+    data = dataset(path, "nli", columns)
+    made = ingested(read_rows(data), data, Ingest(qqp_rule="question1_one", **SHARES), 1, tmp_path)
+    found = by_key(made)[["source", "target", "negative"]].to_numpy().tolist()
+    assert sorted(found) == sorted([f"{who}nearthe{topic}" for who in ("peoplestand", "somebodyis", "nobodyis")]
+                                   for topic in TOPICS)
+    assert made.counts["rows"] == {"read": 36, "taken": 24, "rejected": 0, "duplicates": 0,
+                                   "not_taken_by_reason": {"neutral": 12}, "in_items": 24, "in_no_item_by_reason": {}}
+    assert set(made.rejected["reason"]) == {"neutral: neither entails nor contradicts"}
+    assert json.loads(made.rejected["raw"][0])["sentence2"] == "Friends visit the river"
+    assert set(made.examples["split"]) == {"train", "validation", "test"}

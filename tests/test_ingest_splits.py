@@ -7,7 +7,7 @@ import pytest
 from ingest_rows import SHARES, by_key, corpus, dataset, ingested, raw
 
 from keycontrast.errors import InputError
-from stages.ingest.counts import leak_lines, leak_report
+from stages.ingest.counts import leak_report
 from stages.ingest.items import plain_items
 from stages.ingest.params import Ingest
 from stages.ingest.splits import (
@@ -21,8 +21,6 @@ from stages.ingest.splits import (
 )
 from stages.ingest.text_keys import text_key
 from stages.ingest.texts import TextLists
-
-# Components
 
 
 def test_large_components_go_to_train_and_groups_without_items_everywhere():
@@ -52,9 +50,6 @@ def test_published_components_stay_and_what_is_not_published_is_drawn_from_train
     assert split.tolist() == fixed.tolist()
     with pytest.raises(InputError, match="0 examples in 0 connected groups of texts cannot be cut into train and val"):
         split_groups(np.arange(5), 5, 0.1, 0.1, 1, np.full(5, TEST, np.int8))
-
-
-# Items and classes
 
 
 def test_items_are_split_by_their_shares():
@@ -90,9 +85,6 @@ def test_samples_are_seeded_and_keep_the_order():
     assert any(kept.tolist() != sample_items(split, limits, seed=s).tolist() for s in range(2, 9))
 
 
-# Leaks
-
-
 def test_leaks_of_a_case_made_by_hand():
     # Components: texts 0 to 3, 4 to 5, 6 to 8, 9 to 10, 11 to 12.
     group = np.array([0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4])
@@ -113,8 +105,6 @@ def test_leaks_of_a_case_made_by_hand():
         "targets_as_training_negatives": 1, "sources_in_training": 1, "items_with_a_leak": 3,
         "share_with_a_leak": 0.75, "items_with_a_leak_by_letters_and_digits": 4,
         "items_of_a_component_in_two_splits": 2}
-    assert leak_lines(report)[1].startswith("test: 3 of 4 items (75.0%) have a source or target in training, 4 by "
-                                                "letters and digits alone; 3 targets")
 
 
 def test_every_reference_counts_as_a_target():
@@ -155,9 +145,6 @@ def test_pairs_drawn_at_random_leak_and_components_do_not(tmp_path, negatives):
         assert all(row.negative in homes[row.split] | free for row in frame.itertuples())
         assert (frame["group"] != frame["negative_id"].map(dict(zip(
             frame["source_id"], frame["group"], strict=True)))).all()
-
-
-# Published splits
 
 
 def published(pairs):

@@ -42,9 +42,6 @@ def made_of(lists, folder, seed=3, read=None, columns=None, **changes):
     return ingested(rows(lists) if read is None else read, data, Ingest(**{**SETTINGS, **changes}), seed, folder)
 
 
-# Sentences
-
-
 @pytest.mark.parametrize(("text", "expected"), [
     ("He ran. She sat! Why? Nobody knew... It ended.", ["He ran.", "She sat!", "Why?", "Nobody knew...", "It ended."]),
     ("Mr. Fox met Dr. Bell at St. Mary. They left.", ["Mr. Fox met Dr. Bell at St. Mary.", "They left."]),
@@ -72,9 +69,6 @@ def test_rows_that_are_no_five_sentences_say_why(tmp_path, content, reason):
     assert reason in made.rejected["reason"][0]
 
 
-# Items
-
-
 def test_the_ending_follows_four_sentences(tmp_path):
     lists = stories()
     made = made_of(lists, tmp_path, neg_source="none")
@@ -83,8 +77,6 @@ def test_the_ending_follows_four_sentences(tmp_path):
     assert [texts[number] for number in made.examples["target_id"]] == [story[4] for story in lists]
     assert made.counts["stories"] == 60
     assert made.counts["items_by_mode"] == {"ending": 60, "next_sentence": 240, "lead_to_rest": 60}
-    assert "60 stories (the paper has 98163); items by roc_mode: ending 60, next_sentence 240, lead_to_rest 60; in " \
-           "force: ending" in ingest.summary(made.counts)
 
 
 def test_every_beginning_leads_to_the_next_sentence_within_one_split(tmp_path):
@@ -179,9 +171,6 @@ def test_every_shape_of_a_story_gives_the_same_items(tmp_path, shape):
     pd.testing.assert_frame_equal(made.texts, expected.texts)
 
 
-# Splits
-
-
 def test_published_splits_of_stories_are_kept(tmp_path):
     lists = stories(60)
     # Two stories of training begin like one of the test, one is also there as a whole.
@@ -204,9 +193,6 @@ def test_hashed_splits_are_the_same_whatever_the_mode(tmp_path):
                       for story in lists})
     assert homes[0] == homes[1] == homes[2]
     assert {name for home in homes[0].values() for name in home} == {"train", "validation", "test"}
-
-
-# Negatives
 
 
 @pytest.mark.parametrize("way", ["bm25", "random"])

@@ -80,19 +80,6 @@ def test_ties(candidates, expected, backwards):
     assert chosen.table.select(["keyword", "method"]).to_pylist() == [{"keyword": expected, "method": "textrank"}]
 
 
-@pytest.mark.parametrize(("words", "stops", "keyword", "method"), [
-    (["the", "Common", "Rare", "x1"], [True, False, False, False], "rare", "idf"),
-    (["New", "fresh"], [False, False], "new", "idf"),  # unseen words tie; the first is taken
-    (["the", "42", "?"], [True, False, False], NO_KEYWORD, "none"),
-    ([], [], NO_KEYWORD, "none")])
-def test_fall_backs(words, stops, keyword, method):
-    table = tokens([" ".join(words)]).set_column(7, "is_stop", pa.array([stops], pa.list_(pa.bool_())))
-    for phrases in ([(0, None, None, None, None)], *([[(0, "the", 0.0, 0, 1)]] if words else [])):
-        chosen = choose_keywords(table, ranking(phrases), "textrank", TRAIN).table.to_pylist()
-        assert chosen == [{"text_id": 0, "keyword": keyword, "method": method,
-                           "score": TRAIN.of(keyword) if method == "idf" else None}]
-
-
 TABLE = tokens(["the red fox", "a red dog", "blue dog", "who ?", "green frog", "the toad"])
 PHRASES = [(0, "red fox", 0.4, 1, 3), (1, "red", 0.3, 1, 2), (1, "dog", 0.3, 2, 3), (2, "dog", 0.2, 1, 2),
            (3, None, None, None, None), (4, "green frog", 0.2, 0, 2), (5, None, None, None, None)]

@@ -261,21 +261,6 @@ def test_a_view_is_the_graph_rebuilt_without_the_texts_of_a_component_as_negativ
     assert negatives > 3 and fallen > 3
 
 
-def test_the_items_above_meet_every_kind_of_difference(encoder):
-    built = whole(encoder, True)
-    views = item_views(built, "component", True).views
-    assert {-1, 0} <= set(views.signs.tolist())
-    assert -1 in views.rows.tolist()
-    origin = built.vectors["origin"].to_pylist()
-    falls_back = set()
-    for hidden in hidden_from("component"):
-        other = rebuilt(encoder, True, hidden)
-        names = dict(zip(other.nodes["keyword"], other.vectors["origin"].to_pylist(), strict=True))
-        falls_back |= {(before, names[word]) for word, before in zip(built.nodes["keyword"], origin, strict=True)
-                       if word in names and names[word] != before}
-    assert ("input", "output") in falls_back
-
-
 @pytest.mark.parametrize("iterations", [0, 2])
 def test_hiding_changes_the_input_keywords_alone(encoder, iterations):
     built = whole(encoder, True)

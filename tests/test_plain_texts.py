@@ -2,14 +2,12 @@
 
 import itertools
 import json
-import re
 from collections import Counter
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from ingest_rows import dataset, ingested
-from report_outline import assert_sound, part
 from table_files import bytes_of
 
 from keycontrast import Keywords, keyword_graph
@@ -22,7 +20,7 @@ from pipeline.schemas import SCHEMAS
 from stages.annotate import annotate
 from stages.common import tables
 from stages.common.examples import all_text_ids, is_single, read_examples, training_text_ids
-from stages.common.paths import REPORT_PAGE, DatasetPaths
+from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, parts_of, read_frame, write_table
 from stages.graph import graph, phrases
 from stages.graph.joins import DEFAULT_LIMITS
@@ -32,7 +30,6 @@ from stages.ingest.params import Dataset, Ingest
 from stages.ingest.rows import RawRow
 from stages.keywords import textrank as textrank_stage
 from stages.results.page.explorer import explorer_data, read_graph
-from stages.results.report import main
 
 TEXTS = ["Sourdough bread needs a warm oven.", "The warm oven burns fresh bread.", "Fresh bread and old graphs.",
          "Old graphs are drawn on paper.", "Why not?"]
@@ -51,7 +48,7 @@ def test_each_text_is_once_an_item_of_training(tmp_path):
     assert made.texts["text"].tolist() == TEXTS and made.examples["text_id"].tolist() == [0, 1, 2, 3, 4]
     assert set(made.examples["split"]) == {"train"} and list(made.examples) == ["example_id", "split", "text_id"]
     assert made.counts["rows"]["not_taken_by_reason"] == {"duplicate": 1, "empty text": 2}
-    assert "texts: train 5" in summary(made.counts)
+    assert "examples: train 5" in summary(made.counts)
     assert len(made_of(rows(TEXTS), tmp_path, max_train=3).examples) == 3
 
 
@@ -154,15 +151,3 @@ def test_page_and_command_show_the_texts_of_a_phrase(project):
     shown = explorer_data(read_graph(paths), 100_000)
     oven = shown["nodes"][shown["names"].index("warm oven")]
     assert [shown["texts"][place] for place in oven[3]] == [[0, TEXTS[0]], [1, TEXTS[1]]]
-
-
-def test_the_page_of_plain_texts_speaks_of_texts(project):
-    written()
-    assert graph.main(["mine"]) == 0 and main([]) == 0
-    page = REPORT_PAGE.read_text(encoding="utf-8")
-    assert_sound(page)
-    assert re.findall(r'<section aria-labelledby="([^"]+)"', page) == ["corpus", "ran"]
-    corpus = part(page, "corpus")
-    assert "joins phrases that share texts" in corpus
-    for word in ("negative", "training examples", "keyword graph of HCL"):
-        assert word not in re.sub("<script.*?</script>", "", corpus, flags=re.DOTALL)

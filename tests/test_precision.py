@@ -14,7 +14,7 @@ from transformers import BertModel
 
 from keycontrast.errors import InputError
 from models.common.losses import products
-from models.keywords.attribution import as_batch, siamese_saliency, word_saliency
+from models.keywords.attribution import word_saliency
 from models.keywords.s_tagger import STagger, STaggerConfig
 from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
@@ -129,13 +129,6 @@ def classifier_scores(folder, **switches):
     return torch.cat(word_saliency(tiny_bert.classifier(), encoding, **switches)).numpy()
 
 
-def siamese_scores(folder):
-    tokenizer, encoder = tiny_bert.tokenizer(folder), scaled_encoder()
-    sources, others = (as_batch(tokenizer(texts, return_tensors="pt", padding=True,
-                                               return_special_tokens_mask=True)) for texts in (TEXTS[:2], TEXTS[2:]))
-    return torch.cat(siamese_saliency(encoder, sources, others, steps=8)).numpy()
-
-
 def scaled_encoder():
     torch.manual_seed(0)
     return BertModel(tiny_bert.config(initializer_range=0.3)).eval()
@@ -156,7 +149,7 @@ def bertscores(folder):
 
 
 @pytest.mark.parametrize("compute", [
-    classifier_scores, partial(classifier_scores, method="integrated_gradients", steps=8), siamese_scores, node_vectors,
+    classifier_scores, partial(classifier_scores, method="integrated_gradients", steps=8), node_vectors,
     class_shares, bertscores])
 def test_what_trains_nothing_says_nearly_the_same_in_bf16(compute, tmp_path):
     full = compute(tmp_path)

@@ -107,13 +107,13 @@ def test_a_text_has_the_same_keywords_alone_and_among_others(run):
 
 
 def test_attribution_is_that_of_the_stage(monkeypatch):
-    from stages.attribution.attribution import ClassifierScorer, run
+    from stages.attribution.attribution import Scorer, run
     from stages.common.lookup import Lookup
 
     texts = pa.table({"text_id": [0, 1, 2], "text": TEXTS})
     tokens = annotator("embedded")(texts)
-    scorer = ClassifierScorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
-                              load_params().attribution.model_dump())
+    scorer = Scorer(tiny_bert.classifier(), tiny_bert.tokenizer(DatasetPaths("tiny").folder),
+                    load_params().attribution.model_dump())
     expected = [block["score"].to_pylist() for block in run(
         _alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
         ["xx"])]

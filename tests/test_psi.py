@@ -96,12 +96,6 @@ def test_wide_vectors_and_many_requests_cross_every_block(monkeypatch):
         assert whole.of(request).tolist() == equation(*words)
 
 
-def test_a_repeated_word_and_a_word_that_leads_nowhere_have_none():
-    vectors = np.array([[3, 1, 2, 0], [0, 4, 1, 5], [-1, -1, -1, -1]], dtype=np.float32)
-    found = importance(vectors, as_texts([[0, 1, 0, 2], [1, 2]]), np.array([0]), np.array([1]))
-    assert found.of(0)[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0] and found.of(0)[1] != 0
-
-
 def test_the_threshold_decides_from_all_words_to_none():
     rows, alphas = stage_rows(), (-1e6, 0.05, 0.1, 0.5, 1e6)
     shares = [np.concatenate(stage_rows(alpha=alpha)["primary"].tolist()).mean() for alpha in alphas]

@@ -63,9 +63,6 @@ def files(folder, *names, content="sentence,class,part\na,b,train\n"):
         (folder / name).write_text(content)
 
 
-# Formats
-
-
 FRAMES = {
     "pairs": (PAIRS, pd.DataFrame({"q1": ["a b", 'say "x", y', "née\t1"], "q2": ["c", "two\nlines", "你好"],
                                    "more": ["1", "", "z"], "dup": ["1", "0", "1"]})),
@@ -173,9 +170,6 @@ def test_splits_come_from_files(tmp_path):
         ("b.csv", "test", "split: the row says train, but its file is named under splits.test")]
 
 
-# Files
-
-
 def test_files_are_read_in_the_order_given_and_sorted_within_a_pattern(tmp_path):
     files(tmp_path, "b2.csv", "b1.csv", "a.csv", "[odd].csv", content="q1,q2,dup\nx,y,1\n")
     names = [row.file for row in read_rows(dataset(tmp_path, files=["[odd].csv", "b*.csv", "*.csv"]))]
@@ -269,9 +263,6 @@ def test_what_is_wrong_with_files_is_said_before_any_work(tmp_path):
     assert "t.cvs: no such file; did you mean 't.csv'" in lines[1]
 
 
-# Archives
-
-
 @pytest.mark.parametrize("ending", PACKED)
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
 def test_damaged_archives_are_named(tmp_path, ending, form):
@@ -291,9 +282,6 @@ def test_archives_of_several_members_are_read_to_the_end(tmp_path, ending):
     assert len(read(tmp_path, f"t.csv{ending}", content)) == 2
     with pytest.raises(InputError, match="the file is empty"):
         read(tmp_path, f"e.csv{ending}", compressed(b"", ending))
-
-
-# Encodings
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "UTF8",
@@ -340,9 +328,6 @@ def test_characters_that_are_no_text_are_named_row_by_row(tmp_path):
 def test_marks_of_encodings_are_believed_and_named(tmp_path, content, encoding, message):
     with pytest.raises(InputError, match=message):
         read(tmp_path, "t.csv", content, encoding=encoding)
-
-
-# CSV and TSV
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [
@@ -400,9 +385,6 @@ def test_without_quoting_every_line_is_a_row(tmp_path):
         3: "line ending: a carriage return (\\r) without a line feed in line 4; remove it"}
 
 
-# JSONL
-
-
 @pytest.mark.parametrize(("line", "problem"), [
     ('{"q1":', "broken line: not valid JSON in line 2 (Expecting value, character 7)"),
     ('{"q1":"a"} {"q1":"b"}', "broken line: not valid JSON in line 2 (Extra data, character 12)"),
@@ -416,9 +398,6 @@ def test_broken_lines_are_set_aside_with_the_reason(tmp_path, line, problem):
     assert list(problems(rows)) == [2] and rows[1].problem.startswith(problem)
     assert rows[1].raw == line
     assert rows[2].content == {"source": None, "target": "c", "label": 0}
-
-
-# Parquet
 
 
 def parquet(folder, **columns):
@@ -445,9 +424,6 @@ def test_parquet_files_that_cannot_be_used(tmp_path):
                                        dup=pa.array([], pa.int8())))))
     with pytest.raises(InputError, match="no column 'dup'"):
         list(read_rows(dataset(parquet(tmp_path, q1=["a"], q2=["b"]))))
-
-
-# Rows
 
 
 def test_reading_is_a_stream(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from keycontrast.errors import InputError
 from pipeline.schemas import SCHEMAS
 from stages.common.paths import DatasetPaths
+from stages.common.seeds import flipped
 from stages.common.tables import Provenance, read_metadata, read_table, write_table
 from stages.keywords import side_by_side, yake
 from stages.keywords.params import Yake
@@ -17,7 +18,6 @@ from stages.keywords.pos_frequency import (
     Counted,
     PosCounts,
     counted_rows,
-    flips,
     frequency_table,
     pos_counts,
 )
@@ -123,7 +123,7 @@ def test_parts_of_speech_are_counted_with_the_coins_that_the_models_read():
     assert [count.tokens for count in counted_in(given, {1: 1}, 5).values()] == [0, 0, 0]  # was not scored
     with pytest.raises(InputError, match="table tokens: text 6 has no row"):
         counted_in(given, {1: 0, 2: 6}, 5)
-    masks = [flips([0.5] * 30, 5, name)[:17].tolist() for name in names]
+    masks = [flipped(np.full(30, 0.5), 5, "xx", name)[:17].tolist() for name in names]
     half = pd.DataFrame({"example_id": names, "source_words": [["w"] * 30] * 4, "score_xx": [np.full(30, 0.5)] * 4})
     assert masks == [mask.tolist() for mask in fixed_masks(half, "xx", 5, max_length=17)] and masks[0] != masks[1]
 

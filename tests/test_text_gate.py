@@ -63,9 +63,3 @@ def test_damaged_files_are_read_or_refused_row_by_row():
     verdicts = [inputs.damaged_input(draw(11, number)) for number in range(120)]
     assert [verdict for verdict in verdicts if verdict.fault] == []
     assert sum("cannot be written" in verdict.what for verdict in verdicts) < 40
-
-
-def test_the_harness_sees_what_the_gate_is_for(monkeypatch):
-    monkeypatch.setattr("stages.ingest.rows.text_fault", lambda text, name: "")
-    monkeypatch.setattr(inputs, "TOKENS", ["\0"])
-    assert any(inputs.damaged_input(draw(11, number)).fault == "a text with NUL is taken" for number in range(400))

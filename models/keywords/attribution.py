@@ -6,8 +6,8 @@ Usage::
     scores = word_saliency(classifier, batch, "pos_logit")      # one tensor per source, one score per word
 
 With f the chosen output and e_j the embedding of word piece j, a piece scores ||df/de_j||_2 (method ``gradient``), a
-word the mean of its pieces, normalised to [0, 1] in its sentence; or by |attribution|: integrated gradients of f, and
-the integrated Jacobians of a sentence encoder.
+word the mean of its pieces, normalised to [0, 1] in its sentence. Method ``integrated_gradients`` takes
+|attribution| in place of the norm.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
 from transformers import BatchEncoding, PreTrainedModel
-
-from models.common.transformer import mean_pool
 
 POSITIVE = 1  # class of "these two sentences mean the same"
 ROWS = 64  # rows of a forward pass where the caller names none
@@ -324,47 +321,3 @@ def piece_attributions(classifier: PreTrainedModel, batch: SaliencyBatch | Batch
             return output.logits, _by_logits(target, output.logits, classes[texts])
 
         return _integrated(point, inputs, reference, pull, steps, rows)
-
-
-def siamese_saliency(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEncoding,
-                     others: SaliencyBatch | BatchEncoding, normalisation: str = "minmax", *, steps: int = 32,
-                     rows: int | None = None) -> list[Tensor]:
-    """Return the keyword probability of every word of ``sources``, by |sum_j A_ij| of its pieces (see below)."""
-    sources = as_batch(sources)
-    pieces = siamese_attributions(encoder, sources, others, steps=steps, rows=rows)
-    return word_scores(pieces.abs(), sources.words, normalisation)
-
-
-def siamese_attributions(encoder: PreTrainedModel, sources: SaliencyBatch | BatchEncoding,
-                         others: SaliencyBatch | BatchEncoding, *, steps: int = 32,
-                         rows: int | None = None) -> Tensor:
-    """Return sum_j A_ij for every word piece i of ``sources``, signed, (B, L) float64 on the CPU.
-
-    L. Moeller, D. Nikolaev, S. Padó: An Attribution Method for Siamese Encoders (2023), equation 3, with g the encoder,
-    r_a and r_b references of texts a and b, and J(a) the Jacobian of g integrated along the line from r_a to a:
-
-        A_ij = (a - r_a)_i  [J(a)^T J(b)]_ij  (b - r_b)_j
-        sum_j J(b)_j (b - r_b)_j = g(b) - g(r_b) =: v
-        sum_j A_ij = (a - r_a)_i [J(a)^T v]_i
-
-    That is the integrated gradient of x -> g(x).v: each point of the path costs one backward pass, and b none at all.
-    """
-    sources, others = as_batch(sources), as_batch(others)
-    pad = int(encoder.config.pad_token_id)
-    reference, other_reference = sources.reference_ids(pad), others.reference_ids(pad)
-    mask, point = sources.inputs["attention_mask"], _Point(encoder)
-
-    def vectors(output: Any, real: Tensor) -> Tensor:
-        return normalize(mean_pool(output.last_hidden_state, real), dim=-1)  # the cosine is their product
-
-    with _at_rest(encoder):
-        with torch.no_grad():
-            at_text, at_blanks = (vectors(encoder(**{**others.inputs, "input_ids": ids}),
-                                          others.inputs["attention_mask"])
-                                  for ids in (others.inputs["input_ids"], other_reference))
-            v = at_text - at_blanks  # (B, d)
-
-        def pull(output: Any, texts: Tensor) -> tuple[Tensor, Tensor]:
-            return vectors(output, mask[texts]), v[texts].double()
-
-        return _integrated(point, sources.inputs, reference, pull, steps, rows)

@@ -1,7 +1,7 @@
 """Tokenise and tag every distinct text once: lemmas, parts of speech, sentence starts, noun chunks.
 
-Each part of the texts becomes a part of the tokens, by worker processes or a Dask cluster. A stage that was killed goes
-on with the parts that it had not finished.
+Worker processes or a Dask cluster make a part of the tokens from each part of the texts. A stage that was killed
+resumes with the parts that are missing.
 """
 
 import json
@@ -39,11 +39,7 @@ _GROUP_TOKENS = 1 << 20
 
 
 def run(texts: pa.Table, params: "Annotate", workers: int = 1) -> pa.Table:
-    """Return the ``tokens`` table of table ``texts``, of one language; the same for any number of ``workers``.
-
-    Raises:
-        InputError: the pipeline cannot be used, or is made for another language.
-    """
+    """Return the ``tokens`` table of table ``texts``, of one language; the same for any number of ``workers``."""
     empty = TOKENS.arrow().empty_table()
     if not texts.num_rows:
         return empty
@@ -62,10 +58,9 @@ def _one_language(languages: set[str], place: str) -> str:
 
 def part_annotator(pipeline: str, language: str, size: int, clean: bool, expected: dict[str, Any],
                    provenance: Provenance) -> MakePart:
-    """Return what makes a part of the tokens of a part of the texts, in chunks of ``size`` texts.
+    """Return a function that annotates a part of the texts, in chunks of ``size`` texts.
 
-    Raises:
-        InputError: the pipeline cannot be used, or is not ``expected``, which is its description, on this machine.
+    The description of the pipeline on this machine must be ``expected``.
     """
     found = load_annotator(pipeline, language).describe()
     if json.dumps(found, sort_keys=True) != json.dumps(expected, sort_keys=True):
@@ -92,7 +87,7 @@ def counted(chunks: Iterable[pa.Table], language: str, counts: Counter[str]) -> 
 
 
 def row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield ``tables`` of tokens joined to row groups, cut by what they hold and by nothing else."""
+    """Yield ``tables`` of tokens joined to row groups; only the content decides where they are cut."""
     group: list[pa.Table] = []
     texts = tokens = 0
     for table in tables:

@@ -1,13 +1,11 @@
-"""Score the words of every source text by what they do to a network's answer (PGKPR section 3).
+"""Score the words of every source text by gradients of the pair classifier (PGKPR section 3).
 
-Reads examples, texts and tokens of a data set and its pair classifier (method siamese: the sentence encoder);
-writes table attribution with one row per source text paired with itself (mode xx) and one per source and reference
+Table attribution has one row per source text paired with itself (mode xx) and one per source and reference
 (mode xy; the target is the first reference). Where it names the keywords of the data set, every other text has a row
-of mode xx too. A run that was killed goes on where it stopped.
+of mode xx too. A run that was killed resumes where it stopped.
 """
 
 import sys
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,17 +16,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from keycontrast.errors import InputError
 from keycontrast.files import hash_values, sha256_of
-from keycontrast.text.batches import encode_texts, fixed_chunks, piece_counts
-from models.common.encoders import load_encoder
-from models.keywords.attribution import SaliencyBatch, as_batch, from_characters, siamese_saliency, word_saliency
+from keycontrast.text.batches import fixed_chunks, piece_counts
+from models.keywords.attribution import from_characters, word_saliency
 from models.keywords.pair_classifier import encode_pairs
 from stages.common.device import choose_device, computed_in, computing
-from stages.common.encoders import resolve_encoder
 from stages.common.examples import MODES, source_pairs
 from stages.common.lookup import Lookup
 from stages.common.paths import DatasetPaths
@@ -52,126 +48,57 @@ _WIDTHS = 8
 _WRITTEN_ROWS = 4096
 
 
-# What scores words
-
-# A text, a second text, and of each word of the first its first character and the one behind it.
+# A text, a second text, and the first character and the end of each word of the first text.
 Pair = tuple[str, str, np.ndarray, np.ndarray]
 
 
-class Scorer(ABC):
-    """Scores the words of a text beside a second one, by a network.
+class Scorer:
+    """Scores the words of a text beside a second one by the gradients of a pair classifier.
 
     Attributes:
-        network: on its device.
-        tokenizer: its fast tokenizer.
-        models: name and description of what scores, for the metadata.
+        models: name and hash of the classifier, for the metadata.
         size: pairs of a chunk: so many that they, or the points of their paths, fill ``batch_size``.
-        longest: word pieces that the network takes.
+        longest: word pieces that the classifier takes.
     """
-
-    longest: int
 
     def __init__(self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
                  models: Mapping[str, Any] | None = None) -> None:
         self.network, self.tokenizer, self.values, self.models = network, tokenizer, values, dict(models or {})
         self.size = max(1, values["batch_size"] // (1 if values["method"] == "gradient" else values["steps"]))
+        self.longest = int(tokenizer.model_max_length)
 
-    @abstractmethod
-    def length(self, first: int, second: int) -> int:
-        """Return the length of an encoded pair before any cut, given the word pieces of its texts."""
-
-    @abstractmethod
-    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[Tensor], np.ndarray]:
+    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[np.ndarray], np.ndarray]:
         """Return the scores of the words of each pair, all padded to ``width``, and how many have no piece (B,)."""
-
-    def on_device(self, batch: SaliencyBatch) -> SaliencyBatch:
-        """Return ``batch`` with its inputs on the network's device."""
-        return replace(batch, inputs={name: value.to(self.network.device) for name, value in batch.inputs.items()})
-
-
-class ClassifierScorer(Scorer):
-    """Scores by the gradient of a pair classifier, or by its integrated gradients."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.longest = int(self.tokenizer.model_max_length)
-
-    def length(self, first: int, second: int) -> int:
-        """Return the length of the pair, special tokens included."""
-        return first + second + self.tokenizer.num_special_tokens_to_add(pair=True)
-
-    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[Tensor], np.ndarray]:
-        """Score the words of the first texts by the network's answer for the pair."""
         firsts, seconds, starts, ends = zip(*pairs, strict=True)
         encoded = from_characters(encode_pairs(self.tokenizer, firsts, seconds, self.longest, width), starts, ends)
+        on_device = replace(encoded, inputs={name: value.to(self.network.device)
+                                             for name, value in encoded.inputs.items()})
         values = self.values
-        return word_saliency(self.network, self.on_device(encoded), values["attr_target"], values["normalisation"],
-                             method=values["method"], released_bugs=values["released_bugs"], steps=values["steps"],
-                             rows=values["batch_size"]), encoded.words.unaligned()
+        found = word_saliency(self.network, on_device, values["attr_target"], values["normalisation"],
+                              method=values["method"], released_bugs=values["released_bugs"], steps=values["steps"],
+                              rows=values["batch_size"])
+        return [score.numpy() for score in found], encoded.words.unaligned()
 
 
-class SiameseScorer(Scorer):
-    """Scores by the words' shares in the cosine of the two texts under a sentence encoder."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.longest = min(int(self.tokenizer.model_max_length), int(self.network.config.max_position_embeddings))
-
-    def length(self, first: int, second: int) -> int:
-        """Return the length of the longer text, special tokens included."""
-        return max(first, second) + self.tokenizer.num_special_tokens_to_add(pair=False)
-
-    def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[Tensor], np.ndarray]:
-        """Score the words of the first texts by their cosine to the second ones."""
-        firsts, seconds, starts, ends = zip(*pairs, strict=True)
-        encoded = from_characters(encode_texts(self.tokenizer, firsts, width), starts, ends)
-        others = as_batch(encode_texts(self.tokenizer, seconds, width))
-        return siamese_saliency(self.network, self.on_device(encoded), self.on_device(others),
-                                self.values["normalisation"], steps=self.values["steps"],
-                                rows=self.values["batch_size"]), encoded.words.unaligned()
-
-
-def load_scorer(values: Mapping[str, Any], folder: Path, source: str, device: str) -> Scorer:
-    """Return what scores words under the params block ``attribution``.
-
-    Raises:
-        InputError: there is no such classifier, or the encoder cannot be had.
-    """
-    if values["method"] == "siamese":
-        resolved = resolve_encoder(source)
-        encoder, tokenizer = load_encoder(resolved.location, pretrained=resolved.pretrained)
-        nn.Module.to(encoder, device)
-        if tokenizer is None:
-            raise InputError(f"encoder.source: {source} has no tokenizer.")
-        return SiameseScorer(encoder, tokenizer, values, {"encoder": resolved.description})
+def load_scorer(values: Mapping[str, Any], folder: Path, device: str) -> Scorer:
+    """Return the scorer under the params block ``attribution`` of the classifier in ``folder``."""
     weights = folder / "model.safetensors"
     if not weights.exists():
         raise InputError(f"{weights}: no such artifact. Make it with `keycontrast run "
                          f"pair_classifier@{folder.parent.name}`.")
     classifier = AutoModelForSequenceClassification.from_pretrained(folder)
     nn.Module.to(classifier, device)
-    return ClassifierScorer(classifier, AutoTokenizer.from_pretrained(folder), values,
-                            {"pair_classifier": {"name": folder.as_posix(), "sha256": sha256_of(weights)}})
-
-
-# Texts, block by block
+    return Scorer(classifier, AutoTokenizer.from_pretrained(folder), values,
+                  {"pair_classifier": {"name": folder.as_posix(), "sha256": sha256_of(weights)}})
 
 
 def run(examples: pa.Table, texts: Lookup, tokens: Lookup, scorer: Scorer, modes: Sequence[str],
         every: bool = False, counts: Counter[str] | None = None) -> Iterator[pa.Table]:
     """Yield the keyword probabilities of every word of every source text, in the order of the table's key.
 
-    The bytes depend on ``scorer.size`` and on nothing else of how the work is done.
-
-    Args:
-        examples, texts, tokens: the tables, of all splits.
-        scorer: of the words, which are the tokens.
-        modes: ``xx``, ``xy`` or both.
-        every: score each text of ``tokens`` beside itself, not only sources.
-        counts: rows by mode, words, and those without pieces are added to it.
-
-    Raises:
-        InputError: a text is not in ``texts``, or a source text not in ``tokens``.
+    The bytes depend on ``scorer.size`` and on nothing else of how the work is done. With ``every`` each text of
+    ``tokens`` is scored beside itself, not only sources. Rows by mode, words, and words without pieces are added to
+    ``counts``.
     """
     requests, size = source_pairs(examples, modes, tokens.ids if every else None), BLOCK_CHUNKS * scorer.size
     for table, wanted in ((texts, requests[:, [0, 2]]), (tokens, requests[:, 0])):
@@ -193,13 +120,14 @@ def _scored(requests: np.ndarray, text_of: Mapping[int, str], words: pa.Table,
     firsts, seconds = ([text_of[number] for number in requests[:, side].tolist()] for side in (0, 2))
     pairs = list(zip(firsts, seconds, _ragged(words["start"]), _ragged(words["end"]), strict=True))
     pieces = piece_counts(scorer.tokenizer, sorted({*firsts, *seconds}))
-    lengths = [scorer.length(pieces[first], pieces[second]) for first, second in zip(firsts, seconds, strict=True)]
+    special = scorer.tokenizer.num_special_tokens_to_add(pair=True)
+    lengths = [pieces[first] + pieces[second] + special for first, second in zip(firsts, seconds, strict=True)]
     scores: list[np.ndarray] = [np.zeros(0, dtype=np.float32)] * len(requests)
     unaligned = 0
     for chunk in fixed_chunks(lengths, scorer.size, scorer.longest, _WIDTHS):
         of_chunk, lost = scorer.scores([pairs[row] for row in chunk.rows], chunk.width)
         for item, score in zip(chunk.items, of_chunk, strict=False):  # the rest are repeats that fill the chunk
-            scores[item] = score.numpy()
+            scores[item] = score
         unaligned += int(lost[:len(chunk.items)].sum())
     bounds = np.concatenate([[0], np.cumsum([len(score) for score in scores])]).astype(np.int32)
     return as_table(ATTRIBUTION, {
@@ -226,12 +154,12 @@ def _gathered(blocks: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def part_scorer(dataset: str, values: Mapping[str, Any], runtime: Mapping[str, Any], source: str, every: bool,
+def part_scorer(dataset: str, values: Mapping[str, Any], runtime: Mapping[str, Any], every: bool,
                 provenance: Provenance) -> MakePart:
-    """Return what scores the words of a part of the tokens."""
+    """Return a function that scores the words of a part of the tokens."""
     paths, asked = DatasetPaths(dataset), Values(runtime)
     seed_everything(0, asked.threads, asked.deterministic, asked.tf32)  # draws nothing
-    scorer = load_scorer(values, paths.pair_classifier, source, choose_device(asked.device))
+    scorer = load_scorer(values, paths.pair_classifier, choose_device(asked.device))
 
     def make(part: Path, result: Path) -> dict[str, Any]:
         counts: Counter[str] = Counter()
@@ -254,11 +182,11 @@ def _work(process: StageProcess) -> None:
     tables = {schema: paths.table(schema.name) for schema in _READ}
     for schema, path in tables.items():
         check_columns(path, schema)
-    # All sources, since those of no part of the tokens would be looked for by none.
+    # All sources are looked up here, since the parts look up only their own.
     sources = read_table(tables[EXAMPLES], columns=["source_id"])["source_id"].to_numpy()
     Lookup.read(tables[TOKENS], TOKENS, ["text_id"]).rows_of(sources)
-    values, source = params.attribution.plain(), params.encoder.source
-    models, params_hash = load_scorer(values, paths.pair_classifier, source, "cpu").models, process.params_hash
+    values, params_hash = params.attribution.plain(), process.params_hash
+    models = load_scorer(values, paths.pair_classifier, "cpu").models
     device = choose_device(params.runtime.device)
     executor = Executor.of(process, hash_values({
         "params": params_hash, "models": models, "device": device, "data": hash_files(tables.values()),
@@ -272,8 +200,7 @@ def _work(process: StageProcess) -> None:
     counts: Counter[str] = Counter(words=0, unaligned_words=0)
     with table_writer(paths.table(STAGE), ATTRIBUTION, provenance) as writer:
         for some in executor.make(tables[TOKENS], part_scorer, (
-                process.instance, values, params.runtime.plain(), source, params.keywords.method == STAGE, provenance),
-                writer):
+                process.instance, values, params.runtime.plain(), params.keywords.method == STAGE, provenance), writer):
             counts.update(some)
         provenance.counts = dict(counts)
         if counts["unaligned_words"]:

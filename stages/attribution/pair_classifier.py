@@ -1,7 +1,6 @@
 """Train the classifier of sentence pairs whose gradients become keyword scores (PGKPR section 3).
 
-Reads tables examples and texts of a data set; writes artifacts/DATASET/pair_classifier/ (Hugging
-Face layout) and its metrics. Trains on the training split alone and selects by validation accuracy.
+It is trained on the training split alone and selected by validation accuracy.
 """
 
 import sys
@@ -43,11 +42,7 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
         seed: int, store: CheckpointStore, device: str = "cpu",
         open_bar: Callable[[int, int], Bar] | None = None
         ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, dict[str, Any]]:
-    """Train a pair classifier on the pairs of the training split; return it with its tokenizer and metrics.
-
-    Raises:
-        InputError: too few pairs in a split, or more layers to freeze than there are.
-    """
+    """Train a pair classifier on the pairs of the training split; return it with its tokenizer and metrics."""
     rule = values["stage1_neg"]
     train = split_points(examples, "train", seed, values["max_sources"], rule)
     validation = split_points(examples, "validation", seed, rule=rule)
@@ -64,7 +59,7 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
         precision=values["precision"],
         select=(Criterion("accuracy", largest=True), Criterion("loss")))
     history = fit(task, settings, store, partial(derived_seed, seed, STAGE), open_bar)
-    # A tokenizer that has worked remembers its last padding, which must not enter the saved bytes.
+    # A tokenizer saves its last padding, which must not enter the bytes.
     fresh = AutoTokenizer.from_pretrained(encoder.location)
     fresh.model_max_length = values["max_length"]
     return classifier, fresh, {
@@ -76,21 +71,12 @@ def run(examples: pd.DataFrame, texts: Mapping[int, str], values: Mapping[str, A
 
 def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int | None = None,
                  rule: str = "random2") -> list[PairPoint]:
-    """Return the points of the distinct (source, target) pairs of ``split``, and of no other split.
+    """Return the points of the distinct (source, target) pairs of ``split``, at most ``max_sources``, and of no other.
 
-    Args:
-        examples: table ``examples``.
-        split: ``train`` or ``validation``.
-        seed: draws the sample and the negatives.
-        max_sources: keep a seeded sample of so many pairs.
-        rule: ``random2``: two random targets as negatives of each pair. ``released``: the released code's,
-            which are the data set's own non-duplicates where pairs were labelled (negatives of origin
-            ``labelled``; no source then stands beside itself), and where texts come in groups (several references)
-            four random ones, in validation two. The released code draws the former from all rows, later test
-            sentences among them; here they are the split's own.
-
-    Raises:
-        InputError: the split holds too few pairs to draw a negative from, or nothing that the rule needs.
+    The ``rule`` of negatives ``random2`` takes two random targets for each pair. ``released`` takes the rule of the
+    released code: labelled non-duplicates where pairs were labelled (origin ``labelled``; no source is then paired
+    with itself), and where texts come in groups (several references) four random targets, in validation two. The
+    released code draws non-duplicates from all rows, test sentences included; here they are of the split.
     """
     mine = examples.loc[examples["split"] == split]
     chosen = mine[["source_id", "target_id"]].drop_duplicates()
@@ -103,7 +89,11 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
                          f"more data.")
     if rule == "released" and (different := _labelled_different(mine, pairs)):
         return [PairPoint(*pair, 1) for pair in pairs] + [PairPoint(*pair, 0) for pair in different]
-    negatives = _RELEASED[split] if rule == "released" and _grouped(mine, split) else 2
+    if rule == "released" and mine["reference_ids"].map(len).max() < 2:
+        raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
+                         f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
+                         f"source (captions), and the {split} split in table examples has neither. Use random2.")
+    negatives = _RELEASED[split] if rule == "released" else 2
     try:
         return pair_points(pairs, generator(seed, STAGE, "negatives", split), negatives, _references(mine))
     except ValueError as error:
@@ -112,20 +102,11 @@ def split_points(examples: pd.DataFrame, split: str, seed: int, max_sources: int
 
 
 def _labelled_different(examples: pd.DataFrame, pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the sources of ``pairs`` with the negatives that were labelled so, each pair once, sorted."""
+    """Return the sources of ``pairs`` with their labelled negatives, each pair once, sorted."""
     sources = {source for source, _ in pairs}
     labelled = examples.loc[examples["negative_origin"] == "labelled", ["source_id", "negative_id"]].drop_duplicates()
     return sorted((int(source), int(negative)) for source, negative in labelled.itertuples(index=False)
                   if source in sources)
-
-
-def _grouped(examples: pd.DataFrame, split: str) -> bool:
-    """Return whether texts come in groups, as captions do; anything else has no released rule."""
-    if examples["reference_ids"].map(len).max() < 2:
-        raise InputError(f"pair_classifier.stage1_neg: released needs labelled non-duplicates (negative_origin "
-                         f"labelled: ingest.neg_source labelled, from a layout with labels) or several references per "
-                         f"source (captions), and the {split} split in table examples has neither. Use random2.")
-    return True
 
 
 def _references(examples: pd.DataFrame) -> dict[int, set[int]]:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from stages.common.params import Block, Datasets, Presets, Switches
 
@@ -33,19 +33,12 @@ class Attribution(Switches):
 
     datasets: Datasets = Field([], description="of pairs, whose words are scored; each has a pair classifier trained")
     preset: Literal["paper", "released"] | None = Field(None, description="sets every switch below at once")
-    method: Literal["gradient", "integrated_gradients", "siamese"] = "gradient"
+    method: Literal["gradient", "integrated_gradients"] = "gradient"
     attr_target: Literal["pos_logit", "argmax_logit", "logit_diff", "pos_prob"] = "pos_logit"
     released_bugs: bool = Field(False, description="as the released code has it: argmax_logit asks about the class of "
                                                    "the batch's first row, and the embedding block's output is fed in "
                                                    "again without segments (docs/pgkpr.md)")
     normalisation: Literal["minmax", "max", "sum"] = "minmax"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
-    steps: int = Field(32, ge=1, description="integrated_gradients and siamese: points of the path")
+    steps: int = Field(32, ge=1, description="integrated_gradients: points of the path")
     batch_size: int = Field(64, ge=1, description="rows of a forward pass: pairs, or points of their paths")
-
-    @model_validator(mode="after")
-    def _switches_fit(self) -> "Attribution":
-        if self.method == "siamese" and (self.attr_target != "pos_logit" or self.released_bugs):
-            raise ValueError("method siamese has no pair classifier, so attr_target and released_bugs mean nothing to "
-                             "it. Take them out, or choose another method")
-        return self

@@ -83,7 +83,7 @@ LABELLED_EXAMPLES = TableSchema(
     ))
 
 ATTRIBUTION = TableSchema(
-    "attribution", "Saliency of each word under the pair classifier or a Siamese encoder (PGKPR, section 3): of "
+    "attribution", "Saliency of each word under the pair classifier (PGKPR, section 3): of "
     "sources, and of every text where it names keywords.",
     ("text_id", "mode", "pair"), (
         ("text_id", pa.int64(), "text whose words are scored"),

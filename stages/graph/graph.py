@@ -1,8 +1,6 @@
-"""Join the phrases of texts; of pairs, group training examples by keyword and build the graph of their keywords.
+"""Build the phrase graph of texts and, for pairs, clusters of examples and the keyword graph (HCL section 3.2.2).
 
-Reads items, tokens, ranked phrases and keywords of a data set; writes graph/phrases, of pairs also graph/clusters,
-graph/nodes and graph/edges, and metrics/graph.json.
-Queries keep to runtime.memory_gib and go to disk beyond that; edges are formed for a block of nodes at a time.
+Queries keep to runtime.memory_gib and spill to disk; edges are formed for a block of nodes at a time.
 """
 
 import sys
@@ -39,30 +37,19 @@ class GraphTables:
 
 
 def run(triples: NodeTriples, params: "Graph") -> GraphTables:
-    """Return the keyword graph (HCL section 3.2.2) of the training examples.
-
-    Raises:
-        InputError: more pairs of examples than can be counted.
-    """
+    """Return the keyword graph (HCL section 3.2.2) of the training examples."""
     relations = relate(triples, params.max_nbr, params.max_cluster_outputs, params.link_inputs)
     nodes, edges = len(triples.names), relations.edges
     ranks, component = centrality(nodes, edges), components(nodes, edges)
     found = communities(nodes, edges, params.resolution)
     return GraphTables(node_table(triples, edges, ranks.scores, component, found.number), edges.table(),
-                       {**_sizes(nodes, relations), **_shape(ranks, component, found),
+                       {**_counts(nodes, relations, ranks, component, found),
                         **contrast_shares(triples.of_examples(), edges)})
 
 
 def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component: np.ndarray,
                community: np.ndarray) -> pa.Table:
-    """Return table ``nodes``.
-
-    Args:
-        triples: of the training examples.
-        edges: of the graph.
-        scores: centrality of each node (n,).
-        component, community: number of each node's (n,).
-    """
+    """Return table ``nodes``, given the centrality, component and community of each node (n,)."""
     nodes = len(triples.names)
     members = triples.input[triples.input != triples.none]
     positive = edges.sign == 1
@@ -75,10 +62,10 @@ def node_table(triples: NodeTriples, edges: Edges, scores: np.ndarray, component
 
 
 def contrast_shares(triples: NodeTriples, edges: Edges) -> dict[str, float]:
-    """Return the shares of training examples that are reported beside every contrast.
+    """Return the shares of training examples that limit what a contrast of keywords can do.
 
-    An example whose output keyword has no negative neighbour falls back to its own negative keyword;
-    without either it takes part in no keyword contrast and counts as masked.
+    An example whose output keyword has no negative neighbour uses its own negative keyword; without either it has no
+    keyword contrast and is masked.
     """
     if not len(triples):
         return {}
@@ -101,7 +88,8 @@ def _share(where: np.ndarray) -> float:
     return round(float(np.mean(where)), 6)
 
 
-def _sizes(nodes: int, relations: Relations) -> dict[str, int]:
+def _counts(nodes: int, relations: Relations, ranks: Centrality, component: np.ndarray,
+            found: Communities) -> dict[str, float]:
     dropped = relations.dropped
     return {
         "nodes": nodes,
@@ -113,19 +101,13 @@ def _sizes(nodes: int, relations: Relations) -> dict[str, int]:
         "edges_capped": dropped.capped,
         "cluster_outputs_capped": relations.capped_outputs,
         "clusters_capped": relations.capped_clusters,
-    }
-
-
-def _shape(ranks: Centrality, component: np.ndarray, found: Communities) -> dict[str, float]:
-    return {
         "components": int(component.max(initial=-1)) + 1,
         "largest_component": int(np.bincount(component).max(initial=0)),
         "communities": int(found.number.max(initial=-1)) + 1,
         "largest_community": int(np.bincount(found.number).max(initial=0)),
         "modularity": round(found.modularity, 9),
         "centrality_iterations": ranks.iterations,
-        # Its last digits are rounding, of no use to anyone.
-        "centrality_residual": float(f"{ranks.residual:.3g}"),
+        "centrality_residual": float(f"{ranks.residual:.3g}"),  # further digits are rounding
     }
 
 

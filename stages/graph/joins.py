@@ -1,4 +1,4 @@
-"""Queries over a whole corpus in DuckDB: on disk where they outgrow their memory, no Python object per row."""
+"""Queries over a whole corpus in DuckDB, which spill to disk where they need more than their memory."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,13 +26,8 @@ _SCHEMAS = {schema.name: schema for schema in (EXAMPLES, KEYWORDS, TEXTS, TOKENS
 
 @dataclass(frozen=True)
 class JoinLimits:
-    """What a join may take; nothing of it decides any result.
-
-    Attributes:
-        memory_gib: memory of the join, in GiB; what is over goes to disk.
-        folder: where it goes, emptied before and after; None takes the system's place for temporary files.
-        threads: of the join.
-    """
+    """Resources of a join, which change no result; ``folder`` takes what exceeds ``memory_gib`` and is emptied before
+    and after, None is a temporary folder of the system."""
 
     memory_gib: float = 4.0
     folder: Path | None = None
@@ -40,7 +35,7 @@ class JoinLimits:
 
     @classmethod
     def of(cls, process: StageProcess) -> "JoinLimits":
-        """Return what the params of a stage allow."""
+        """Return the limits in the params of a stage."""
         runtime = process.params.runtime
         return cls(runtime.memory_gib, process.scratch / "joins", runtime.workers)
 
@@ -50,12 +45,7 @@ DEFAULT_LIMITS = JoinLimits()
 
 @contextmanager
 def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a database in which each of ``tables`` is a view of its name.
-
-    Raises:
-        InputError: a table is missing, is damaged, or lacks columns of the schema of its name; or memory and disk do
-            not suffice.
-    """
+    """Yield a database in which each of ``tables`` is a view of its name; files are checked against their schemas."""
     for name, rows in tables.items():
         if isinstance(rows, Path):
             check_columns(rows, _SCHEMAS[name])
@@ -66,8 +56,7 @@ def joining(tables: Mapping[str, Rows], limits: JoinLimits) -> Iterator[duckdb.D
         connection = stack.enter_context(duckdb.connect(config={
             "memory_limit": f"{max(1, round(limits.memory_gib * 1024))}MiB", "threads": limits.threads,
             "temp_directory": str(folder)}))
-        # It would be drawn on standard output, over whatever a command prints there. In a notebook without widgets
-        # there is none, and DuckDB refuses even to be told so.
+        # DuckDB draws its bar on standard output; in a notebook without widgets it rejects even this setting.
         if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             connection.execute("SET enable_progress_bar = false")
         for name, rows in tables.items():

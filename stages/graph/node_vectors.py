@@ -1,9 +1,8 @@
 """Give every node of the keyword graph its initial vector: a mean of frozen text embeddings (HCL section 3.2.2).
 
-Reads examples, texts, keywords and nodes of a data set; writes tables node_vectors and text_vectors. A node
-averages the distinct input texts of the training split that have its keyword; a keyword never seen on an input averages
-target texts, and one seen on neither averages negatives. Column `origin` says which. The embeddings themselves are kept
-for trainings, which hide from each item what its own connected component contributed.
+A node averages the distinct input texts of the training split that have its keyword; without any it averages target
+texts, and without these negatives. The embeddings are written too, since training hides from each item what its own
+connected component contributed.
 """
 
 import sys
@@ -34,7 +33,7 @@ from stages.common.tables import Provenance, read_batches, read_table, table_wri
 from stages.run.process import StageProcess, run_stage
 
 STAGE = "node_vectors"
-# In order of preference: which texts of an example stand for a keyword.
+# Which texts of an example stand for a keyword, in order of preference.
 ORIGINS = {"input": "source_id", "output": "target_id", "negative": "negative_id"}
 # Rows that are written at once, and rows of keywords that are read at once.
 _PIECE, _KEYWORDS = 8192, 1 << 17
@@ -42,13 +41,13 @@ _PIECE, _KEYWORDS = 8192, 1 << 17
 
 @dataclass(frozen=True)
 class Vectors:
-    """What :func:`run` makes, of which the tables are written piece by piece.
+    """Sums of text embeddings by node, and the embeddings.
 
     Attributes:
-        node_ids: (N,), ascending.
-        origins: of each node, as a place in ORIGINS (N,).
+        node_ids: ascending (N,).
+        origins: index into ORIGINS of each node (N,).
         sums: of the embeddings of its texts (N, d) float64.
-        sizes: how many these are (N,).
+        sizes: numbers of its texts (N,).
         text_ids: of the embedded texts (T,).
         embedded: (T, d) float32.
     """
@@ -94,17 +93,8 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: Lookup, encoder: PreTr
         track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> Vectors:
     """Return the mean embedding of the training texts that stand for each node, and the embeddings.
 
-    Args:
-        roles: of training texts, see :func:`text_roles`.
-        node_ids: of all nodes, ascending (N,).
-        texts: table ``texts``.
-        encoder: frozen, on its device.
-        tokenizer: of the encoder.
-        values: plain values of the params block ``node_vectors``.
-        track: wraps the list of chunks, to show progress.
-
-    Raises:
-        InputError: a text that ``texts`` does not have.
+    ``roles`` are those of :func:`text_roles`; ``node_ids`` (N,) are ascending; ``track`` wraps the list of chunks to
+    show progress.
     """
     chosen = node_texts(roles)
     stand_ins = roles.loc[_may_stand_in(roles) & ~roles["text_id"].isin(chosen["text_id"]), "text_id"]
@@ -129,16 +119,8 @@ def run(roles: pd.DataFrame, node_ids: np.ndarray, texts: Lookup, encoder: PreTr
 def text_roles(examples: pa.Table, keywords: Iterable[pa.Table], nodes: pa.Table) -> pd.DataFrame:
     """Return the roles of training texts: columns text_id, rank (place in ORIGINS), group and node_id.
 
-    A row for each connected component in which a text has a role. A text has one keyword, so it stands for one node at
-    most.
-
-    Args:
-        examples: table ``examples``, of training.
-        keywords: pieces of table ``keywords``, by text id; read once.
-        nodes: table ``nodes``.
-
-    Raises:
-        InputError: a text without keyword, or a node that no training text has.
+    There is a row for each connected component in which a text has a role. A text has one keyword, so it stands for at
+    most one node. ``keywords`` are pieces of its table, by text id.
     """
     columns = []
     for rank, role in enumerate(ORIGINS.values()):
@@ -176,10 +158,8 @@ def node_texts(roles: pd.DataFrame) -> pd.DataFrame:
 
 
 def _may_stand_in(roles: pd.DataFrame) -> pd.Series:
-    """Say which roles of texts may stand for their node where what one connected component contributed is hidden.
-
-    They do if all better roles at the node are of that one component.
-    """
+    """Return which roles of texts may stand for their node when one connected component is hidden: those where all
+    better roles at the node are of that component."""
     found = pd.Series(False, index=roles.index)
     for rank in range(1, len(ORIGINS)):
         better = roles[roles["rank"] < rank].groupby("node_id")["group"].nunique()

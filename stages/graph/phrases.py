@@ -1,9 +1,8 @@
 """The phrase graph of a data set: phrases of its texts, joined where they share a text.
 
-A node is one of the phrases that a ranking puts first in a text (as many as `textrank.phrases` keeps), at most
-``NODES`` of them, those of most texts. A text counts for each node that it contains, word by word, whatever else is
-ranked above it there. An edge counts the texts that hold both. It is the graph of
-:func:`keycontrast.graph.keyword_graph`; HCL's keyword graph is another one, with signs (:mod:`stages.graph.graph`).
+Nodes are the ranked phrases of most texts, at most ``NODES``. A text counts for each node that it contains, word by
+word; an edge counts the texts that contain both. It is the graph of :func:`keycontrast.graph.keyword_graph`; HCL's
+keyword graph is another one, with signs (:mod:`stages.graph.graph`).
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from stages.graph.joins import JoinLimits, joining
 from stages.run.executor import Executor, MakePart
 from stages.run.process import StageProcess
 
-# More than anyone looks at; the memory of the stage grows with them.
+# Limits the memory of the stage.
 NODES = 100_000
 _BATCH = 1024
 _WRITTEN = ["text_id", "text"]
@@ -44,14 +43,10 @@ def most_frequent(ranking: Path, limits: JoinLimits, limit: int = NODES) -> list
 
 
 def part_searcher(names: list[str], method: str, texts: Path, ranking: Path, provenance: Provenance) -> MakePart:
-    """Return what finds the phrases ``names`` in the texts of a part of table ``tokens``.
+    """Return a function that finds the phrases ``names`` in the texts of a part of table ``tokens``.
 
-    Args:
-        names: sorted; the position of a phrase is its node id.
-        method: that ranked.
-        texts: table ``texts``, whose parts have the texts of the parts of ``tokens``.
-        ranking: table of the method, likewise.
-        provenance: of the table.
+    The position of a phrase in ``names``, which are sorted, is its node id. The parts of the tables ``texts`` and
+    ``ranking`` (of ``method``) have the same texts as those of ``tokens``.
     """
     containment, known = Containment(names, lemmas=False), pa.array(names, pa.string())
 

@@ -1,14 +1,12 @@
 """Edges of the keyword graph from clusters (HCL section 3.2.2), as sparse matrix products.
 
 For a cluster c let n[c, a] be the number of its members whose output keyword is a, and m[c, b] the number whose
-negative keyword is b. "Each member's output keyword receives from every member's output keyword" is then the matrix
-nᵀn, and the negative relation nᵀm; no pair of members is ever visited. Both come out of one product, nᵀ(n + im): the
-real part of an entry counts the positive pairs and its imaginary part the negative ones, so that conflicts show in
-the entry itself. Counts stay whole numbers below 2^53, which floating point holds exactly.
+negative keyword is b. "Each member's output keyword receives from every member's output keyword" is the matrix
+nᵀn, and the negative relation nᵀm. Both come from one product, nᵀ(n + im): the real part of an entry counts positive
+pairs and its imaginary part negative ones. Counts are whole numbers below 2^53, which are exact in floating point.
 
-The product is formed for a block of target nodes at a time, and each block is resolved and capped before the next:
-its memory is bounded by the block's multiplications, whatever the whole matrix would take. Rows do not depend on
-each other, so the edges are the same for any size of block.
+The product is formed, resolved and capped for a block of target nodes at a time, which bounds the memory. Rows are
+independent, so the edges do not depend on the size of a block.
 """
 
 from dataclasses import dataclass
@@ -58,13 +56,9 @@ def relate(triples: NodeTriples, max_nbr: int | None, max_cluster_outputs: int |
     Args:
         triples: of the training examples.
         max_nbr: neighbours kept per node and sign: by count, then by node id; None keeps all.
-        max_cluster_outputs: distinct keywords kept per cluster and column: by count, then by node id; None keeps
-            all.
+        max_cluster_outputs: distinct keywords kept per cluster and column, likewise.
         link_inputs: also link each input keyword with its own output keyword, both ways.
-        block: multiplications per block of target nodes, which bound the memory.
-
-    Raises:
-        InputError: clusters so large that their pairs cannot be counted exactly.
+        block: multiplications per block of target nodes.
     """
     nodes = len(triples.names)
     outputs = _members(triples, triples.output, max_cluster_outputs)
@@ -91,10 +85,14 @@ def _factors(nodes: int, outputs: _Counts, negatives: _Counts,
              links: _Counts | None) -> tuple[sparse.csr_array, sparse.csr_array]:
     """Return the two factors of the relations, rows of the first being target nodes.
 
-    Links are further columns of the first factor, against an identity below the second: products and links are
-    summed in one go.
+    Links are further columns of the first factor, against an identity below the second, so that they are added to the
+    products.
     """
-    _check_exact(outputs, negatives, links)
+    # A bound of every entry: the sum over clusters of squared members (Cauchy-Schwarz), and the links.
+    members = max(np.square(np.bincount(part.cluster, part.count)).sum() for part in (outputs, negatives))
+    if members + (2.0 * links.count.sum() if links is not None else 0.0) >= _EXACT:
+        raise InputError("table clusters: they hold more than 2^53 pairs of examples, which cannot be "
+                         "counted exactly. Set ingest.max_train to use fewer.")
     parts = [_matrix(outputs.keyword, outputs.cluster, outputs.count, nodes)]
     below = [_matrix(np.concatenate([outputs.cluster, negatives.cluster]),
                      np.concatenate([outputs.keyword, negatives.keyword]),
@@ -108,11 +106,3 @@ def _factors(nodes: int, outputs: _Counts, negatives: _Counts,
 
 def _matrix(row: np.ndarray, column: np.ndarray, values: np.ndarray, nodes: int) -> sparse.csr_array:
     return sparse.coo_array((values, (row.astype(np.int32), column.astype(np.int32))), shape=(nodes, nodes)).tocsr()
-
-
-def _check_exact(outputs: _Counts, negatives: _Counts, links: _Counts | None) -> None:
-    """Check a bound of every entry: the sum over clusters of squared members (Cauchy-Schwarz), links on top."""
-    members = max(np.square(np.bincount(part.cluster, part.count)).sum() for part in (outputs, negatives))
-    if members + (2.0 * links.count.sum() if links is not None else 0.0) >= _EXACT:
-        raise InputError("table clusters: they hold more than 2^53 pairs of examples, which cannot be "
-                         "counted exactly. Set ingest.max_train to use fewer.")

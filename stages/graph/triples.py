@@ -1,8 +1,7 @@
-"""The keyword triples of the training examples, and of those of the graph alone (HCL section 3.2.2), as numbers.
+"""The keyword triples of the training examples, and of those of the graph alone (HCL section 3.2.2), as node ids.
 
-Keywords become node ids here, and stay numbers from here on. DuckDB compares strings by their UTF-8 bytes, which is
-the order of Python's ``sorted``: node ids are positions among the sorted keywords. Memory holds four bytes per text
-and some twenty per example.
+Node ids are positions among the sorted keywords: DuckDB compares strings by their UTF-8 bytes, as Python's ``sorted``
+does. Memory holds four bytes per text and some twenty per example.
 """
 
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ _INPUTS = """
 
 @dataclass(frozen=True)
 class Searched:
-    """What inputs are searched in: tables ``texts`` and ``tokens``, and whether keywords end with a lemma."""
+    """Tables in which inputs are searched for keywords, and whether keywords end with a lemma."""
 
     texts: Rows
     tokens: Rows
@@ -49,10 +48,9 @@ class NodeTriples:
     Attributes:
         names: the sorted distinct keywords; position is node id.
         example: ids of the examples (n,) int64.
-        input, output, negative: node ids (n,) int32 of the cluster's keyword, k_y+ and k_y-; -1 where there is no
-            negative.
+        input, output, negative: (n,) int32, the cluster's keyword, k_y+ and k_y-; -1 where there is no negative.
         own: whether the cluster's keyword is the example's k_x (n,): once for each example.
-        none: node id of the mark for "no keyword", which is no cluster; -1 if no text lacks one.
+        none: node id of the mark for "no keyword", which is no cluster; -1 if every text has one.
     """
 
     names: pa.StringArray
@@ -90,17 +88,8 @@ def node_triples(examples: Rows, keywords: Rows, limits: JoinLimits = DEFAULT_LI
                  searched: Searched | None = None) -> NodeTriples:
     """Return the triples of all training examples.
 
-    An example stands in the cluster of its input's keyword; or, if inputs are searched, in those of all inputs'
+    An example is in the cluster of its input's keyword; or, if inputs are ``searched``, in those of all inputs'
     keywords that its input contains, its own among them.
-
-    Args:
-        examples: table ``examples``, or its file.
-        keywords: table ``keywords``, or its file.
-        limits: memory of the queries, which never decides a row.
-        searched: where inputs are searched for keywords; None groups by the input's own.
-
-    Raises:
-        InputError: a text of the training examples has no keyword row.
     """
     further = {} if searched is None else {"texts": searched.texts, "tokens": searched.tokens}
     with joining({"examples": examples, "keywords": keywords, **further}, limits) as connection:
@@ -137,7 +126,7 @@ def _of_examples(connection: duckdb.DuckDBPyConnection, names: pa.StringArray,
 
 
 def _by_text(connection: duckdb.DuckDBPyConnection) -> np.ndarray:
-    """Return the node of each text (number of texts + 1,) int32; -1 for one without a keyword row, as for the last."""
+    """Return the node of each text (number of texts + 1,) int32; -1 for a text without a keyword row and at the end."""
     texts, = connection.sql("SELECT coalesce(max(text_id), -1) + 1 FROM keywords").fetchall()[0]
     node = np.full(texts + 1, -1, dtype=np.int32)
     for batch in connection.sql(_OF_TEXTS).to_arrow_reader(ROW_GROUP):
@@ -165,7 +154,7 @@ def _in_each_cluster(connection: duckdb.DuckDBPyConnection, own: NodeTriples, so
 
 
 def _of_used_nodes(triples: NodeTriples) -> NodeTriples:
-    """Return the triples with node ids of the keywords that they have, not of those of other texts."""
+    """Return the triples with ids of their own keywords alone, without those of other texts."""
     used = np.zeros(len(triples.names) + 1, dtype=bool)
     for nodes in (triples.input, triples.output, triples.negative):
         used[nodes] = True

@@ -1,4 +1,4 @@
-"""What the stage counts, and the lines that it prints of it."""
+"""Counts of rows, items, splits and leaks, and the lines that the stage prints."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def by_split(split: np.ndarray) -> dict[str, int]:
 
 
 def row_counts(rows: UniqueRows) -> dict[str, Any]:
-    """Return how many rows were read, taken, repeated and refused, and why."""
+    """Return how many rows were read, taken, repeated and rejected, by reason."""
     reasons = rows.tables.rejections()
     return {"read": rows.tables.total, "taken": len(rows), "rejected": rows.tables.unusable(),
             "duplicates": reasons.get("duplicate", 0), "not_taken_by_reason": reasons}
@@ -45,10 +45,7 @@ def account(rows: UniqueRows, kept: Iterable[tuple[np.ndarray, str]]) -> dict[st
 
 
 def source_counts(found: Connected, params: Ingest) -> dict[str, Any]:
-    """Return the counts of what was read, and of the triples under every rule and source of negatives.
-
-    Mined negatives, of which there are as many as retrieved ones, are counted where they are asked for.
-    """
+    """Return the counts of the rows, and of the triples under every rule and source of negatives."""
     rows, partners, sizes = found.rows, found.partners, found.sizes
     counts: dict[str, Any] = {
         "rows": row_counts(rows), "published_splits": [ALL_SPLITS[which] for which in rows.published],
@@ -110,10 +107,9 @@ def labelled_counts(rows: UniqueRows, kept: np.ndarray, split: np.ndarray) -> di
 
 
 def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, alike: np.ndarray) -> dict[str, dict[str, int]]:
-    """Count, for each split, the examples whose text is trained on, perhaps as another class, or stands twice.
+    """Count, for each split, the examples whose text is in training, perhaps as another class, or occurs twice.
 
-    Without ``labelled_copies: keep`` all counts but those of the items, and of texts that are ``alike`` (n_texts,) in
-    letters and digits alone, are 0.
+    ``alike`` (n_texts,) numbers texts by their letters and digits.
     """
     n_texts = len(alike)
     training = split == TRAIN
@@ -132,34 +128,30 @@ def _copies(texts: np.ndarray, label: np.ndarray, split: np.ndarray, alike: np.n
 
 
 def summary(counts: dict[str, Any]) -> str:
-    """Return the lines that the stage prints: rows, triples under each rule and source, splits, leaks."""
+    """Return the lines that the stage prints; all other counts are in its metrics."""
     rows = counts["rows"]
     lines = [f"{rows['read']} rows, {rows['taken']} taken; not taken: {_listed(rows['not_taken_by_reason'])}; in an "
              f"item: {rows['in_items']}; in none: {_listed(rows['in_no_item_by_reason'])}"]
-    if counts.get("published_splits"):
-        lines.append(f"published splits kept: {', '.join(counts['published_splits'])}")
-    if "classes" in counts:
-        lines += [f"{name}: {_listed(found)}" for name, found in counts["classes"].items()]
-        return _printed([*lines, f"examples: {_listed(counts['examples'])}", *labelled_lines(counts)])
-    if "triples_by_negative_source" not in counts:
-        return _printed([*lines, f"texts: {_listed(counts['examples'])}"])
-    lines += triple_lines(counts)
-    if "stories" in counts:
-        lines.append(f"{counts['stories']} stories (the paper has {counts['paper_stories']}); items by roc_mode: "
-                     f"{_listed(counts['items_by_mode'])}; in force: {counts['roc_mode']}")
-    if "responses" in counts:
-        lines.append(f"responses: {_listed(counts['responses'])} (the paper has {counts['paper_dialogues']} right "
-                     f"ones); with scored candidates: {counts['responses_with_candidates']}")
+    if "triples_by_negative_source" in counts:
+        lines += triple_lines(counts)
     if "training_items_left_out_without_a_negative" in counts:
         lines.append(f"negatives by {counts['negatives_by']}; training items left out because they have none: "
                      f"{counts['training_items_left_out_without_a_negative']}; evaluated ones without: "
                      f"{counts['evaluated_items_without_a_negative']}")
-    lines.append(f"{counts['components']['count']} components, the largest of {counts['components']['largest_texts']} "
-                 f"texts; split by {counts['split_by']}; examples: {_listed(counts['examples'])}")
-    if "hashed" in counts:
-        lines.append(f"components by hash: {_listed(counts['hashed']['components'])}; too large to be evaluated: "
-                     f"{counts['hashed']['components_too_large_to_be_evaluated']}")
-    return _printed(lines + [f"leak into {line}" for line in leak_lines(counts["leak"])])
+    lines.append(f"examples: {_listed(counts['examples'])}")
+    if "classes" in counts:
+        lines += [f"{name}: no text of {', '.join(missing)}"
+                  for name, missing in counts["classes_without_a_text"].items() if missing]
+        lines += [f"copies in {name}: {found['repeated_within']} of {found['items']} texts are repeated within; "
+                  f"{found['text_also_in_training']} are also in training, "
+                  f"{found['text_in_training_as_another_class']} of these as another class"
+                  for name, found in counts["leak"].items() if name in SPLITS]
+    elif "leak" in counts:
+        lines += [f"leak into {name}: {found['items_with_a_leak']} of {found['items']} items "
+                  f"({found['share_with_a_leak']:.1%}) have a source or target in training, "
+                  f"{found['items_with_a_leak_by_letters_and_digits']} by letters and digits alone"
+                  for name, found in counts["leak"].items()]
+    return "".join(f"ingest: {line}\n" for line in lines)
 
 
 def triple_lines(counts: dict[str, Any]) -> list[str]:
@@ -174,7 +166,7 @@ def triple_lines(counts: dict[str, Any]) -> list[str]:
 
 
 def few_labelled(counts: dict[str, Any]) -> list[str]:
-    """Return, if labelled negatives are used and give less than half of the triples, what gives more."""
+    """Return a hint if labelled negatives give less than half of the triples that retrieved ones give."""
     by_source = counts["triples_by_negative_source"]
     if counts["negative_source"] != "labelled" or 2 * by_source["labelled"] >= by_source["retrieved"]:
         return []
@@ -182,41 +174,8 @@ def few_labelled(counts: dict[str, Any]) -> list[str]:
             f"{by_source['retrieved']} triples, labelled {by_source['labelled']}"]
 
 
-def leak_lines(report: dict[str, Any]) -> list[str]:
-    """Return the leak report in sentences, one per split."""
-    return [f"{name}: {found['items_with_a_leak']} of {found['items']} items ({found['share_with_a_leak']:.1%}) have a "
-            f"source or target in training, {found['items_with_a_leak_by_letters_and_digits']} by letters and digits "
-            f"alone; {found['targets']} targets, of which "
-            f"{found['targets_as_training_inputs']} are training inputs, {found['targets_as_training_targets']} "
-            f"targets, {found['targets_as_training_negatives']} negatives; {found['sources_in_training']} of "
-            f"{found['sources']} sources; {found['items_of_a_component_in_two_splits']} items of a component in two "
-            f"splits"
-            for name, found in report.items()]
-
-
-def labelled_lines(counts: dict[str, Any]) -> list[str]:
-    """Return in words what ``labelled_counts`` found besides the classes."""
-    leak = counts["leak"]
-    lines = [f"{name}: no text of {', '.join(missing)}"
-             for name, missing in counts["classes_without_a_text"].items() if missing]
-    lines.append(f"rows left out because their text is evaluated: {leak['rows_left_out_for_an_evaluated_split']}")
-    return lines + [
-        f"copies in {name}: {found['repeated_within']} of {found['items']} texts are repeated within; "
-        f"{found['text_also_in_training']} have {'another' if name == 'train' else 'a'} copy in training, "
-        f"{found['text_in_training_as_another_class']} of these as another class"
-        for name, found in leak.items()
-        if isinstance(found, dict) and found["repeated_within"] + found["text_also_in_training"]]
-
-
 def _listed(found: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in found.items()) or "none"
-
-
-def _printed(lines: list[str]) -> str:
-    return "".join(f"ingest: {line}\n" for line in lines)
-
-
-# What training sees of the texts that are evaluated
 
 
 def same_letters(texts: TextFile) -> np.ndarray:
@@ -225,10 +184,10 @@ def same_letters(texts: TextFile) -> np.ndarray:
 
 
 def leak_report(items: Items, split: np.ndarray, group: np.ndarray, alike: np.ndarray) -> dict[str, Any]:
-    """Count the texts of validation and test that training items use too.
+    """Count the texts of validation and test that training items use too, each text once.
 
-    Targets are all references of an item. Texts are counted once, however many items share them. ``split`` is
-    (n_items,), ``group`` (n_texts,) the component of each text, ``alike`` what :func:`same_letters` returns.
+    Targets are all references of an item. ``split`` is (n_items,), ``group`` (n_texts,) the component of each text,
+    ``alike`` the result of :func:`same_letters`.
     """
     n_texts, training = len(group), split == TRAIN
     texts, owner = items.outputs

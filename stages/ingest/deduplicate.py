@@ -1,4 +1,4 @@
-"""Raw rows checked, texts numbered, repeated and contradictory rows set aside by DuckDB."""
+"""Check raw rows, number their texts, and reject repeated and contradictory rows, in DuckDB."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -74,8 +74,8 @@ _FURTHER = ("SELECT number FROM numbered JOIN kept USING (place) WHERE further >
 
 
 class RowTables:
-    """All rows that were read, and why some of them are rejected, in a database of at most ``memory_gib`` GiB; the rest
-    goes to ``folder``. ``benign`` are the categories of reasons for which nothing has to be corrected."""
+    """All rows, and the reasons why some are rejected, in a database of at most ``memory_gib`` GiB that spills to
+    ``folder``. ``benign`` are the categories of reasons for which nothing has to be corrected."""
 
     def __init__(self, folder: Path, memory_gib: float, benign: Iterable[str]) -> None:
         self.database = duckdb.connect(config={
@@ -89,7 +89,7 @@ class RowTables:
             self.database.from_arrow(schema.empty_table()).create(name)
 
     def add(self, table: str, columns: Sequence[Sequence[Any] | np.ndarray]) -> None:
-        """Add rows to one of the tables, given its columns."""
+        """Add rows, given as columns, to a table."""
         self.database.from_arrow(pa.table(list(columns), schema=_TABLES[table])).insert_into(table)
 
     @property
@@ -130,10 +130,10 @@ class RowTables:
 
 @dataclass(frozen=True)
 class UniqueRows:
-    """The rows that were kept among their equals, as arrays in the order of the input, paraphrases first.
+    """The rows that were kept, as arrays in the order of the input, paraphrases first.
 
     Attributes:
-        texts: all texts of the rows that can be taken, numbered by first appearance.
+        texts: numbered by first appearance.
         labels: names of the classes, or of the two kinds of responses, by number; else empty.
         place: (n_rows,) place of each among all rows.
         first: (n_rows,) text number of source, input, caption or labelled text.
@@ -177,11 +177,11 @@ class UniqueRows:
         return [which for which in range(1, len(ALL_SPLITS)) if (self.rank == which).any()]
 
     def reject(self, rows: np.ndarray, reason: str) -> None:
-        """Say why ``rows`` (n_rows,) bool are rejected."""
+        """Reject ``rows`` (n_rows,) bool for ``reason``."""
         self.tables.add("rejected", [self.place[rows], [reason] * np.count_nonzero(rows)])
 
     def without(self, dropped: np.ndarray, reason: str) -> "UniqueRows":
-        """Return the rows that are not ``dropped`` (n_rows,) bool; those that are get rejected for ``reason``."""
+        """Return the rows that are not ``dropped`` (n_rows,) bool, and reject the others for ``reason``."""
         if not dropped.any():
             return self
         self.reject(dropped, reason)
@@ -197,13 +197,10 @@ def deduplicate(rows: Iterable[RawRow], dataset: Dataset, folder: Path, mode: st
     """Check ``rows`` and keep each pair (in either order), triple, caption of a group, labelled text, story or
     context with its response once.
 
-    Of equal rows the first is kept; under published splits the first of the test split, else of the validation
-    split, so that no row is both trained on and evaluated. Rows whose equals carry another label are all dropped. With
-    ``copies`` every row is kept. ``mode`` is ``roc_mode``, ``identity`` is ``text_identity``; ``folder`` is empty, and
-    is needed as long as the result.
-
-    Raises:
-        InputError: labelled texts have more classes than any data set could mean.
+    The first of equal rows is kept; under published splits the first of the test split, else of the validation
+    split, so that no row is both trained on and evaluated. Equal rows with different labels are all dropped. With
+    ``copies`` every row is kept. ``mode`` is ``roc_mode``, ``identity`` is ``text_identity``; ``folder`` must be empty
+    and outlive the result.
     """
     set_aside = (LAYOUTS[form.layout].set_aside for form in forms_of(dataset))
     tables = RowTables(folder, memory_gib, chain(_BENIGN, *set_aside))

@@ -42,14 +42,9 @@ def read_rows(dataset: Dataset) -> Iterator[RawRow]:
 
 
 def data_files(dataset: Dataset) -> list[tuple[str, Path]]:
-    """Return name and path of each file, in the order of ``dataset.files``, sorted within a pattern.
-
-    Files that only ``dataset.splits`` names follow, training first. Where neither names any, the folder is
-    read format by format. Layouts of posts have folders in place of files.
-
-    Raises:
-        InputError: the source or a file is missing, a pattern matches nothing, or a type is not known.
-    """
+    """Return name and path of each file, in the order of ``dataset.files``, sorted within a pattern, then those of
+    ``dataset.splits``, training first; if none is named, all files, format by format. Layouts of posts have folders
+    in place of files."""
     source, layout, forms = Path(dataset.source), LAYOUTS[dataset.layout], _forms(dataset)
     if not source.exists():
         others = [other.name for other in source.parent.iterdir()] if source.parent.is_dir() else []
@@ -73,7 +68,7 @@ def published_splits(dataset: Dataset) -> dict[str, str]:
     """Return the split of each file that ``dataset.splits`` names, or the layout where the params name no files."""
     source = Path(dataset.source)
     if not source.exists():
-        return {}  # which `data_files` reports
+        return {}  # `data_files` reports it
     folder, only = (source.parent, source.name) if source.is_file() else (source, None)
     splits: dict[str, str] = {}
     for split, patterns in _named_splits(dataset).items():
@@ -89,7 +84,7 @@ def published_splits(dataset: Dataset) -> dict[str, str]:
 
 
 def _forms(dataset: Dataset) -> dict[str, Any]:
-    """Return what the params say of each file that has columns of its own, by its name; of two the first."""
+    """Return the first params that name each file, by its name: the data set's or those of its own columns."""
     source, forms = Path(dataset.source), dict[str, Any]()
     for entry in [*dataset.files, *chain.from_iterable(dataset.splits.values())]:
         for name in _matching(source.parent if source.is_file() else source, _pattern(entry)):
@@ -119,10 +114,8 @@ def _check_file(path: Path, layout: Layout, source: Path) -> None:
 
 
 def _named_files(folder: Path, layout: Layout, dataset: Dataset) -> dict[str, Path]:
-    """Return the files that the params name, or the layout if they name none.
-
-    Where they name those of published splits alone, and none of training, all others are of training.
-    """
+    """Return the files that the params, or else the layout, name. If the params name only files of evaluated splits,
+    all others are of training."""
     splits, found = _named_splits(dataset), dict[str, Path]()
     in_splits = [pattern for split in ALL_SPLITS for pattern in splits.get(split, [])]
     for pattern in [*map(_pattern, dataset.files), *in_splits]:
@@ -145,7 +138,7 @@ def _named_files(folder: Path, layout: Layout, dataset: Dataset) -> dict[str, Pa
 
 
 def _all_files(folder: Path, layout: Layout, leave_out: Collection[str] = ()) -> dict[str, Path]:
-    """Return the files of ``folder`` that ``layout`` reads, where nobody names any, but those to ``leave_out``."""
+    """Return all files of ``folder`` that ``layout`` reads, except those to ``leave_out``."""
     if layout.reader == "posts":
         return {group.relative_to(folder).as_posix(): group for group in _groups(folder)}
     names = [name for form in layout.forms for packed in ("", *COMPRESSIONS)
@@ -163,7 +156,7 @@ def _all_files(folder: Path, layout: Layout, leave_out: Collection[str] = ()) ->
 
 
 def _named_splits(dataset: Dataset) -> dict[str, list[str]]:
-    """Return names and patterns of the published splits: the params', or those of the layout."""
+    """Return names and patterns of the published splits, of the params or the layout."""
     source, layout = Path(dataset.source), LAYOUTS[dataset.layout]
     if dataset.files or dataset.splits or source.is_file():
         return {str(split): [_pattern(entry) for entry in entries] for split, entries in dataset.splits.items()}
@@ -173,7 +166,7 @@ def _named_splits(dataset: Dataset) -> dict[str, list[str]]:
 
 
 def _matching(folder: Path, pattern: str, layout: Layout | None = None) -> list[str]:
-    """Return the sorted names of the files of ``folder`` that ``pattern`` names or matches, or of its groups."""
+    """Return the sorted names of the files (or groups of posts) of ``folder`` that ``pattern`` names or matches."""
     if Path(pattern).is_absolute():
         raise InputError(f"files: {pattern!r} must be a name or pattern inside {folder}.")
     if layout is not None and layout.reader == "posts":
@@ -186,7 +179,7 @@ def _matching(folder: Path, pattern: str, layout: Layout | None = None) -> list[
 
 
 def _groups(folder: Path) -> list[Path]:
-    """Return the folders of newsgroups that ``folder`` stands for: itself, if it holds posts, else those inside."""
+    """Return the folders of newsgroups: ``folder``, if it has posts, else the folders in it."""
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     if not inside:
         raise InputError(f"{folder}: the folder is empty. Fetch it again, or name another one.")
@@ -204,7 +197,7 @@ _FIRST_LINE = 1 << 20
 
 
 def read_file(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
-    """Yield the rows of a file; raise an ``InputError`` if it is damaged, has no rows or lacks a column."""
+    """Yield the rows of a file."""
     layout, form = maker.layout.layout, file_format(path)
     reader = layout.reader
     if reader == "posts":
@@ -217,7 +210,7 @@ def read_file(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
 
 
 def _is_document(path: Path) -> bool:
-    """Say whether a file named .json is one JSON document, and no lines of one object each."""
+    """Return whether a file named .json is one JSON document, not lines of one object each."""
     with open_bytes(path) as file:
         head = file.readline(_FIRST_LINE)
     try:
@@ -243,7 +236,7 @@ def _read_table(path: Path, form: str, encoding: str, maker: RowMaker) -> Iterat
 
 
 def _check_columns(path: Path, names: Sequence[str], layout: BoundLayout, hint: str = "") -> None:
-    """Make sure that ``names``, the columns of the file, hold the column of every role, once."""
+    """Raise an ``InputError`` unless ``names``, the columns of the file, have the column of every role once."""
     for role, column in layout.columns.items():
         if column not in names:
             declared = layout.layout.columns.get(role)
@@ -256,7 +249,7 @@ def _check_columns(path: Path, names: Sequence[str], layout: BoundLayout, hint: 
 
 
 def _read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
-    """Yield the annotations of ``captions_*.json`` in the order of the file, which is not that of the images."""
+    """Yield the annotations of ``captions_*.json`` in the order of the file."""
     with open_text(path, encoding, WORDS) as handle:
         try:
             document = json.load(handle, object_pairs_hook=once)
@@ -284,9 +277,9 @@ def _read_captions(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRo
 
 
 def _read_lines(path: Path, encoding: str, maker: RowMaker) -> Iterator[RawRow]:
-    """Yield the rows of a text file as the layout parses its lines; empty lines are passed over.
+    """Yield the rows of a text file as the layout parses its lines; empty lines are skipped.
 
-    To a line of an index (Yao et al. 2019) the same line of the file of its name in the folder ``corpus`` is joined.
+    A line of an index (Yao et al. 2019) is joined with the same line of the file of its name in the folder ``corpus``.
     """
     layout, rows = maker.layout.layout, 0
     assert layout.parse is not None, "the layout reads no lines"

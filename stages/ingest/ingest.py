@@ -53,19 +53,11 @@ from stages.ingest.sources import (
     in_items,
     make_items,
     negative_origin,
+    split_of_items,
     with_negatives,
 )
-from stages.ingest.splits import (
-    LARGEST_HASH,
-    TRAIN,
-    in_range,
-    sample_items,
-    split_by_hash,
-    split_classes,
-    split_groups,
-    split_items,
-)
-from stages.ingest.texts import NO_TEXT, TextFile, letter_hashes, text_mask
+from stages.ingest.splits import TRAIN, sample_items, split_classes
+from stages.ingest.texts import NO_TEXT, TextFile, text_mask
 from stages.run.process import StageProcess, run_stage
 
 _BATCH = 2**13
@@ -74,8 +66,8 @@ _BEYOND = "left out: beyond ingest.max_train, max_validation or max_test, or out
 
 @dataclass(frozen=True)
 class Ingested:
-    """What the stage makes, as long as the scratch folder is there: the schema of the examples, the metrics, and what
-    yields the pieces of the tables ``examples``, ``texts`` and ``rejected``."""
+    """Schema of the examples, metrics, and functions that yield the pieces of the tables ``examples``, ``texts`` and
+    ``rejected`` as long as the scratch folder exists."""
 
     examples: TableSchema
     counts: dict[str, Any]
@@ -83,24 +75,17 @@ class Ingested:
 
     @property
     def schemas(self) -> dict[str, TableSchema]:
-        """Of each of ``pieces``."""
+        """The schema of each of ``pieces``."""
         return {"examples": self.examples, "texts": TEXTS, "rejected": REJECTED}
 
 
 def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scratch: Path,
         embed: Embed | None = None, memory_gib: float = 4.0) -> Ingested:
-    """Turn raw rows into examples.
+    """Turn raw rows, file by file with rising numbers, into examples.
 
     Besides the database of at most ``memory_gib`` GiB, memory holds some tens of bytes per distinct text and per item;
     retrieved negatives need some tens of bytes more per word of the texts of a split, mined ones 1.5 KB per text.
-
-    Args:
-        rows: those of one file one after another, numbers rising.
-        scratch: an empty folder; it is needed until the pieces of the result have been written.
-        embed: for mined negatives.
-
-    Raises:
-        InputError: too many rows are unusable, or they give no examples under ``params``.
+    ``scratch`` is an empty folder that must exist until the result is written; ``embed`` is for mined negatives.
     """
     check_source(dataset, params)
     labelled = structure_of(dataset.layout) == "labelled"
@@ -114,7 +99,7 @@ def run(rows: Iterable[RawRow], dataset: Dataset, params: Ingest, seed: int, scr
 
 
 def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
-    """Yield ``rows`` with their texts stripped; what is shown of a row that is not taken stays as it was read."""
+    """Yield ``rows`` with their texts stripped; rejected rows are reported as they were read."""
     for row in rows:
         if not isinstance(row.content, str) and isinstance(row.content.get("text"), str):
             shown = (row.names, row.values) if row.names else (tuple(row.content), tuple(row.content.values()))
@@ -125,16 +110,16 @@ def _stripped_posts(rows: Iterable[RawRow], how: str) -> Iterator[RawRow]:
 
 def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed: int,
                         embed: Embed | None = None) -> Ingested:
-    """Make items of source, target and negative; raise an ``InputError`` if a split would have none."""
+    """Make items of source, target and negative."""
     counts = source_counts(found, params)
     try:
         every = make_items(found, dataset, params, seed)
-        split, of_group, outside = _split(every, found, params, seed)
+        split, of_group, outside = split_of_items(every, found, params, seed)
         kept = sample_items(split, _limits(params), seed, outside)
         items, split = with_negatives(every, split, kept, of_group, found, dataset, params, seed, embed)
         _check_filled(split, params)
     except InputError as error:
-        raise InputError("\n".join([str(error), *triple_lines(counts), *_hub(found)])) from error
+        raise InputError("\n".join([str(error), *triple_lines(counts)])) from error
     group = found.group
     counts["rows"] |= account(found.rows, _steps(found.rows, every, kept, items, params))
     used = text_mask(len(group), items.source, items.negative[items.negative != NO_TEXT], items.outputs[0])
@@ -154,11 +139,7 @@ def contrasted_examples(found: Connected, dataset: Dataset, params: Ingest, seed
 
 
 def text_examples(rows: UniqueRows, dataset: Dataset, params: Ingest, seed: int) -> Ingested:
-    """Make an item of each labelled or plain text; plain ones are of training, but for published splits.
-
-    Raises:
-        InputError: a part of training is asked for, or a split would be empty.
-    """
+    """Make an item of each labelled or plain text; plain ones are of training unless their split is published."""
     labelled = rows.structure == "labelled"
     if params.train_part is not None:
         raise InputError(f"ingest.train_part is for data sets of related texts; {'labelled' if labelled else 'plain'} "
@@ -199,49 +180,8 @@ def _steps(rows: UniqueRows, every: Items, kept: np.ndarray, items: Items,
             (in_items(rows, items), "no negative: none can be found for its items")]
 
 
-def _hub(found: Connected) -> list[str]:
-    """Return the text that joins most rows of the largest component, if it joins more than one in ten of all."""
-    rows = found.rows
-    texts = rows.first if rows.structure in ("captions", *CONTINUATIONS) else rows.pairs
-    count = np.bincount(texts.ravel(), minlength=rows.n_texts + 1)
-    hub = int(count.argmax())
-    if 10 * count[hub] <= len(rows):
-        return []
-    return [f"the text {rows.texts[hub][:60]!r} stands in {count[hub]} of {len(rows)} rows and connects them; if "
-            f"it says nothing, remove these rows"]
-
-
 def _limits(params: Ingest) -> dict[str, int | None]:
     return {"train": params.max_train, "validation": params.max_validation, "test": params.max_test}
-
-
-def _split(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
-        np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
-    rows, of_item, outside = found.rows, found.group[items.source], None
-    if params.split_by == "pair":
-        if params.train_part is not None:
-            outside = ~in_range(_hashes(found), params.train_part, seed)[of_item]
-        return split_items(items.rank, rows.published, params.validation, params.test, seed, outside), None, outside
-    if params.split_by == "component":
-        of_group = split_groups(of_item, int(found.group.max()) + 1, params.validation, params.test, seed,
-                                found.strictest_split)
-        return of_group[of_item], of_group, outside
-    hashes = _hashes(found)
-    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
-    if params.train_part is not None:
-        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
-    return of_group[of_item], of_group, outside
-
-
-def _hashes(found: Connected) -> np.ndarray:
-    """Return the hash of each component, which its texts alone decide."""
-    hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
-    if found.rows.structure in CONTINUATIONS:
-        np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
-    else:
-        np.minimum.at(hashes, found.group, letter_hashes(found.rows.texts))
-    return hashes
 
 
 def _check_filled(split: np.ndarray, params: Ingest) -> None:
@@ -255,9 +195,6 @@ def _check_filled(split: np.ndarray, params: Ingest) -> None:
         raise InputError(f"no example is left for {empty[0]}: the rows that the data set publishes under this split "
                          f"make none. Correct `splits` or columns.split, set ingest.neg_source to retrieved or none, "
                          f"or set ingest.split_by to pair, which leaves rows where they were published.")
-
-
-# Tables in pieces
 
 
 def _example_batches(items: Items, split: np.ndarray, group: np.ndarray, ids: np.ndarray,
@@ -294,9 +231,6 @@ def _text_batches(texts: TextFile, used: np.ndarray, language: str) -> Iterator[
         yield pa.table({"text_id": np.arange(start, start + len(batch)), "text": pa.array(batch, pa.string()),
                         "language": pa.array([language] * len(batch), pa.string())})
         start += len(batch)
-
-
-# The stage
 
 
 def _work(process: StageProcess) -> None:

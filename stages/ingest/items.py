@@ -20,7 +20,7 @@ RULES = ("undirected_one", "undirected_all", "undirected_zip", "question1_one", 
 # HCL, section 4.1: the samples made from Quora; its rule is not stated.
 PAPER_TRIPLES = 44_949
 _REMEMBERED = 4096
-# Of a pair's two texts, how many have the other as a partner.
+# How many of a pair's two texts have the other as a partner.
 _COLUMNS = {"undirected": 2, "question1": 1}
 
 
@@ -31,7 +31,7 @@ class Items:
     Attributes:
         source, target, negative: (n,) text numbers; ``NO_TEXT`` where there is no negative, or none yet.
         rank: (n,) published split as index into ``ALL_SPLITS``; 0 also where none is published.
-        group: (n,) group of captions that the item is made from; (0,) if it has no reference but its target.
+        group: (n,) group of captions of the item; (0,) if it has no reference but its target.
         captions: the groups, if there are any.
     """
 
@@ -76,9 +76,9 @@ def plain_items(source: np.ndarray, target: np.ndarray, rank: np.ndarray, negati
 def caption_items(captions: TextLists, rank: np.ndarray, texts: TextFile, source: str, seed: int) -> Items:
     """Return the items of the groups of two or more: the references are the captions that are not the source.
 
-    ``random`` draws one source per group by the seed and the texts of the group, whatever their order, and ``first``
-    takes the first one; the target is the first of the others. ``each`` makes every caption a source once, with the
-    caption after it, in a circle, for target. ``rank`` is the (n_groups,) published split of each.
+    ``random`` draws one source per group by the seed and the texts of the group in any order, ``first`` takes the
+    first; the target is the first of the others. ``each`` makes every caption a source once, with the next one, in a
+    circle, as target. ``rank`` (n_groups,) are the published splits.
     """
     found = array("i")
     for group in progress(np.flatnonzero(np.diff(captions.bounds) > 1).tolist(), "ingest: captions", unit="group"):
@@ -98,10 +98,6 @@ def _drawn(members: list[int], texts: TextFile, seed: int) -> int:
     ordered = sorted(members, key=lambda number: order_key(texts[number]))
     keys = [text_key(texts[number]) for number in ordered]
     return ordered[derived_seed(seed, "ingest", "caption", *keys) % len(ordered)]
-
-
-# Stories and dialogues. Unlike paraphrases they are not connected by their outputs: many stories end alike and many
-# contexts have the same short answer, and yet have nothing to do with each other.
 
 
 def continuation_inputs(rows: UniqueRows) -> list[np.ndarray]:
@@ -126,8 +122,8 @@ def beginnings(rows: UniqueRows) -> np.ndarray:
 
 
 def with_references(items: Items) -> Items:
-    """Return dialogues whose contexts of published evaluated splits are one item each, all right responses of which
-    are its references, the first one its target."""
+    """Return dialogues with one item per context of a published evaluated split: its references are all right
+    responses, its target the first one."""
     first = np.unique(np.stack([items.source, items.rank]), axis=1, return_index=True, return_inverse=True)
     one = np.arange(len(items))
     evaluated = (items.rank > 0) & (items.rank < len(SPLITS))
@@ -143,7 +139,7 @@ def with_references(items: Items) -> Items:
 
 @dataclass(frozen=True)
 class Relations:
-    """Who is a paraphrase of whom, and who is labelled not to be.
+    """Pairs of texts that are paraphrases, and pairs that are labelled as none.
 
     Attributes:
         duplicates: (n, 2) paraphrase pairs, each once, as first written.
@@ -189,8 +185,9 @@ def nearest_rule(counts: dict[str, int]) -> str:
 def relations(rows: UniqueRows) -> Relations:
     """Return the partner graph of ``rows``; the negatives of given triples count as non-paraphrases.
 
-    Of stories and dialogues the pairs are input and output, right and wrong ones. Inputs of one story, or of one
-    context, are connected; stories that begin with the same sentence are one, whatever ``roc_mode`` makes of them.
+    The pairs of stories and dialogues are input and output, right and wrong ones. Unlike paraphrases they are not
+    connected by their outputs, since unrelated contexts have the same short answer, but by the first sentence of a
+    story or the context.
     """
     good = int(np.count_nonzero(rows.label == 1))
     duplicates, others, rank, other_rank = rows.pairs[:good], rows.pairs[good:], rows.rank[:good], rows.rank[good:]
@@ -203,7 +200,7 @@ def relations(rows: UniqueRows) -> Relations:
         return Relations(duplicates, others, components(rows.n_texts, rows.pairs), rank, other_rank)
     others = np.stack([rows.first, rows.negative], axis=1)
     group = components(rows.n_texts, np.concatenate([duplicates, others]))
-    # Each unordered pair where it is first written, and no non-paraphrases that another triple has as paraphrases.
+    # Each unordered pair once, and no non-paraphrases that are paraphrases in another triple.
     codes = [pairs.min(axis=1).astype(np.int64) * rows.n_texts + pairs.max(axis=1) for pairs in (duplicates, others)]
     once, consistent = (np.isin(np.arange(len(code)), np.unique(code, return_index=True)[1]) for code in codes)
     consistent &= ~np.isin(codes[1], codes[0])
@@ -214,12 +211,11 @@ def labelled_items(partners: Relations, texts: TextFile, rule: str, neg_pick: Li
                    seed: int) -> Items:
     """Return the triples (x, y+, y-) of the texts x with partners of both kinds, D(x) and N(x), of one published split.
 
-    D(x) begins at a member drawn by the seed and the texts, and goes on by text key and round. N(x) does so
-    too under ``neg_pick: random``; under ``hardest`` it goes from the largest token overlap with x (Jaccard)
-    to the smallest, ties by text key. ``one`` takes the first of each, ``zip`` the first ones, the second ones
-    and so on while there are both, ``all`` every combination; under ``question1`` only a question that stands first in
-    a pair has the other as partner. The order of rows changes nothing, except which question is the first of a pair
-    that is written in both directions.
+    D(x) is sorted by text key and rotated to a member drawn by the seed and the texts; N(x) likewise under
+    ``neg_pick: random``, and by falling token overlap with x (Jaccard), ties by text key, under ``hardest``. ``one``
+    takes the first of each, ``zip`` pairs them in order, ``all`` takes every combination. Under ``question1`` only the
+    first question of a pair has the other as partner. The order of rows matters only for a pair that is written in
+    both directions.
     """
     key = lru_cache(_REMEMBERED)(lambda number: order_key(texts[number]))
     tokens = lru_cache(_REMEMBERED)(lambda number: overlap_tokens(texts[number]))

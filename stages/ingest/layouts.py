@@ -1,7 +1,7 @@
-"""What a row of a file means: columns, files and dialects of each layout.
+"""Columns, files and dialects of each layout.
 
-A new layout is an entry of ``LAYOUTS``, with its structure in ``stages/common/examples.py``. The params, the
-readers and the table of layouts in docs/data.md go by what it declares.
+A new layout is an entry of ``LAYOUTS``, with its structure in ``stages/common/examples.py``; params, readers and the
+table of layouts in docs/data.md follow from it.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,13 +23,13 @@ Quoting = Literal["standard", "none"]
 
 @dataclass(frozen=True)
 class Column:
-    """What a layout reads from one column.
+    """A column that a layout reads.
 
     Attributes:
         meaning: of its values, for the documentation.
         name: of the column, unless the params give another; None if only the params can name it.
-        is_name: whether it names a class or group: text or a whole number, spelt as text.
-        missing: what to do where a file has no such column.
+        is_name: whether it names a class or group: text or a whole number, as text.
+        missing: advice for files without the column.
     """
 
     meaning: str
@@ -41,24 +41,23 @@ class Column:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the rows of a data set's files are to be understood.
+    """The meaning of the files and rows of a data set.
 
     Attributes:
-        name: as the params call it.
-        row: what a row is, for the documentation.
-        columns: what it reads, by role, in the order of ``RawRow.content``.
-        published: whether the files are those of a publisher, whose columns have names of their own.
-        quoting: of CSV and TSV, where the publisher has chosen; None leaves it to the params.
-        encoding: of text files, unless the params say otherwise.
-        forms: endings of its files, in the order in which they are read.
-        files: what its files are, where they are no tables; for messages and the documentation.
-        splits: name or pattern of the file of each published split, where the names are known.
-        reader: what a file is: a table, lines to ``parse``, an index of a corpus, or a folder of posts.
-        parse: returns what one line of a text file says, by column, given the line and its file.
-        check: returns what is wrong with the columns that the params name, or nothing.
-        roles: returns the column of each role from the columns that the params name, where these are no roles.
-        convert: returns the content of a row by the roles of its structure, where these are others.
-        set_aside: categories of reasons for which ``convert`` takes no row although nothing is wrong with it.
+        row: description of a row, for the documentation.
+        columns: by role, in the order of ``RawRow.content``.
+        published: whether the files have the columns of their publisher.
+        quoting: of the publisher's CSV and TSV; None leaves it to the params.
+        encoding: of text files, unless the params name another.
+        forms: endings of its files, in the order of reading.
+        files: description of files that are no tables, for messages and the documentation.
+        splits: name or pattern of the file of each published split.
+        reader: for tables, lines to ``parse``, an index of a corpus, or folders of posts.
+        parse: returns the values of a line by column, given the line and its file.
+        check: returns the problem of the columns that the params name, or nothing.
+        roles: returns the column of each role from the columns that the params name.
+        convert: returns the content of a row by the roles of its structure.
+        set_aside: categories of reasons for which ``convert`` rejects rows that are in order.
     """
 
     name: str
@@ -79,7 +78,7 @@ class Layout:
 
     @property
     def structure(self) -> str:
-        """Of which kind its rows are."""
+        """The structure of its rows."""
         return structure_of(self.name)
 
     def completed(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +129,7 @@ def layout_of(named: Any) -> BoundLayout:
 
 
 def forms_of(dataset: Any) -> list[Any]:
-    """Return whatever names a layout of files of ``dataset``: itself, unless all that it names have their own."""
+    """Return the params that name layouts of files of ``dataset``: its own, unless all files have theirs."""
     named = [*dataset.files, *chain.from_iterable(dataset.splits.values())]
     own = [entry for entry in named if not isinstance(entry, str)]
     return own if named and len(own) == len(named) else [dataset, *own]
@@ -219,7 +218,8 @@ LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (
            parse=parsing.all_terms_line, files="text files named .txt, such as r8-train-all-terms.txt",
            splits={"train": "*train-all-terms.txt*", "test": "*test-all-terms.txt*"}, **_LINES),
     Layout("rt_polarity", "a line of `rt-polarity.pos` or `.neg` (film reviews of Pang and Lee 2005)", _CLASSIFIED,
-           parse=parsing.polarity_line, encoding="cp1252",
+           parse=lambda line, path: {"class": "pos" if ".pos" in path.suffixes else "neg", "text": line},
+           encoding="cp1252",
            files="text files named .pos and .neg, such as rt-polarity.pos", **_LINES | {"forms": (".pos", ".neg")}),
     Layout("text_gcn", "a line of an index such as `mr.txt` (name, split, class) and of `corpus/mr.txt` (Yao et al. "
            "2019)", _CLASSIFIED | {SPLIT: Column("train or test", SPLIT)}, parse=parsing.indexed_line,

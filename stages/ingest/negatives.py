@@ -1,4 +1,4 @@
-"""Negatives by search: the most overlapping or nearest texts, and outputs of other items."""
+"""Negatives by search: texts of most overlap, nearest texts, and outputs of other items."""
 
 import re
 import unicodedata
@@ -31,7 +31,7 @@ _RUNS = re.compile(rf"[{HAN}]+|[^\W_{HAN}]+")
 _HAN_RUN = re.compile(rf"[{HAN}]")
 _BATCH, _CELLS = 2**12, 4_000_000
 _ROWS, _LONGEST = 64, 128  # texts of a chunk, word pieces of a text
-# Cosines are compared to so many decimals, ties by text key: sums of another order differ behind them.
+# Cosines are rounded to these decimals, since further ones depend on the order of sums; ties go by text key.
 _DECIMALS = 5
 
 
@@ -76,11 +76,8 @@ def _counts(texts: Iterable[str], words_of: Callable[[str], Iterable[str]]) -> c
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of ``text``: lower-cased words, and pairs of neighbouring Chinese characters.
-
-    A Chinese character between others of another kind is a term by itself. Pairs stand for words, whose
-    boundaries are not known before annotation.
-    """
+    """Return the terms of ``text``: lower-cased words, and pairs of neighbouring Chinese characters in place of words,
+    whose boundaries are unknown before annotation. A single Chinese character is a term by itself."""
     found: list[str] = []
     for run in _RUNS.findall(unicodedata.normalize("NFKC", text).lower()):
         paired = len(run) > 1 and _HAN_RUN.match(run)
@@ -99,9 +96,9 @@ def cosines(queries: np.ndarray, pool: np.ndarray, ceiling: float | None) -> Sco
 
 
 def frozen(source: str) -> Embed:
-    """Return what embeds texts as unit vectors by the means of an encoder's states, or raise an ``InputError``.
+    """Return a function that embeds texts as unit vectors, the means of a frozen encoder's states.
 
-    On the CPU and by one thread, so that which text is the nearest depends on no setting of a machine.
+    It runs on the CPU in one thread, so that the nearest text does not depend on the machine.
     """
     from models.common.encoders import load_encoder
 
@@ -137,23 +134,20 @@ def in_key_order(texts: TextFile, wanted: np.ndarray) -> np.ndarray:
 def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray, texts: TextFile, way: str, seed: int,
            allowed: np.ndarray | None = None, embed: Embed | None = None,
            ceiling: float | None = None) -> np.ndarray:
-    """Return a negative of each item at ``asked``: a text of the same split and of another component.
+    """Return a negative of each item at ``asked``, a text of the same split and of another component, (n,);
+    ``NO_TEXT`` where the split has none.
 
-    Where ``allowed`` says which texts may be negatives, ``retrieved`` takes the one of most overlap with the input,
-    ties by text key. Else it is an output of another item, except what the item's own component has as input or
-    output: ``bm25`` takes the item whose input is most similar by BM25, ties by text key of input and output;
-    ``random`` takes the first possible item behind a place drawn by the seed and the item's texts, in an order drawn
-    by the seed. ``mined`` takes the text or output that is nearest to the input by an encoder's cosine, ties likewise,
-    but nothing above ``ceiling``.
+    With ``allowed`` the negative is a text, else an output of another item that is no input or output of the item's own
+    component. ``retrieved`` takes the text of most overlap with the input, ``bm25`` the output of the most similar
+    input by BM25, ``mined`` the nearest text or output by an encoder's cosine, but none above ``ceiling``; ties go by
+    text key. ``random`` takes the first possible item after a place drawn by the seed and the item's texts, in an order
+    drawn by the seed.
 
     Args:
         split: (n_items,) index into ``SPLITS``.
         asked: (n,) places of the items that are kept among all ``items``, rising.
         group: (n_texts,) component of each text.
         allowed: (n_texts,) splits in which each text may be a negative, one bit each.
-
-    Returns:
-        (n,) text numbers; ``NO_TEXT`` where the split has none.
     """
     found, refused = np.empty(len(asked), dtype=np.int32), _said(items, group)
     for which in np.unique(split[asked]).tolist():
@@ -182,7 +176,7 @@ def search(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray
 
 
 def _places(pool: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return where the numbers ``wanted`` stand in ``pool``."""
+    """Return the places of the numbers ``wanted`` in ``pool``."""
     order = np.argsort(pool)
     found: np.ndarray = order[np.searchsorted(pool, wanted, sorter=order)]
     return found
@@ -190,11 +184,10 @@ def _places(pool: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 def from_candidates(items: Items, split: np.ndarray, asked: np.ndarray, group: np.ndarray,
                     candidates: TextLists) -> np.ndarray:
-    """Return a negative of each item at ``asked``: the first of its own candidates that it may have.
+    """Return a negative of each item at ``asked``, as of ``search``: the first allowed one of its own ``candidates``.
 
-    A training item takes no text that an evaluated item has as input or output. What is evaluated takes its
-    candidates wherever they are from: data sets sample those of the test from training. ``candidates`` has a list
-    for each of ``items``; other arguments and the result are those of ``search``.
+    A training item takes no text that an evaluated item has as input or output. An evaluated item takes any candidate,
+    since data sets sample those of the test from training.
     """
     refused, evaluated = _said(items, group), np.isin(split, (VALIDATION, TEST))
     tested = {*items.source[evaluated].tolist(), *items.target[evaluated].tolist()}
@@ -210,7 +203,7 @@ def _vectors(texts: TextFile, numbers: np.ndarray, embed: Embed) -> np.ndarray:
 
 
 def _ranked(scores: Scores, queries: np.ndarray, group: np.ndarray) -> Iterator[Iterator[int]]:
-    """Yield for each query the places of other groups in the pool, best first; each to be used before the next."""
+    """Yield for each query the places of other groups in the pool, best first; consume each before the next."""
     step = max(1, _CELLS // max(1, len(group)))
     for start in progress(range(0, len(queries), step), "ingest: negatives", unit="chunk"):
         rows = queries[start:start + step]
@@ -240,7 +233,7 @@ def _first(outputs: Iterable[int], refused: set[int]) -> int:
 
 
 def _said(items: Items, group: np.ndarray) -> Callable[[int], set[int]]:
-    """Return what tells the inputs and outputs of an item's component."""
+    """Return a function from an item to the inputs and outputs of its component."""
     of_item = group[items.source]
     members = grouped(of_item, np.arange(len(items)), int(group.max(initial=-1)) + 1)
 

@@ -1,4 +1,4 @@
-"""Params of reading: data sets, and what becomes of their rows."""
+"""Params of data sets, and of the examples made of their rows."""
 
 from collections.abc import Mapping
 from encodings.aliases import aliases
@@ -16,13 +16,13 @@ from stages.ingest.layouts import LAYOUTS
 
 
 def _filled(content: Any) -> Any:
-    """Return what the params say of files, with the encoding and the columns that their layout fills in."""
+    """Return the params of files with the encoding and the columns of their layout."""
     if not isinstance(content, Mapping):
         return content
     name, columns = content.get("layout", "pairs"), content.get("columns", {})
     layout = LAYOUTS.get(name) if isinstance(name, str) else None
     if layout is None or not isinstance(columns, Mapping):
-        return content  # which the fields say
+        return content  # the fields report it
     return {"encoding": layout.encoding, **content, "columns": layout.completed(columns)}
 
 
@@ -50,7 +50,7 @@ Separator = Literal[",", ";", "|", "\t"]
 
 
 class OwnColumns(Block):
-    """Files of a data set that have a layout or columns of their own, as its ``files`` and ``splits`` may name them."""
+    """Entry of ``files`` or ``splits`` with a layout or columns of its own."""
 
     name: str = Field(description="or pattern, inside the folder")
     layout: LayoutName = Field(description="of the structure of the data set's")
@@ -62,7 +62,7 @@ class OwnColumns(Block):
     _layout_fills = model_validator(mode="before")(_filled)
 
 
-# What pydantic puts into the place of a problem besides names and numbers.
+# Tags that pydantic adds to the location of an error.
 KIND_OF_NAME = ("(name)", "(columns)")
 
 Named = Annotated[Annotated[str, Tag(KIND_OF_NAME[0])] | Annotated[OwnColumns, Tag(KIND_OF_NAME[1])],
@@ -70,37 +70,26 @@ Named = Annotated[Annotated[str, Tag(KIND_OF_NAME[0])] | Annotated[OwnColumns, T
 
 
 class Dataset(Block):
-    """Where a data set's files are and how they are laid out.
-
-    What a layout reads, and from which columns, is declared in :mod:`stages.ingest.layouts`; those of published files
-    bring their own columns and dialect.
-    """
+    """Files of a data set and their layout (:mod:`stages.ingest.layouts`)."""
 
     source: str = Field(description="file, or folder that holds `files`; the DVC dependency")
-    files: list[Named] = Field(
-        default_factory=list, description="names or patterns inside the folder; of files with columns of their own "
-                                          "`{name: ..., layout: ..., columns: ...}`")
+    files: list[Named] = Field(default_factory=list, description="names or patterns inside the folder; for files with "
+                               "other columns `{name: ..., layout: ..., columns: ...}`")
     splits: dict[Literal["train", "validation", "test", "graph"], list[Named]] = Field(
-        default_factory=dict, description="files (named likewise) whose rows have a published split; they "
-                                          "are read after `files`, training first; graph: pairs that the keyword "
-                                          "graph reads, and no training or evaluation")
-    layout: LayoutName = Field("pairs", description="what a row is and which columns it has: " + ", ".join(LAYOUTS))
-    columns: dict[str, str | list[str] | None] = Field(
-        default_factory=dict, description="names of the columns, by role; which roles there are, and what they are "
-                                          "called if left out, the layout says")
+        default_factory=dict, description="files of published splits, read after `files`, training first; graph: pairs "
+                                          "for the keyword graph alone")
+    layout: LayoutName = Field("pairs", description="meaning of rows and columns: " + ", ".join(LAYOUTS))
+    columns: dict[str, str | list[str] | None] = Field(default_factory=dict, description="names of the columns by the "
+                                                       "roles of the layout, which has defaults")
     ingest: dict[str, Any] = Field(default_factory=dict, description="what differs from the block `ingest`")
-    encoding: Encoding = Field("utf-8", description="of text files; named by whoever knows it, never guessed; left "
-                                                    "out, it is latin-1 for trec, cp1252 for rt_polarity and text_gcn; "
-                                                    "a post of newsgroups that is not of it is read as latin-1")
+    encoding: Encoding = Field("utf-8", description="of text files, never guessed; default latin-1 for trec, cp1252 "
+                               "for rt_polarity and text_gcn; posts of newsgroups fall back to latin-1")
     quoting: Literal["standard", "none"] = Field("standard", description="of CSV and TSV: RFC 4180, or none at all")
-    separator: Separator | None = Field(None, description="of the columns of CSV and TSV: `,` `;` `|` or a tab; null: "
-                                                          "a comma in .csv, a tab in .tsv")
+    separator: Separator | None = Field(None, description="of CSV and TSV; null: a comma in .csv, a tab in .tsv")
     language: str = Field("en", pattern="^[a-z]{2}$")
-    turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: what separates the turns of a context that "
-                                                              "comes as one text; turns are joined by [SEP]")
-    join_han: bool = Field(False, description="take out the spaces between Chinese characters that word-segmented "
-                                              "texts have")
-    neg_path: str = Field(NOTHING, description="folder that `ingest.neg_encoder: path` means")
+    turn_mark: str = Field("[SEP]", min_length=1, description="dialogue: separates the turns of a context of one text")
+    join_han: bool = Field(False, description="remove the spaces between Chinese characters of word-segmented texts")
+    neg_path: str = Field(NOTHING, description="folder for `ingest.neg_encoder: path`")
 
     _layout_fills = model_validator(mode="before")(_filled)
 
@@ -123,25 +112,23 @@ class Ingest(Block):
     """De-duplication, triples and splits (HCL section 4.1)."""
 
     text_identity: Literal["symbols", "letters_digits"] = Field(
-        "symbols", description="what makes two texts the same. symbols: all but case, white space, quotation marks and "
-                               "punctuation at the end of words, so that C, C++ and C# are three; letters_digits: "
-                               "these alone (as QQP is counted)")
+        "symbols", description="characters by which texts are the same. symbols: all but case, white space, quotation "
+                               "marks and punctuation at the end of words (C and C++ differ); letters_digits: these "
+                               "alone (as QQP is counted)")
     qqp_rule: Literal["undirected_one", "undirected_all", "undirected_zip", "question1_one", "question1_all",
                       "question1_zip"] = "undirected_one"
     neg_source: Literal["given", "labelled", "retrieved", "mined", "none"] = Field(
         "labelled", description="retrieved: by overlap of words (stories, dialogues: roc_neg, douban_neg); mined: the "
-                                "text, of stories and dialogues the output, nearest to the input by `neg_encoder`")
-    neg_encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path)$",
-                             description="frozen, of whatever source `encoder` has; path: the data set's "
-                                         "`neg_path`. Embeds texts for `mined`, on the CPU by one thread")
-    neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is taken for a "
-                                                                   "paraphrase that nobody labelled, on the scale of "
-                                                                   "the bundled encoder; null: none is")
+                                "text, for stories and dialogues the output, nearest to the input by `neg_encoder`")
+    neg_encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path)$", description="of `mined`, frozen, on the "
+                             "CPU in one thread; path: the data set's `neg_path`")
+    neg_ceiling: float | None = Field(0.8, gt=0, le=1, description="mined: cosine above which a text is an unlabelled "
+                                      "paraphrase, on the scale of the bundled encoder; null: never")
     neg_pick: Literal["hardest", "random"] = "hardest"
     split_by: Literal["component", "hashed", "pair"] = Field(
-        "component", description="what is in one split: component fills the shares to the item; hashed draws each "
-                                 "component by a hash of seed and texts, so that data sets of the same files agree, "
-                                 "whatever items they make; pair lets texts be in several splits")
+        "component", description="component fills the shares to the item; hashed draws each component by a hash of "
+                                 "seed and texts, so that data sets of the same files agree; pair lets texts be in "
+                                 "several splits")
     douban_neg: Literal["scored", "bm25", "random"] = Field(
         "scored", description="dialogues, neg_source retrieved: worst score among the candidates of similar contexts; "
                               "response to the most similar context of the split by BM25; response of any item")
@@ -153,19 +140,17 @@ class Ingest(Block):
     caption_source: Literal["random", "first", "each"] = Field(
         "random", description="which caption of a group is the source; each: every one once, the next one its target")
     labelled_copies: Literal["drop", "keep"] = Field(
-        "drop", description="labelled texts that occur more than once: drop keeps one, that of the evaluated split, "
-                            "and none whose class is in dispute; keep takes every row, so that counts are as "
-                            "published, and reports the copies")
+        "drop", description="repeated labelled texts: drop keeps one, that of the evaluated split, and none with two "
+                            "classes; keep takes every row, as published, and reports the copies")
     ng_strip: Literal["none", "headers", "headers_footers_quotes"] = Field(
-        "none", description="labelled texts that are posts of newsgroups: what is taken off them")
-    captions: int | None = Field(None, ge=2, description="distinct captions that a group must have, neither more nor "
-                                                         "fewer; null: any number from two")
+        "none", description="parts removed from labelled posts of newsgroups")
+    captions: int | None = Field(None, ge=2, description="exact number of distinct captions of a group; null: any from "
+                                 "two")
     validation: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     test: float = Field(0.05, gt=0, lt=0.5, description="share of examples")
     train_part: tuple[float, float] | None = Field(
         None, description="hashed: training items whose component a second hash draws into this range of [0, 1); pair: "
-                          "items of all splits likewise; data sets of the same files with other ranges share none of "
-                          "them; null: all")
+                          "items of all splits likewise; disjoint ranges share no item; null: all")
     max_train: int | None = Field(None, ge=1, description="keep a seeded sample of at most so many")
     max_validation: int | None = Field(None, ge=1)
     max_test: int | None = Field(None, ge=1)

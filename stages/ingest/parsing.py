@@ -12,21 +12,21 @@ from stages.ingest.text_keys import text_key
 SENTENCES = 5
 MASK = "[MASK]"
 SENTENCE_ROLES = tuple(f"sentence{number}" for number in range(1, SENTENCES + 1))
-# A sentence ends with these marks and whatever closes quotations or brackets behind them, before a space.
+# A sentence ends with these marks and closing quotation marks or brackets, before a space.
 _END = re.compile("[.!?\u2026\u3002\uff01\uff1f]+[\"'\u201d\u2019)\\]]*(?=\\s|$)|[\u3002\uff01\uff1f]+\u201d?")
-# What follows opens a sentence: a capital, a digit or a character without case, perhaps behind an opening mark.
+# A sentence begins with a capital, a digit or a character without case, perhaps after an opening mark.
 _OPEN = re.compile("\\s*[\"'\u201c\u2018(\\[$]*([^\\W_])")
 _CLOSED = re.compile("([.!?\u2026]+[\"'\u201d\u2019)\\]]*\\s+)([a-z])")
 _LAST_WORD = re.compile(r"([^\W\d_][\w.]*)$")
 _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "jr", "sr", "vs", "prof", "mt", "lt", "sgt", "capt", "gen",
                             "col"))
-# Labels of entailment in words, by first letters (ANLI), and by numbers (SNLI, MultiNLI).
+# Labels of entailment as words, first letters (ANLI) and numbers (SNLI, MultiNLI).
 _ENTAILMENT = {"entailment": 1, "e": 1, "0": 1, "contradiction": 0, "c": 0, "2": 0}
 _SAMPLES, _DOCUMENT, _CONTEXT, _TURN = "__SAMP__", "__EOD__", "__EOC__", "__EOT__"
 
 
 class RowError(ValueError):
-    """A row cannot be taken; the message is its reason, ``category: detail``."""
+    """A row is rejected; the message is its reason, ``category: detail``."""
 
 
 # Stories
@@ -35,10 +35,9 @@ class RowError(ValueError):
 def sentences(text: str) -> list[str]:
     """Return the sentences of ``text`` by a simple rule, stripped.
 
-    A sentence ends with ``. ! ?`` or an ellipsis (or their full-width forms, which need no space behind them),
-    together with closing quotation marks and brackets. It goes on, however, if the next word is in lower case,
-    if a straight double quotation mark is still open, or if the full stop belongs to a title (Mr., Dr. and the
-    like), to an initial (J. Smith) or to ``No.`` before a number.
+    A sentence ends with ``. ! ?`` or an ellipsis (or their full-width forms, which need no space after them) and
+    closing quotation marks and brackets; but not before a word in lower case, inside straight double quotation marks,
+    or at the full stop of a title (Mr., Dr.), an initial (J. Smith) or ``No.`` before a number.
     """
     found: list[str] = []
     start = 0
@@ -53,7 +52,7 @@ def sentences(text: str) -> list[str]:
 
 
 def _shortened(before: str, after: str) -> bool:
-    """Say whether the full stop between the two belongs to a shortened word."""
+    """Return whether the full stop between the two belongs to an abbreviation."""
     word = _LAST_WORD.search(before)
     if word is None:
         return False
@@ -71,7 +70,7 @@ def story_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 
 
 def story_problem(columns: Mapping[str, Any]) -> str:
-    """Return what is wrong with the columns that the params name for a story, or nothing."""
+    """Return the problem of the columns that the params name for a story, or nothing."""
     listed = columns["sentences"]
     if listed is not None and (not isinstance(listed, list) or len(listed) != SENTENCES):
         return f"needs {SENTENCES} columns in columns.sentences, one for each sentence"
@@ -81,7 +80,7 @@ def story_problem(columns: Mapping[str, Any]) -> str:
 
 
 def story_sentences(content: Mapping[str, Any]) -> list[Any]:
-    """Return the five sentences of a row, not checked yet; raise a ``RowError`` if there are not five."""
+    """Return the five sentences of a row, unchecked; raise a ``RowError`` if there are not five."""
     if "story" in content:
         return _listed(content["story"], "story", SENTENCES)
     if "ending" in content:
@@ -90,11 +89,8 @@ def story_sentences(content: Mapping[str, Any]) -> list[Any]:
 
 
 def story_texts(found: Sequence[str], mode: str) -> list[str]:
-    """Return input, output and further texts of the story with sentences ``found`` under ``roc_mode``.
-
-    Under ``next_sentence`` the further texts are inputs and outputs in turn, those of the shorter beginnings,
-    so that the story has four items; else there are none.
-    """
+    """Return input and output of the story with sentences ``found`` under ``roc_mode``; under ``next_sentence`` also
+    inputs and outputs in turn of the shorter beginnings, so that the story has four items."""
     if mode == "lead_to_rest":
         return [found[0], " ".join(found[1:])]
     texts = [" ".join(found[:-1]), found[-1]]
@@ -130,8 +126,8 @@ def cloze_story(content: Mapping[str, Any]) -> dict[str, Any]:
 def infilled_story(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the five sentences of a story whose middle was cut out.
 
-    The published files have lower-cased all of ``missing`` but its first sentence, so a small letter opens a sentence
-    there, and is written as a capital.
+    The published files lower-case all of ``missing`` but its first sentence, so there a small letter begins a sentence
+    and is made a capital.
     """
     given, missing = content["context"], content["missing"]
     if not isinstance(given, str) or given.count(MASK) != 1:
@@ -155,7 +151,7 @@ def dialogue_columns(columns: Mapping[str, Any]) -> dict[str, str]:
 
 
 def dialogue_problem(columns: Mapping[str, Any]) -> str:
-    """Return what is wrong with the columns that the params name for a dialogue, or nothing."""
+    """Return the problem of the columns that the params name for a dialogue, or nothing."""
     if (turns := columns["turns"]) is not None and (not isinstance(turns, list) or len(turns) < 2):
         return "needs at least two columns in columns.turns, the last one of which is the response"
     if (columns["candidates"] is None) != (columns["scores"] is None):
@@ -164,19 +160,18 @@ def dialogue_problem(columns: Mapping[str, Any]) -> str:
 
 
 def dialogue_of_turns(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a row whose turns stand in columns of their own as context and response."""
+    """Return the content of a row with a column per turn as context and response."""
     turns = [value for role, value in content.items() if role.startswith("turn")]
     rest = {role: value for role, value in content.items() if not role.startswith("turn")}
     return {"context": turns[:-1], "response": turns[-1], **rest} if turns else rest
 
 
 def dialogue_texts(content: Mapping[str, Any], turn_mark: str) -> list[Any]:
-    """Return context, response and scored candidates of a row; whether the response is a text is not checked yet.
+    """Return context, response (unchecked) and scored candidates of a row.
 
-    A context that is one text is cut at ``turn_mark``; without a response the last turn is it. Turns are joined by
-    [SEP]; empty ones are left out. Candidates come in the order in which they are to be negatives: those of the half
-    whose contexts are most similar (the first half of the list), the worst score first; of equal scores the earlier
-    one. Raises a ``RowError`` if a part is missing or of a wrong type.
+    A context that is one text is cut at ``turn_mark``; without a response its last turn is the response. Turns are
+    joined by [SEP] without empty ones. Candidates are the first half of the list, whose contexts are most similar, by
+    rising score, in the order in which they are to be negatives.
     """
     value = content.get("context")
     if isinstance(value, str):
@@ -228,12 +223,12 @@ def douban_line(line: str, path: Path) -> dict[str, Any]:
 
 
 def groupwise_line(line: str, path: Path) -> dict[str, Any]:
-    """Parse a line as Cai et al. 2020 write it.
+    """Parse a line as Cai et al. 2020 write it: a number, the context with turns separated by __EOT__, a tab, the
+    response.
 
-    A number, the context with its turns separated by __EOT__, and behind a tab the response. After the context
-    there may follow __SAMP__ and sampled pairs ``context __EOC__ response`` separated by __EOD__, the most
-    similar contexts first; then __SAMP__ and the scores of the context with each sampled response; then
-    __SAMP__ and those of each sampled context with the response, which are for other models than HCL.
+    After the context may follow __SAMP__ and sampled pairs ``context __EOC__ response`` separated by __EOD__, the most
+    similar contexts first; __SAMP__ and the scores of the context with each sampled response; __SAMP__ and those of
+    each sampled context with the response, which HCL does not use.
     """
     before, tab, response = line.partition("\t")
     numbered = re.match(r"\s*\d+\s+", before)
@@ -288,11 +283,6 @@ def all_terms_line(text: str, path: Path) -> dict[str, str]:
     return {"class": label, "text": words}
 
 
-def polarity_line(text: str, path: Path) -> dict[str, str]:
-    """Return a sentence (Pang and Lee 2005); its class is the ending of the file."""
-    return {"class": "pos" if ".pos" in path.suffixes else "neg", "text": text}
-
-
 def indexed_line(joined: str, path: Path) -> dict[str, str]:
     """Parse a line of an index, to which the text was joined by a tab (Yao et al. 2019)."""
     parts = joined.split("\t", 3)
@@ -307,8 +297,8 @@ def indexed_line(joined: str, path: Path) -> dict[str, str]:
     return {"name": name, "split": found[0], "class": label, "text": text}
 
 
-# Posts of 20 Newsgroups. Headers name the group's regulars, signatures and quotations likewise; a classifier that reads
-# them learns people and software, not topics. The paper does not say whether it took them off.
+# Posts of 20 Newsgroups. Headers, signatures and quotations name people of the group, from which a classifier learns
+# people, not topics. The paper does not say whether it removed them.
 
 _HEADER = re.compile(r"[A-Za-z][A-Za-z-]*:")
 _BLANK = re.compile(r"\r?\n[ \t]*\r?\n")
@@ -321,10 +311,8 @@ _SIGNATURE_LINES = 12
 
 
 def strip_post(post: str, how: str) -> str:
-    """Return ``post`` without what ``how`` (``ng_strip``) names.
-
-    A step that would leave no letter and no digit is left out, so that no post of a published split is lost.
-    """
+    """Return ``post`` without the parts that ``how`` (``ng_strip``) names; a step that would leave no letter and no
+    digit is left out, so that no post of a published split is lost."""
     steps = {"none": (), "headers": (_without_headers,),
              "headers_footers_quotes": (_without_headers, _without_quotations, _without_signature)}[how]
     for step in steps:

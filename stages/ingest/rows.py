@@ -1,4 +1,4 @@
-"""A row as it was found: its values by role, its place, its split; and what it must be to be taken."""
+"""A row of a file by role, and the checks that it must pass."""
 
 import json
 import math
@@ -32,15 +32,15 @@ TEXT_ROLES: Mapping[str, tuple[str, ...]] = {
 
 
 class RawRow(NamedTuple):
-    """One row as it was found; a tuple, because that is made three times as fast as a frozen data class.
+    """A row of a file; a tuple, which is created three times as fast as a frozen data class.
 
     Attributes:
         file: name inside the data set's folder.
         row: 1-based number; the header of a CSV or TSV file is not counted, empty lines are.
-        content: values by role, as the layout has them, or the line itself where it could not be parsed.
-        problem: why the row cannot be taken, ``category: detail``; empty if nothing speaks against it.
+        content: values by role, or the line itself where it could not be parsed.
+        problem: the reason to reject the row, ``category: detail``, or empty.
         split: the published split: one of ``ALL_SPLITS``, or None.
-        names, values: of all columns of the row, as the file calls them.
+        names, values: of all columns of the file.
     """
 
     file: str
@@ -67,7 +67,7 @@ class RowMaker:
     def __init__(self, file: str, layout: BoundLayout, split: str | None) -> None:
         self.layout = layout
         self._file, self._split = file, split
-        # What names something may be a number in one file and text in another.
+        # A name may be a number in one file and text in another.
         self._names = [role for role, column in layout.layout.columns.items()
                        if column.is_name and role in layout.columns]
 
@@ -90,7 +90,7 @@ class RowMaker:
         return RawRow(self._file, number, content, problem, split, values.keys(), values.values())
 
     def broken(self, number: int, line: str, problem: str) -> RawRow:
-        """Return row ``number`` of which there is only a ``line``, and the ``problem`` with it."""
+        """Return row ``number`` of a ``line`` that could not be parsed."""
         return RawRow(self._file, number, line, problem, self._split)
 
 
@@ -116,15 +116,12 @@ def _published(value: Any, paired: bool) -> str:
     return split
 
 
-# What a row must be to be taken: texts that say something, no two of them the same, a label that is one
-
-
 class Checked(NamedTuple):
-    """A row that can be taken.
+    """A row that passed the checks.
 
     Attributes:
-        surfaces, keys: its texts, in the order of ``TEXT_ROLES``, and their identities; behind them inputs and outputs
-            of a story's shorter beginnings in turn, or the candidates of a dialogue.
+        surfaces, keys: its texts in the order of ``TEXT_ROLES``, and their identities; then inputs and outputs in turn
+            of a story's shorter beginnings, or the candidates of a dialogue.
         label: ``1`` or ``0`` of a pair or response; the class of a labelled text; else ``1``.
         group: of a caption; key of the first sentence of a story or of the context of a dialogue; else empty.
     """
@@ -145,7 +142,7 @@ class RowCheck:
         self._key, self._needed = IDENTITIES[identity], _NEEDED[identity]
 
     def __call__(self, row: RawRow) -> Checked:
-        """Return the texts, label and group of ``row``; raise a ``RowError`` if it cannot be taken."""
+        """Return the texts, label and group of ``row``; raise a ``RowError`` if it is rejected."""
         content = row.content
         if row.problem or isinstance(content, str):
             raise RowError(row.problem or "broken line: not parsed")
@@ -168,7 +165,7 @@ class RowCheck:
         elif self._structure in ("pairs", "dialogue") and self._has_label and "label" in content:
             label = _paraphrase(content["label"])
         if self._structure == "dialogue":
-            # Candidates that can be no negatives are left out: without letters, repeated, or the row's own texts.
+            # Candidates without letters, repeated ones and the row's own texts are no negatives.
             first: dict[str, str] = {}
             for key, text in zip(keys, texts, strict=True):
                 first.setdefault(key, text)
@@ -195,7 +192,7 @@ class RowCheck:
         return name
 
     def _compare(self, texts: Sequence[str], keys: Sequence[str]) -> None:
-        """Make sure that no key is empty and that no texts that belong together have the same."""
+        """Raise a ``RowError`` if a key is empty or two texts of the row have the same."""
         for place, role in enumerate(self._roles):
             if not keys[place]:
                 raise RowError(f"empty text: {role} has no {self._needed}")

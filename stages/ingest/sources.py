@@ -1,4 +1,4 @@
-"""The rows that are left, the items that they make, and where the negatives of these are from."""
+"""Components of rows, the items made of them, and the sources of their negatives."""
 
 from dataclasses import dataclass, replace
 
@@ -24,8 +24,8 @@ from stages.ingest.items import (
 from stages.ingest.layouts import roles_of
 from stages.ingest.negatives import Embed, from_candidates, search
 from stages.ingest.params import Dataset, Ingest
-from stages.ingest.splits import TRAIN
-from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, text_mask
+from stages.ingest.splits import LARGEST_HASH, TRAIN, in_range, split_by_hash, split_groups, split_items
+from stages.ingest.texts import NO_TEXT, TextLists, components, grouped, letter_hashes, text_mask
 
 _CONNECTED = "other split: its texts are connected with rows of a split that is evaluated"
 _ALONE = "alone: its group has no other text"
@@ -34,10 +34,10 @@ _GROUP_SIZE = "group size: its group has more or fewer distinct texts than inges
 
 @dataclass(frozen=True)
 class Connected:
-    """The rows that are left, and how their texts belong together.
+    """The rows that are left, and the components of their texts.
 
     Attributes:
-        group: (n_texts,) component of each text over all rows that were kept among their equals.
+        group: (n_texts,) component of each text over all unique rows.
         paired: (n_texts,) whether a text occurs in a row that is left; as input, for stories and dialogues.
         partners: pairs, those of given triples included; None for captions.
         captions: groups of captions; None in other structures.
@@ -58,11 +58,10 @@ class Connected:
 
 
 def connected(rows: UniqueRows, split_by: str, captions: int | None = None) -> Connected:
-    """Drop rows connected to a row of a stricter split, and captions of groups that have not ``captions`` texts.
+    """Drop rows connected to a row of a stricter split, and captions of groups without exactly ``captions`` texts.
 
-    Under published splits and ``split_by: component`` or ``hashed`` a component belongs to the strictest split of
-    its rows (test, then validation), and its rows of other splits are dropped. Under ``pair`` published splits
-    stay as they are, except that a group of captions is in one split.
+    Under published splits a component belongs to the strictest split of its rows (test, then validation), and its
+    rows of other splits are dropped; under ``split_by: pair`` this holds only for groups of captions.
     """
     if rows.structure == "captions":
         return _captions(rows, split_by, captions)
@@ -94,10 +93,7 @@ def _captions(rows: UniqueRows, split_by: str, wanted: int | None) -> Connected:
 
 
 def _without_looser_splits(rows: UniqueRows, numbers: np.ndarray, count: int) -> tuple[UniqueRows, np.ndarray]:
-    """Return the rows of the strictest published split of each component or group, and these splits, (count,).
-
-    What is evaluated stays whole, and training loses.
-    """
+    """Return the rows of the strictest published split of each component or group, and these splits, (count,)."""
     strictest = np.zeros(count, dtype=np.int8)
     np.maximum.at(strictest, numbers, rows.rank)
     return rows.without(rows.rank < strictest[numbers], _CONNECTED), strictest
@@ -131,22 +127,20 @@ _NO_NEGATIVE = dict.fromkeys(("bm25", "random"), "no story or context has an out
     "mined": "all its texts are connected by pairs, or are nearer to each input than ingest.neg_ceiling",
     "scored": "no item has a candidate that is neither said in its context nor evaluated"}
 
+
 def check_source(dataset: Dataset, params: Ingest) -> None:
-    """Raise an ``InputError`` if the data set has not what ``neg_source`` takes negatives from."""
+    """Raise an ``InputError`` if the data set lacks the labels, candidates or triples that ``neg_source`` needs."""
     structure, columns, source = structure_of(dataset.layout), roles_of(dataset), params.neg_source
     if structure == "texts":
-        return  # which have no negatives
+        return
     if source == "given" and structure not in ("triples", "labelled"):
         labelled = structure == "pairs" or "label" in columns
         raise InputError(f"ingest.neg_source is given, but the data set has layout {dataset.layout}. Set neg_source to "
                          f"{'labelled, ' if labelled else ''}retrieved or none, or give triples (layout: triples, "
                          f"columns.negative).")
-    if source == "labelled" and structure == "captions":
-        raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no pairs that are labelled "
-                         f"as non-paraphrases. Set neg_source to retrieved or none.")
-    if source == "labelled" and structure == "stories":
-        raise InputError("ingest.neg_source is labelled, but stories have no labelled negatives. Set neg_source to "
-                         "retrieved (ingest.roc_neg says how) or none.")
+    if source == "labelled" and structure in ("captions", "stories"):
+        raise InputError(f"ingest.neg_source is labelled, but layout {dataset.layout} has no labelled negatives. Set "
+                         f"neg_source to retrieved or none.")
     if source == "labelled" and structure == "dialogue" and "label" not in columns:
         raise InputError("ingest.neg_source is labelled, but the data set has no labels of right and wrong responses. "
                          "Name the column in columns.label, or set neg_source to retrieved (ingest.douban_neg says "
@@ -200,35 +194,56 @@ def _no_items(dataset: Dataset, params: Ingest, taken: int) -> InputError:
     """Return the error of a data set of ``taken`` rows that gives no item."""
     structure = structure_of(dataset.layout)
     message = f"no example could be made from {taken} usable rows (ingest.neg_source: {params.neg_source}). "
-    if structure == "captions" and params.captions is not None:
-        remedy = (f"No group has exactly {params.captions} distinct texts; change ingest.captions (null takes any "
-                  f"number from two), or name the column that texts of the same meaning share (columns.group).")
-    elif structure == "captions":
-        remedy = "No group has two texts; name the column that texts of the same meaning share (columns.group)."
+    if structure == "captions":
+        size = "two texts" if params.captions is None else f"exactly {params.captions} distinct texts (ingest.captions)"
+        remedy = f"No group has {size}; name the column that texts of the same meaning share (columns.group)."
     elif params.neg_source == "labelled" and "label" not in roles_of(dataset) and structure == "pairs":
         remedy = "Name the label column (columns.label), or set ingest.neg_source to retrieved."
     elif params.neg_source == "labelled":
         lacking = ("context has both a right and a wrong response" if structure == "dialogue" else
                    "text has both a paraphrase and a non-paraphrase")
         remedy = f"No {lacking}; give more data, or set ingest.neg_source to retrieved."
-    elif structure in CONTINUATIONS:
-        remedy = "Give rows that can be used (rejected rows say why they cannot); responses must be right ones."
     else:
-        remedy = "Give rows that are paraphrases."
+        remedy = "Give rows that are paraphrases, stories or right responses; rejected rows have their reasons."
     return InputError(message + remedy)
+
+
+def split_of_items(items: Items, found: Connected, params: Ingest, seed: int) -> tuple[
+        np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Return the split of each item, of each component if they are kept together, and the items to leave out if any."""
+    rows, of_item, outside = found.rows, found.group[items.source], None
+    if params.split_by == "pair":
+        if params.train_part is not None:
+            outside = ~in_range(_hashes(found), params.train_part, seed)[of_item]
+        return split_items(items.rank, rows.published, params.validation, params.test, seed, outside), None, outside
+    if params.split_by == "component":
+        of_group = split_groups(of_item, int(found.group.max()) + 1, params.validation, params.test, seed,
+                                found.strictest_split)
+        return of_group[of_item], of_group, outside
+    hashes = _hashes(found)
+    of_group = split_by_hash(hashes, found.sizes, params.validation, params.test, seed, found.strictest_split)
+    if params.train_part is not None:
+        outside = ((of_group == TRAIN) & ~in_range(hashes, params.train_part, seed))[of_item]
+    return of_group[of_item], of_group, outside
+
+
+def _hashes(found: Connected) -> np.ndarray:
+    """Return the hash of each component, which depends on its texts alone."""
+    hashes = np.full(int(found.group.max()) + 1, LARGEST_HASH, dtype=np.uint64)
+    if found.rows.structure in CONTINUATIONS:
+        np.minimum.at(hashes, found.group[found.rows.first], found.rows.opening)
+    else:
+        np.minimum.at(hashes, found.group, letter_hashes(found.rows.texts))
+    return hashes
 
 
 def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: np.ndarray | None, found: Connected,
                    dataset: Dataset, params: Ingest, seed: int,
                    embed: Embed | None = None) -> tuple[Items, np.ndarray]:
-    """Return the items at the places ``kept`` and their splits, with negatives of the same split.
+    """Return the items at the places ``kept`` and their splits, with negatives of the same split among all ``items``.
 
-    Those for which there is no negative are left out; of stories and dialogues those of training alone, since
-    nothing that is evaluated asks for negatives. ``of_group`` is the split of each component, None if components are
-    not kept together. Negatives are drawn from all ``items``, so a sample draws on as many texts.
-
-    Raises:
-        InputError: a split would be empty.
+    Items without a negative are left out, except stories and dialogues that are evaluated, which need none.
+    ``of_group`` is the split of each component, None if components are not kept together.
     """
     way, rows = negative_origin(dataset, params), found.rows
     if way in ("given", "labelled", "none"):
@@ -255,7 +270,7 @@ def with_negatives(items: Items, split: np.ndarray, kept: np.ndarray, of_group: 
 def _allowed_splits(items: Items, split: np.ndarray, of_group: np.ndarray | None, found: Connected, params: Ingest,
                     seed: int) -> np.ndarray:
     """Return the splits in which each paired text may be a negative, (n_texts,) one bit per split: that of its
-    component or else of the items that use it; texts of no item are drawn, or are where they were published."""
+    component, or those of the items that use it; texts of no item have their published split or a drawn one."""
     if of_group is not None:
         return np.where(found.paired, _bit(of_group[found.group]), np.int8(0))
     allowed = np.zeros(len(found.group), dtype=np.int8)

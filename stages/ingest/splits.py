@@ -16,13 +16,10 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
                  fixed: np.ndarray | None = None) -> np.ndarray:
     """Return the split (index into ``SPLITS``) of each component, filled by the seed up to its share of the items.
 
-    Components that would fill more than a tenth of a share come last, so that the largest end in training. Components
-    without items (their texts may serve as negatives) are drawn by the same shares. ``item_groups`` is the (n_items,)
-    component of each item, ``fixed`` the (n_groups,) published split of each component, 0 where it is free or training;
-    a split that occurs there takes no other component.
-
-    Raises:
-        InputError: too few components hold items, so a split would be empty.
+    Components of more than a tenth of a share come last, so that the largest are in training. Components without items
+    (whose texts may be negatives) are drawn by the same shares. ``item_groups`` is the (n_items,) component of each
+    item, ``fixed`` the (n_groups,) published split, 0 for none or training; a split that occurs there takes no other
+    component.
     """
     sizes = np.bincount(item_groups, minlength=n_groups).astype(np.int32)
     fixed = np.zeros(n_groups, dtype=np.int8) if fixed is None else fixed
@@ -52,12 +49,12 @@ def split_groups(item_groups: np.ndarray, n_groups: int, validation: float, test
 
 def split_by_hash(hashes: np.ndarray, sizes: np.ndarray, validation: float, test: float, seed: int,
                  fixed: np.ndarray | None = None) -> np.ndarray:
-    """Return the split (index into ``SPLITS``) of each component, drawn for itself by its hash and the seed.
+    """Return the split (index into ``SPLITS``) of each component, drawn by its hash and the seed.
 
-    Data sets made of the same rows with the same seed and shares agree, whichever rule, source of negatives or sample
-    they take: no text that one evaluates is trained on by another. Shares are met only on average. A component that
-    holds more than a tenth of the smaller share's texts, and more than components hold on average, is of training.
-    ``hashes`` (uint64), ``sizes`` (texts in pairs) and ``fixed`` (as of ``split_groups``) are (n_components,).
+    Data sets of the same rows, seed and shares agree, whatever items they make: no text that one evaluates is trained
+    on by another. Shares are met on average. A component with more than a tenth of the smaller share's texts, and
+    more than the average component, is of training. ``hashes`` (uint64), ``sizes`` (texts in pairs) and ``fixed`` (as
+    of ``split_groups``) are (n_components,).
     """
     drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "hashed"))
     split = np.full(len(hashes), TRAIN, dtype=np.int8)
@@ -70,10 +67,7 @@ def split_by_hash(hashes: np.ndarray, sizes: np.ndarray, validation: float, test
 
 
 def in_range(hashes: np.ndarray, part: Sequence[float], seed: int) -> np.ndarray:
-    """Return which components have a second draw in ``part``, a lower bound and an excluded upper one, (n_components,).
-
-    Data sets of the same rows whose parts do not overlap share no component.
-    """
+    """Return which components have a second draw in ``part``, a lower and an excluded upper bound, (n_components,)."""
     drawn = _drawn(hashes, derived_seed(seed, "ingest", "splits", "part"))
     return (drawn >= part[0]) & (drawn < part[1])
 
@@ -117,17 +111,13 @@ def split_classes(label: np.ndarray, names: list[str], rank: np.ndarray, publish
                   validation: float, test: float, seed: int, single: np.ndarray | None = None) -> np.ndarray:
     """Return the split of each labelled text: the published one, or drawn from training class by class.
 
-    Every class gives its share, rounded down; what is missing to the share of all is given by the classes
-    with the largest remainders, the earlier one if two are equal. Every class keeps one text for training.
+    Every class gives its share, rounded down, and those with the largest remainders one more, up to the share of all
+    texts. Every class keeps one text for training.
 
     Args:
         label: (n,) number of the class in ``names``.
-        rank: (n,) published split, 0 where it is free or training; those in ``published`` take no other text.
-        single: (n,) whether a text occurs once; those that occur more often stay in training, so that no text is
-            trained on and evaluated by the draw. None: all do.
-
-    Raises:
-        InputError: a split would be empty.
+        rank: (n,) published split, 0 for none or training; those in ``published`` take no other text.
+        single: (n,) whether a text occurs once; others stay in training, so that no text is trained on and evaluated.
     """
     split = rank.astype(np.int8)
     free = np.flatnonzero(rank == 0)
@@ -169,10 +159,8 @@ def _wanted(published: Collection[int], validation: float, test: float) -> list[
 
 def sample_items(split: np.ndarray, limits: Mapping[str, int | None], seed: int,
                  outside: np.ndarray | None = None) -> np.ndarray:
-    """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, by the seed.
-
-    A limit of None keeps all; the items of ``outside`` (n_items,) are not kept in any case.
-    """
+    """Return the places of the items to keep, sorted: at most ``limits[name]`` of each split, drawn by the seed, and
+    none of ``outside`` (n_items,)."""
     kept = np.ones(len(split), dtype=bool) if outside is None else ~outside
     for which, name in enumerate(SPLITS):
         limit = limits[name]

@@ -1,4 +1,4 @@
-"""When two texts count as the same, and how much two texts overlap."""
+"""Identity of texts, and their overlap."""
 
 import re
 import unicodedata
@@ -24,8 +24,8 @@ def symbol_key(text: str) -> str:
 def text_key(text: str) -> str:
     """Return the identity of ``text`` under ``text_identity: letters_digits``: these alone, lower-cased; perhaps empty.
 
-    Copies of a corpus that were tokenised in different ways meet. Letters are compared in Unicode's NFKC form; marks
-    that belong to a letter (vowel signs of Indic scripts, accents that do not compose) stay with it.
+    Copies of a text that were tokenised differently are the same. Letters are compared in Unicode's NFKC form, with
+    the marks that belong to them (vowel signs of Indic scripts, accents that do not compose).
     """
     if text.isascii():
         return _NOT_IN_ASCII_KEY.sub("", text.lower())
@@ -44,7 +44,7 @@ IDENTITIES: Mapping[str, Callable[[str], str]] = {"symbols": symbol_key, "letter
 
 
 def order_key(text: str) -> str:
-    """Return what texts are sorted by: their letters and digits, and where these are equal the rest."""
+    """Return the sort key of ``text``: its letters and digits, then the rest."""
     # No key holds a character that comes before the line end.
     return f"{text_key(text)}\n{symbol_key(text)}"
 

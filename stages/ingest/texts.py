@@ -18,8 +18,7 @@ _BATCH = 2**13
 
 
 class TextFile:
-    """Texts by number in a file that is written to ``path``, looked up without holding them in memory; ``texts`` yields
-    batches of one column."""
+    """Texts by number in a memory-mapped file at ``path``, written from batches of one column."""
 
     def __init__(self, path: Path, texts: pa.RecordBatchReader) -> None:
         self._path = path
@@ -55,12 +54,7 @@ def letter_hashes(texts: TextFile) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TextLists:
-    """Texts of each group of captions, or further texts of each row, one list after another.
-
-    Attributes:
-        bounds: (n_lists + 1,) where each list begins, and the end of the last.
-        texts: text numbers, in the order of the input within a list.
-    """
+    """Lists of text numbers one after another: list ``i`` is ``texts[bounds[i]:bounds[i + 1]]``."""
 
     bounds: np.ndarray
     texts: np.ndarray
@@ -77,7 +71,7 @@ class TextLists:
 
 
 def text_lists(lengths: np.ndarray, texts: np.ndarray) -> TextLists:
-    """Return the lists of the given ``lengths`` that stand one after another in ``texts``."""
+    """Return the lists of the given ``lengths`` that follow one another in ``texts``."""
     return TextLists(np.append(0, np.cumsum(lengths, dtype=np.int64)), texts)
 
 

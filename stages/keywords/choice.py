@@ -1,4 +1,4 @@
-"""The keyword of every text of a piece at once: best candidate, else best content word, else none."""
+"""Choose the keywords of a piece of texts: best candidate, else best content word, else none."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -51,23 +51,13 @@ def ranking_columns(method: str) -> list[str]:
 
 def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: InverseFrequency,
                     kw_lemma: bool = False) -> Choices:
-    """Choose the keyword of every text in ``tokens``.
+    """Choose the keyword of every text in ``tokens``, given the rows of table ``method`` for these texts.
 
-    The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
-    Phrases without a positive score are no candidates: no node of the ranking stands behind them. Nor are words of a
-    text in which none has one, for no network saw them. If no candidate is left, the content word (alphabetic, no stop
-    word) with the highest IDF is taken, and without any ``<nokw>``.
-
-    Args:
-        tokens: rows of table ``tokens``, by text id.
-        ranking: the rows of table ``method`` for these texts.
-        method: that made the ranking. Candidates are its phrases, or else the content words of the texts that it
-            scores, of which ``psi`` has those that are primary.
-        idf: IDF over training texts.
-        kw_lemma: put the lemma of a keyword's last word, its head, in the place of that word.
-
-    Raises:
-        InputError: the tables do not belong together.
+    Candidates are the phrases of the method, or the content words of the texts that it scores, under ``psi`` the
+    primary ones. The highest score wins; ties go to the higher IDF over training texts, then to the earliest position.
+    Phrases without a positive score are no candidates, nor are words of a text in which no word has one. If no
+    candidate is left, the content word (alphabetic, no stop word) with the highest IDF is taken, else ``<nokw>``.
+    ``kw_lemma`` replaces the last word of a keyword, its head, by its lemma.
     """
     block = TokenBlock(tokens)
     found = _READERS[METHODS[method].holds](block, ranking, method)
@@ -78,11 +68,7 @@ def choose_keywords(tokens: pa.Table, ranking: pa.Table, method: str, idf: Inver
 
 
 def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Yield each piece of ``tokens`` with the rows of ``ranking`` for its texts; both come by text id.
-
-    Raises:
-        InputError: the ranking has texts after the last of the tokens.
-    """
+    """Yield each piece of ``tokens`` with the rows of ``ranking`` for its texts; both come by text id."""
     rows = Following(ranking, METHOD_TABLES[name].arrow().empty_table().select(ranking_columns(name)))
     for piece in tokens:
         yield piece, rows.up_to(piece["text_id"][-1].as_py() if piece.num_rows else -1)
@@ -92,7 +78,7 @@ def beside(tokens: Iterable[pa.Table], ranking: Iterable[pa.Table], name: str) -
 
 
 def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
-    """Return the ranked phrases; a text that has only a status has none."""
+    """Return the ranked phrases; a text with a status alone has none."""
     named = np.unique(ranking["text_id"].to_numpy())
     strange = np.setxor1d(named, block.text_ids)
     if len(strange):
@@ -107,7 +93,7 @@ def _phrases(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
 
 
 def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
-    """Return the content words of scored texts; of PSI's the primary ones."""
+    """Return the content words of scored texts, under PSI the primary ones."""
     rows, text = scored_alone(block, ranking, name)
     scored = np.zeros(len(block.text_ids), dtype=bool)
     scored[text] = True
@@ -117,7 +103,7 @@ def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
         eligible = np.zeros(len(score), dtype=bool)
         eligible[scored[block.text]] = pc.list_flatten(rows["primary"]).to_numpy().astype(bool)
         eligible &= score > 0
-    else:   # the weakest word may score 0, so a text is asked, not a word
+    else:  # the weakest word of a scored text may have a score of 0
         best = np.zeros(len(block.text_ids))
         np.maximum.at(best, block.text, score)
         eligible = best[block.text] > 0
@@ -127,11 +113,7 @@ def _scored(block: TokenBlock, ranking: pa.Table, name: str) -> Candidates:
 
 
 def scored_alone(block: TokenBlock, ranking: pa.Table, name: str) -> tuple[pa.Table, np.ndarray]:
-    """Return the rows of texts that are paired with themselves, by text id, and the row of each text in ``block``.
-
-    Raises:
-        InputError: a text is not in ``block``, or has other numbers of scores and of tokens.
-    """
+    """Return the rows of mode xx, by text id, and the place of each one's text in ``block``."""
     rows = ranking.filter(pc.equal(ranking["mode"], "xx")).sort_by("text_id")
     ids = rows["text_id"].to_numpy()
     lengths = np.zeros(len(ids), dtype=np.int64)

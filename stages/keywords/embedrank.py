@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def run(tokens: pa.Table, params: "EmbedRank", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
-    """Return table ``embedrank`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""
+    """Return table ``embedrank`` of ``tokens``."""
     return ranked_tokens(ranker_of, tokens, params, idf, language)
 
 
 def ranker_of(params: "EmbedRank", language: str, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
-    """Return what ranks token tables."""
+    """Return the ranking function of token tables."""
     return ranker(ranking(params, language), params.phrases, idf)
 
 
 def ranking(params: "EmbedRank", language: str) -> EmbedRanking:
-    """Return the ranking that block ``embedrank`` asks for; errors as of :class:`EmbedRanking`."""
+    """Return the ranking of block ``embedrank``."""
     return EmbedRanking(params.encoder, params.max_length, params.chunks, language)
 
 

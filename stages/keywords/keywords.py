@@ -1,4 +1,4 @@
-"""Choose one keyword per text from its ranking, with ties and fall-backs settled in words, not by chance."""
+"""Choose one keyword per text from its ranking; ties and fall-backs are decided without chance."""
 
 import sys
 from collections import Counter
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 # Rows read at a time: few, since a text may be a whole document.
 _BATCH = 256
 _UNSEEN = ("validation", "test")
-# Gives the pieces of a table anew each time it is called.
+# Returns the pieces of a table each time it is called.
 Batches = Callable[[list[str]], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the stage makes: the table ``keywords``, its counts, and a sentence per fall-back taken."""
+    """Table ``keywords``, its counts, and a sentence per fall-back taken."""
 
     keywords: pa.Table
     counts: dict[str, Any]
@@ -51,11 +51,7 @@ class Chosen:
 
 
 def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywords") -> Chosen:
-    """Choose the keyword of every text.
-
-    Raises:
-        InputError: the tables do not belong together.
-    """
+    """Choose the keyword of every text."""
     ordered = tokens.sort_by("text_id")
     tables: list[pa.Table] = [KEYWORDS.arrow().empty_table()]
     tally = choose_all(lambda columns: [ordered.select(columns)],
@@ -67,13 +63,10 @@ def run(tokens: pa.Table, ranking: pa.Table, examples: pa.Table, params: "Keywor
 def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
                examples: Callable[[], Iterable[pa.Table]], params: "Keywords",
                write: Callable[[pa.Table], Any]) -> "Tally":
-    """Choose the keyword of every text, piece by piece, and hand each piece of table ``keywords`` to ``write``.
+    """Choose the keyword of every text, piece by piece, and pass each piece of table ``keywords`` to ``write``.
 
-    ``tokens`` and ``ranking`` come by text id. Texts of which the ranking says nothing, or has no word that it could
-    score, fall back to IDF, which is recorded; IDF counts the texts of training examples and no others.
-
-    Raises:
-        InputError: the tables do not belong together.
+    ``tokens`` and ``ranking`` come by text id. Texts that the ranking does not score fall back to IDF over the texts
+    of training examples.
     """
     wanted = marked_texts(map(all_text_ids, examples()))
     held = marked_texts(batch["text_id"].to_numpy() for batch in tokens(["text_id"]))
@@ -92,7 +85,7 @@ def choose_all(tokens: Batches, ranking: Iterable[pa.Table],
 
 
 class Tally:
-    """Counts over keywords that come piece by piece; holds four bytes per text and each distinct keyword once."""
+    """Counts over pieces of table ``keywords``; memory holds four bytes per text and each distinct keyword."""
 
     def __init__(self, method: str, training: TextMarks) -> None:
         self._method, self._training = method, training
@@ -102,7 +95,7 @@ class Tally:
         self._unscored = 0
 
     def add(self, table: pa.Table, unscored: int) -> None:
-        """Take in a piece of table ``keywords``, of whose texts ``unscored`` have no ranking."""
+        """Count a piece of table ``keywords`` with ``unscored`` texts that have no ranking."""
         coded = table["keyword"].combine_chunks().dictionary_encode()
         words = coded.dictionary.to_pylist()
         numbers = np.array([self._numbers.setdefault(word, len(self._numbers)) for word in words], dtype=np.int64)
@@ -114,7 +107,7 @@ class Tally:
         self._unscored += unscored
 
     def counts(self, examples: Iterable[pa.Table]) -> dict[str, Any]:
-        """Return how keywords were found and, for triples, the shares that bound what a contrast can do."""
+        """Return the number of keywords by method and, for triples, the shares that limit a contrast of keywords."""
         known = np.zeros(len(self._numbers), dtype=bool)
         known[self._keyword[:len(self._training)][self._training]] = True
         hits: Counter[str] = Counter()

@@ -14,27 +14,25 @@ class TextRank(Block):
     """Ranked phrases of each text."""
 
     method: Literal["mihalcea", "pytextrank", "positionrank", "tfidf", "topicrank", "biasedtextrank"] = Field(
-        "pytextrank", description="mihalcea: TextRank as printed, whose keywords are the worst of all that were read; "
-                                  "tfidf: IDF over the training texts, occurrences and position, without a graph; "
-                                  "topicrank and biasedtextrank: with engine package alone")
-    compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: agree with that package phrase for "
-                                                                      "phrase, its quirks included")
-    engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package itself, text "
-                                                                   "by text")
+        "pytextrank", description="mihalcea: TextRank as printed, with the worst keywords of all that we read; tfidf: "
+                                  "IDF over the training texts, occurrences and position; topicrank and "
+                                  "biasedtextrank: with engine package alone")
+    compat: Literal["none", "pytextrank"] = Field("none", description="pytextrank: the phrases of that package, with "
+                                                  "its quirks")
+    engine: Literal["ours", "package"] = Field("ours", description="package: run the pytextrank package, text by text")
     phrases: int = Field(5, ge=1, description="phrases kept per text")
     damping: float = Field(0.85, gt=0, lt=1)
-    tolerance: float = Field(1e-11, gt=0, description="absolute: largest change of a score at which iteration stops; "
-                                                      "equal scores are told by nine digits, which the paper's 1e-4 "
-                                                      "does not give")
+    tolerance: float = Field(1e-11, gt=0, description="largest absolute change of a score at which iteration stops; "
+                             "scores are compared to nine digits, which the paper's 1e-4 does not give")
     max_iterations: int = Field(100, ge=1)
     window: int | None = Field(None, ge=2, description="words of a co-occurrence window; null is the method's own")
     focus: str = Field("", description="pytextrank, biasedtextrank: the words that the ranking leans to")
     chunks: Literal["auto", "annotated", "adjectives"] = Field(
-        "auto", description="noun chunks that are phrases, of all methods but mihalcea: those of the annotation (nouns "
-                            "alone, which meet more often in a graph), or with adjectives, participles and hyphens; "
-                            "auto: these, but in Chinese and where the package is followed")
+        "auto", description="noun chunks that are phrases, except for mihalcea: those of the annotation (nouns alone), "
+                            "or with adjectives, participles and hyphens; auto: these, but in Chinese and where the "
+                            "package is followed the former")
     whole: bool = Field(False, description="mihalcea: phrases are whole runs of nouns and adjectives around a kept "
-                                           "word (black money), not kept words alone (black)")
+                        "word (black money), not kept words alone (black)")
 
     @model_validator(mode="after")
     def _compat_exists(self) -> "TextRank":
@@ -69,8 +67,7 @@ class EmbedRank(Block):
 
     phrases: int = Field(5, ge=1, description="phrases kept per text")
     encoder: str = Field("bundled", pattern=r"^(bundled|hub:.+|path)$",
-                         description="frozen, of whatever source `encoder` has; path: the folder `path`. On the CPU by "
-                                     "one thread per worker")
+                         description="frozen, on the CPU in one thread per worker; path: the folder `path`")
     path: str = NOTHING
     max_length: int = Field(256, ge=8, description="word pieces of a text that are read")
     chunks: Literal["auto", "annotated", "adjectives"] = Field("auto", description="as `textrank.chunks`")

@@ -1,4 +1,4 @@
-"""Which parts of speech the keywords of PGKPR and PSI have (PGKPR Figures 3 and 4)."""
+"""Parts of speech of the keywords of PGKPR and PSI (PGKPR Figures 3 and 4)."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ FAMILIES = ("NN", "JJ", "PRP", "RB", "VB")
 OTHER = "other"
 # Where tags are not Penn's, the universal part of speech names the family.
 _UNIVERSAL = {"NOUN": "NN", "PROPN": "NN", "ADJ": "JJ", "PRON": "PRP", "ADV": "RB", "VERB": "VB", "AUX": "VB"}
-# What is counted of a text: the weight of each token by attribution and by PSI, null where the text was not scored.
+# Weights of each token by attribution and by PSI, null where the text was not scored.
 _WEIGHTS = {"attribution": "score", "psi": "primary"}
 COUNTED = pa.schema([("text_id", pa.int64()), ("tag", STRINGS), ("pos", STRINGS), ("score", pa.list_(pa.float32())),
                      ("primary", pa.list_(pa.bool_()))])
@@ -33,11 +33,10 @@ _NAMES = {"NN": "NN*\nnouns", "JJ": "JJ*\nadjectives", "PRP": "PRP*\npronouns", 
 
 @dataclass(frozen=True)
 class Counted:
-    """The examples whose sources are counted.
+    """The examples whose sources are counted: of ``split`` test as in the paper, or train if there is no test.
 
     Attributes:
-        split: that they are of: test as in the paper, or train if there is no test.
-        examples: their ids, ascending (n,).
+        examples: ids, ascending (n,).
         sources: text id of the source of each (n,).
     """
 
@@ -55,14 +54,8 @@ class Counted:
 
 @dataclass
 class PosCounts:
-    """Keyword tokens by part of speech, and how many tokens there were.
-
-    Attributes:
-        families: keyword tokens (expected number, for a method that gives probabilities) by family.
-        exact: the same by exact tag, for the five tags that the paper shows.
-        keywords: keyword tokens in all.
-        tokens: tokens of all texts counted.
-    """
+    """Keyword tokens (or their expected number) by family of tags, by exact tag for the tags that the paper shows, and
+    in all; and the number of all tokens."""
 
     families: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     exact: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -70,7 +63,7 @@ class PosCounts:
     tokens: int = 0
 
     def add(self, tags: Sequence[str], pos: Sequence[str], weights: Sequence[float], penn: bool) -> None:
-        """Count one text, each token with the weight of its being a keyword (0 or 1, or a probability)."""
+        """Count one text; the weight of a token is 0 or 1, or the probability that it is a keyword."""
         self.tokens += len(tags)
         for tag, universal, weight in zip(tags, pos, weights, strict=True):
             if weight:
@@ -80,7 +73,7 @@ class PosCounts:
 
 
 def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.ndarray) -> pa.Table:
-    """Return what is counted of those of ``texts`` that are in a piece, as a table of schema COUNTED."""
+    """Return a table of schema COUNTED of the ``texts`` that are in a piece."""
     rows = tokens.filter(pa.array(np.isin(tokens["text_id"].to_numpy(), texts)))
     columns = {name: rows[name] for name in ("text_id", "tag", "pos")}
     for name, column in _WEIGHTS.items():
@@ -92,11 +85,8 @@ def counted_rows(tokens: pa.Table, tables: Mapping[str, pa.Table], texts: np.nda
 def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> dict[str, PosCounts]:
     """Count keyword tokens by part of speech: flipped and expected by attribution, primary by PSI.
 
-    A source counts once per example, as each example has coins of its own; those are PGKPR's, but over
-    whole sources, since how many words models read is none of this stage's settings.
-
-    Raises:
-        InputError: a source has no row.
+    A source counts once per example, since each example has its own coins (PGKPR section 4.1), those by which PGKPR
+    reads the example when it is evaluated, here over the whole source.
     """
     counts = {name: PosCounts() for name in ("attribution", "attribution_expected", "psi")}
     penn = language == "en"
@@ -108,7 +98,8 @@ def pos_counts(rows: pa.Table, counted: Counted, language: str, seed: int) -> di
         tags, pos, scores, primary = (column[held[source]] for column in columns)
         if scores is not None:
             counts["attribution_expected"].add(tags, pos, scores, penn)
-            counts["attribution"].add(tags, pos, flips(scores, seed, example).tolist(), penn)
+            flips = flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example)
+            counts["attribution"].add(tags, pos, flips.tolist(), penn)
         if primary is not None:
             counts["psi"].add(tags, pos, primary, penn)
     return counts
@@ -121,22 +112,9 @@ def family(tag: str, universal: str, penn: bool) -> str:
     return next((name for name in FAMILIES if tag.startswith(name)), OTHER)
 
 
-def flips(scores: Sequence[float], seed: int, example_id: int) -> np.ndarray:
-    """Return which words of an example's source are keywords, (n_words,) of 0 and 1 (PGKPR section 4.1).
-
-    The coins are those by which PGKPR reads the example when it is evaluated, which cuts long sources afterwards;
-    they depend on the seed and the example alone.
-    """
-    return flipped(np.asarray(scores, dtype=np.float64), seed, "xx", example_id)
-
-
 def frequency_table(counts: Mapping[str, PosCounts]) -> pd.DataFrame:
-    """Return one row per method and part of speech.
-
-    Columns ``method``, ``pos``, ``keywords`` (tokens, by family), ``share`` (of the method's keyword tokens),
-    ``exact_tag`` (tokens with that very tag) and ``keyword_share`` (keyword tokens over all tokens, the same in
-    every row of a method).
-    """
+    """Return one row per method and part of speech: ``keywords`` (tokens by family), ``share`` (of the method's keyword
+    tokens), ``exact_tag`` (tokens with exactly that tag) and ``keyword_share`` (of the method, over all tokens)."""
     rows = [{"method": method, "pos": name, "keywords": round(float(count.families[name]), 4),
              "share": _share(count.families[name], count.keywords), "exact_tag": round(float(count.exact[name]), 4),
              "keyword_share": _share(count.keywords, count.tokens)}
@@ -149,7 +127,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def pos_plot(frequencies: pd.DataFrame, texts: int, split: str) -> Plot:
-    """Return the bars of ``frequencies``, as of :func:`frequency_table`, over ``texts`` source texts of ``split``."""
+    """Return the bar chart of table ``frequencies`` over ``texts`` source texts of ``split``."""
     methods = list(dict.fromkeys(frequencies["method"]))
     names = (*FAMILIES, OTHER)
     shares = {method: frequencies[frequencies["method"] == method].set_index("pos") for method in methods}

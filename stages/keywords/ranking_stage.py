@@ -54,7 +54,7 @@ def ranked_tokens(make: RankerOf, tokens: pa.Table, settings: Any, idf: InverseF
 
 def part_ranker(method: str, settings: Any, language: str, idf: InverseFrequency | None,
                 provenance: Provenance) -> MakePart:
-    """Return what ranks the phrases of a part of the tokens by ``method``; further arguments as of its ``RankerOf``."""
+    """Return a function that ranks the phrases of a part of the tokens by ``method``."""
     rank = METHODS[method].module.ranker_of(settings, language, idf)
 
     def make(part: Path, result: Path) -> dict[str, Any]:

@@ -1,9 +1,5 @@
-"""Put the keywords of every method beside each other and measure how far they agree.
-
-Reads tokens, examples and the table of each method of a data set, all of them piece by piece; writes
-table side_by_side, the agreement of every two methods, and the picture of keywords by part of speech (PGKPR Figures 3
-and 4).
-"""
+"""Compare the keywords of every method: a table, the agreement of every two methods, and the chart of parts of speech
+(PGKPR Figures 3 and 4). All tables are read piece by piece."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +37,7 @@ _OF_METHOD = {"phrases": ["text_id", "keyword"], "scores": ["text_id", "mode", "
               "primary words": ["text_id", "mode", "word", "score", "primary"]}
 # Columns that are read of the table of each method.
 COLUMNS = {name: _OF_METHOD[METHODS[name].holds] for name in COMPARED_NAMING}
-# Gives the pieces of a table anew each time it is called.
+# Returns the pieces of a table each time it is called.
 Batches = Callable[[list[str]], Iterable[pa.Table]]
 # The keywords of each text by each method, best first; None where the method says nothing of the text.
 Named = dict[str, list[list[str] | None]]
@@ -49,7 +45,7 @@ Named = dict[str, list[list[str] | None]]
 
 @dataclass(frozen=True)
 class Compared:
-    """What the comparison of all texts gives: counts, and keywords by part of speech."""
+    """Counts of the comparison, and keywords by part of speech."""
 
     counts: dict[str, Any]
     frequencies: pd.DataFrame
@@ -57,7 +53,7 @@ class Compared:
 
 @dataclass
 class Agreement:
-    """How far two methods agree over the texts for which both name a keyword; the last three are sums over these."""
+    """Agreement of two methods: sums over the ``texts`` for which both name a keyword."""
 
     texts: int = 0
     same_best: float = 0.0
@@ -82,19 +78,10 @@ class Agreement:
 
 def run(tokens: Batches, tables: Mapping[str, Iterable[pa.Table]], examples: pa.Table, top: int, language: str,
         seed: int, write: Callable[[pa.Table], Any]) -> Compared:
-    """Compare the keywords of every method, text by text.
+    """Compare the keywords of every method, text by text, and pass pieces of table ``side_by_side`` to ``write``.
 
-    Args:
-        tokens: gives columns of table ``tokens``, by text id; called twice.
-        tables: columns COLUMNS of the table of each method, by text id.
-        examples: IDF counts its training texts; parts of speech are counted over test sources, once per example.
-        top: keywords per text and method.
-        language: says the kind of tags.
-        seed: of the coin flips.
-        write: takes pieces of table ``side_by_side``.
-
-    Raises:
-        InputError: the tables do not belong together.
+    ``tokens`` (called twice) and ``tables`` (columns COLUMNS of each method) come by text id. IDF counts the training
+    texts of ``examples``; parts of speech are counted over test sources, once per example, with coins of ``seed``.
     """
     idf = InverseFrequency.over_tables(pieces(tokens(["text_id", "token"])),
                                        marked_texts([training_text_ids(examples)]))
@@ -127,8 +114,8 @@ def _named(name: str, tokens: pa.Table, rows: pa.Table | None, idf: InverseFrequ
            top: int) -> list[list[str] | None]:
     """Return the ``top`` keywords of each text of a piece by one method, given the rows of its table for these texts.
 
-    Words are scored by IDF over the training texts, or, for the text paired with itself (mode xx), by the method's own
-    table, in which a word that scores nothing is not named.
+    Words are scored by the method's own table in mode xx, where words of score 0 are left out, or without a table by
+    IDF over the training texts.
     """
     ids, words = (tokens[column].to_pylist() for column in ("text_id", "token"))
     block = TokenBlock(tokens)

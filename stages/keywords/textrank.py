@@ -1,4 +1,4 @@
-"""Rank the phrases of every text by TextRank or one of its kin."""
+"""Rank the phrases of every text by TextRank or a related method."""
 
 import sys
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def run(tokens: pa.Table, params: "TextRank", idf: InverseFrequency | None = Non
 
 def ranker_of(params: "TextRank", language: str,
               idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
-    """Return what ranks token tables: our engine, or the pytextrank package, whose ties no IDF breaks."""
+    """Return the ranking function: our engine, or the pytextrank package, whose ties no IDF breaks."""
     chosen = ranking(params, language)
     if chosen.engine == "ours":
         return ranker(chosen, params.phrases, idf)
@@ -35,7 +35,7 @@ def ranker_of(params: "TextRank", language: str,
 
 
 def ranking(params: "TextRank", language: str) -> Settings:
-    """Return the ranking that block ``textrank`` asks for."""
+    """Return the ranking of block ``textrank``."""
     return Settings(language=language, **{name: value for name, value in dict(params).items() if name != "phrases"})
 
 

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def run(tokens: pa.Table, params: "Yake", idf: InverseFrequency | None = None, language: str = "en") -> pa.Table:
-    """Return table ``yake`` of ``tokens``; see :func:`stages.keywords.ranking_stage.ranked_tokens`."""
+    """Return table ``yake`` of ``tokens``."""
     return ranked_tokens(ranker_of, tokens, params, idf, language)
 
 
 def ranker_of(params: "Yake", language: str, idf: InverseFrequency | None = None) -> Callable[[pa.Table], Ranked]:
-    """Return what ranks token tables."""
+    """Return the ranking function of token tables."""
     return ranker(ranking(params, language), params.phrases, idf)
 
 
 def ranking(params: "Yake", language: str) -> YakeRanking:
-    """Return the ranking that block ``yake`` asks for; errors as of :class:`YakeRanking`."""
+    """Return the ranking of block ``yake``."""
     return YakeRanking(language, params.ngrams, params.phrases)
 
 

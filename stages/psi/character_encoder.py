@@ -1,16 +1,15 @@
-"""An encoder for texts that no pre-trained one at hand can read: word pieces of characters, and vectors for them.
+"""An encoder for texts that no available pre-trained one can read: word pieces of characters, and their vectors.
 
-Reads tables examples and texts of a data set; writes the folder character_encoder (Hugging Face layout) and
-metrics/character_encoder.json with the share of unknown pieces in each split. Everything is learned from the training
-split: the vocabulary, and skip-gram vectors as word embeddings. The layers of the BERT are drawn by the project's seed
-with outputs of zero, so that the encoder as it stands here gives each text the mean of its pieces' vectors, and what
-trains it further starts from there. It is no pre-trained language model, and its name says so.
+The vocabulary and the word embeddings (skip-gram) are learned from the training split. The layers of the BERT are
+drawn by the project's seed with outputs of zero, so that the encoder gives each text the mean of its pieces' vectors
+until it is trained further. It is no pre-trained language model.
 """
 
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,19 +34,17 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 _INSIDE = "##"
 _LENGTH = 512
-# Of position embeddings, beside word embeddings of length 1 (0.06 per dimension of 256): little, so that the mean of a
-# text's pieces says what is in it rather than how long it is.
+# Scale of position embeddings; small beside word embeddings of length 1 (0.06 per dimension of 256), so that the mean
+# of a text's pieces depends on its content rather than on its length.
 _POSITIONS = 0.01
 
 
 def run(texts: dict[str, list[str]], values: dict[str, Any],
         seed: int) -> tuple[BertModel, BertTokenizer, dict[str, Any]]:
-    """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics.
-
-    Raises:
-        InputError: no piece occurs often enough.
-    """
-    tokenizer = tokenizer_of(vocabulary(texts["train"], values["min_count"], values["min_word_count"]))
+    """Build an encoder from the ``texts`` of the training split; return it with its tokenizer and metrics."""
+    numbers = {piece: number for number, piece in enumerate(
+        vocabulary(texts["train"], values["min_count"], values["min_word_count"]))}
+    tokenizer = BertTokenizer(vocab=numbers, do_lower_case=True, model_max_length=_LENGTH)
     pieces = {split: tokenizer(found, add_special_tokens=False)["input_ids"] if found else []
               for split, found in texts.items()}
     special = set(tokenizer.all_special_ids)
@@ -71,16 +68,13 @@ def run(texts: dict[str, list[str]], values: dict[str, Any],
 
 
 def vocabulary(texts: Sequence[str], min_count: int, min_word_count: int) -> list[str]:
-    """Return the word pieces: special ones, characters that occur ``min_count`` times, words of several that occur
-    ``min_word_count`` times, and what stands inside of words; each group sorted.
+    """Return the word pieces: special ones, characters that occur ``min_count`` times, longer words that occur
+    ``min_word_count`` times, and the characters inside of words; each group sorted.
 
     Chinese characters are words of one character (BERT's basic tokens), so they need no piece inside of words.
     """
     words = Counter(word for text in texts for word in _basic(text))
-    characters: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in word:
-            characters[character] += count
+    characters = Counter(chain.from_iterable(words.elements()))
     known = {one for one, count in characters.items() if count >= min_count} | set(_ALPHABET)
     whole = {word for word, count in words.items() if len(word) > 1 and count >= min_word_count} - set(SPECIAL)
     inside = {one for word in words if len(word) > 1 for one in word[1:]} & known | set(_ALPHABET)
@@ -93,17 +87,10 @@ def _basic(text: str) -> Iterator[str]:
             BertNormalizer(lowercase=True).normalize_str(part)))
 
 
-def tokenizer_of(pieces: Sequence[str]) -> BertTokenizer:
-    """Return a BERT tokenizer, lower-casing, of ``pieces``, whose first are :data:`SPECIAL`."""
-    return BertTokenizer(vocab={piece: number for number, piece in enumerate(pieces)}, do_lower_case=True,
-                         model_max_length=_LENGTH)
-
-
 def encoder_of(table: np.ndarray, values: dict[str, Any], seed: int) -> BertModel:
     """Return a BERT with word embeddings ``table`` (V, d), whose layers add nothing until they are trained.
 
-    What each attention and each feed-forward block adds to its input is a product with a matrix that is zero here; all
-    other weights are drawn by ``seed``.
+    The output matrices of attention and feed-forward blocks are zero; all other weights are drawn by ``seed``.
     """
     config = BertConfig(vocab_size=len(table), hidden_size=values["size"], num_hidden_layers=values["layers"],
                         num_attention_heads=values["heads"], intermediate_size=values["feed_forward"],

@@ -1,32 +1,23 @@
 """Score the words of every source text by paired semantic importance (IANet).
 
-Reads tables examples, tokens and word_vectors of a data set; writes table psi with one row per
-source text paired with itself (mode xx) and one per source and reference (mode xy; the target is the first one). Where
-it names the keywords of the data set, every other text has a row of mode xx too.
+Table psi has one row per source text paired with itself (mode xx) and one per source and reference (mode xy; the
+target is the first one). Where it names the keywords of the data set, every other text has a row of mode xx too.
 
-A text is a vector, v(X): in each of D coordinates the largest value among its words. Two texts are as alike as
-the order of their coordinates is: F(X, Y) is the Spearman correlation of v(X) and v(Y) over the D coordinates.
-A word matters as much as F falls when it is taken out,
+v(X) is the largest value among the words of X in each of D coordinates. F(X, Y) is the Spearman correlation of v(X)
+and v(Y). The importance of a word is the share of F that is lost without it,
 
     G(x_i; X, Y) = (F(X, Y) - F(X without x_i, Y)) / F(X, Y).
 
-Taking out x_i changes v(X) only in the coordinates where x_i alone is the largest, and there the runner-up takes
-its place; so one pass over the words gives every v(X without x_i), and a word that leads nowhere has G = 0
-exactly. Coordinates are ranked by sorting 64-bit keys whose high bits order like the value and whose low bits
-are the number of the coordinate. The sums over ranks are sums of integers, exact in any order, so that scores
-do not depend on the texts beside a text.
+Without x_i, v(X) changes only where x_i alone is the largest, to the second largest value; so one pass over the words
+gives every v(X without x_i). Coordinates are ranked by sorting 64-bit keys whose high bits order like the value and
+whose low bits are the number of the coordinate. Sums over ranks are sums of integers, so scores do not depend on
+the other texts of a batch.
 
-Ties between coordinates (``psi_ties``): ``ordinal`` ranks by value, then by number of the coordinate, in a
-stable sort, and takes F = 1 - 6 sum d^2 / (D (D^2 - 1)); ``average`` gives equals their mean rank and takes the
-correlation of the ranks, which is the true Spearman correlation.
+Ties between coordinates: ``ordinal`` ranks by value, then by number of the coordinate, and takes
+F = 1 - 6 sum d^2 / (D (D^2 - 1)); ``average`` gives equals their mean rank: the true Spearman correlation.
 
-Guards, where the equations say nothing:
-
-- the vector of a text without words is not defined; F with it is 0. Hence G = 1 for the word of a one-word text,
-  whatever Y is.
-- ``average``: a vector that is the same in all coordinates (no word has a vector) has no order; F with it is 0.
-- |F(X, Y)| < 1e-6: there is no likeness of which a word could hold a share; G = 0 for every word of a text of two
-  or more. Dividing would give numbers of either sign without bound.
+F with a text without words is 0, hence G = 1 for the word of a one-word text. Under ``average`` F with a constant
+vector is 0. Where |F(X, Y)| < 1e-6, G = 0 for every word of a text of two or more, since the quotient has no bound.
 """
 
 import sys
@@ -39,6 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.stats import rankdata
 
 from keycontrast.progress import progress
 from stages.common.examples import MODES, source_pairs
@@ -62,20 +54,10 @@ _REQUESTS = 2048
 
 def run(tokens: Callable[[], Iterable[pa.Table]], examples: pa.Table, vectors: VectorTable, params: "Psi",
         every: bool = False) -> Iterator[pa.Table]:
-    """Yield the rows of table ``psi``, sorted, one piece per piece of ``tokens`` that holds a text to be scored.
+    """Yield the rows of table ``psi``, sorted, one piece per piece of ``tokens`` that has a text to be scored.
 
-    The scores of a row depend on the row alone, not on the cutting of ``tokens``.
-
-    Args:
-        tokens: returns the pieces of table ``tokens`` in its order (columns ``text_id`` and ``token`` suffice);
-            called twice, once for the words as numbers and once for the words themselves.
-        examples: table ``examples``, all splits.
-        vectors: of the words.
-        params: block ``psi``.
-        every: score each text of ``tokens`` beside itself, not only sources.
-
-    Raises:
-        InputError: a source or reference has no row in ``tokens``.
+    ``tokens`` returns the pieces of table ``tokens`` and is called twice. With ``every`` each of its texts is scored
+    beside itself, not only sources. Scores do not depend on the pieces.
     """
     texts = read_texts(tokens(), vectors.numbers)
     pairs = source_pairs(examples, params.modes, texts.ids if every else None)
@@ -100,7 +82,7 @@ def _scored(words: pa.ChunkedArray, pairs: np.ndarray, texts: Texts, firsts: np.
 
 
 def counts(rows: pa.Table) -> dict[str, int]:
-    """Return what the metadata count, of one piece of table ``psi``; pieces add up."""
+    """Return the counts for the metadata of one piece of table ``psi``; pieces add up."""
     found: dict[str, int] = {}
     for mode in sorted(set(rows["mode"].to_pylist())):
         of_mode = rows.filter(pc.equal(rows["mode"], mode))
@@ -131,20 +113,10 @@ class Importance:
 
 def importance(vectors: np.ndarray, texts: Texts, firsts: np.ndarray, seconds: np.ndarray,
                ties: str = "ordinal") -> Importance:
-    """Return G of every word of every first text, as against its second text.
+    """Return G of every word of the texts at the positions ``firsts`` (R,), against those at ``seconds`` (R,).
 
-    >>> found = importance(table.matrix, texts, firsts=np.array([0, 0]), seconds=np.array([0, 1]))  # doctest: +SKIP
-    >>> found.of(1) > 0.1  # the primary words of text 0 as against text 1  # doctest: +SKIP
-
-    Args:
-        vectors: word vectors (V, D), D >= 2, finite.
-        texts: words as rows of ``vectors``.
-        firsts: position in ``texts`` of each X (R,).
-        seconds: of each Y (R,).
-        ties: ``ordinal`` or ``average``.
-
-    Raises:
-        ValueError: vectors of fewer than two coordinates.
+    ``texts`` has words as rows of ``vectors`` (V, D), which are finite; fewer than two coordinates are a
+    ``ValueError``.
     """
     if vectors.ndim != 2 or vectors.shape[1] < 2:
         raise ValueError(f"vectors must be a matrix of two or more columns, found the shape {vectors.shape}")
@@ -193,7 +165,7 @@ def _text_ranks(vectors: np.ndarray, texts: Texts, positions: np.ndarray, ties: 
 
 
 class _Block:
-    """Texts of one length and all of their texts less a word, ranked once for whatever they are compared with."""
+    """Texts of one length and all of their texts without a word, ranked once for all comparisons."""
 
     def __init__(self, words: np.ndarray, ties: str) -> None:
         """Take the vectors of each word in turn (n, B, D), n >= 1."""
@@ -264,11 +236,11 @@ def _correlation(firsts: _Ranks, first: np.ndarray, seconds: _Ranks, second: np.
 def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
     """Return twice the rank of each value in its row, less the mean: integers that add up to 0 (R, D).
 
-    Args:
-        values: float32 (R, D), finite and without negative zeros.
-        ties: ``ordinal`` or ``average``.
+    ``values`` (R, D) are float32, finite and without negative zeros.
     """
     width = values.shape[1]
+    if ties == "average":
+        return 2 * rankdata(values, axis=1) - (width + 1)
     bits = np.ascontiguousarray(values).view(np.int32)
     # As integers, negative floats stand in reverse: turning all bits but the sign puts them right.
     keys = (bits ^ ((bits >> 31) & np.int32(0x7FFFFFFF))).astype(np.int64)
@@ -277,23 +249,9 @@ def centred_ranks(values: np.ndarray, ties: str) -> np.ndarray:
     keys |= np.arange(width)
     keys.sort(axis=1)
     column = keys & ((1 << shift) - 1)
-    doubled = np.broadcast_to(2 * np.arange(width) - (width - 1), values.shape)
-    if ties == "average":
-        doubled = _shared(keys >> shift, doubled)
     ranks = np.empty(values.shape)
-    ranks.ravel()[column + np.arange(len(values))[:, None] * width] = doubled
+    np.put_along_axis(ranks, column, 2.0 * np.arange(width)[None] - (width - 1), axis=1)
     return ranks
-
-
-def _shared(ordered: np.ndarray, doubled: np.ndarray) -> np.ndarray:
-    """Return doubled ranks of which equals, neighbours in ``ordered`` (R, D), have their mean."""
-    width = ordered.shape[1]
-    new = np.ones((len(ordered), width + 1), dtype=bool)
-    new[:, 1:-1] = ordered[:, 1:] != ordered[:, :-1]
-    place = np.arange(width)
-    first = np.maximum.accumulate(np.where(new[:, :-1], place, 0), axis=1)
-    last = np.minimum.accumulate(np.where(new[:, 1:], place, width)[:, ::-1], axis=1)[:, ::-1]
-    return first + last - (width - 1)
 
 
 def _work(process: StageProcess) -> None:

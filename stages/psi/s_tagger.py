@@ -1,8 +1,6 @@
-"""Train the S-Tagger, which tells the primary words of a source without its target (IANet+S).
+"""Train the S-Tagger, which predicts the primary words of a source without its target (IANet+S).
 
-Reads tables examples, tokens and psi of a data set; learns the labels of mode xy on training sources
-and is selected on validation sources. Writes artifacts/DATASET/s_tagger/ (Hugging Face layout), table s_tags with
-the tags of every source text, and its metrics.
+It learns the labels of mode xy of table psi on training sources and is selected on validation sources.
 """
 
 import sys
@@ -58,12 +56,7 @@ def run(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table, values: Mapping
         ) -> tuple[STagger, list[str], dict[str, Any], dict[str, Any]]:
     """Train a tagger on training sources and tag every source of ``examples``.
 
-    Returns:
-        The tagger, its words by id, ids and P(primary) of the words of every source as columns of table ``s_tags``,
-        and metrics.
-
-    Raises:
-        InputError: no labelled words in a split, or tables of different texts.
+    Returns the tagger, its words by id, columns of table ``s_tags``, and metrics.
     """
     train, validation = (labelled_sources(examples, lower, psi, split) for split in ("train", "validation"))
     words = vocabulary(lower, sorted({source for source, _ in train}), values["min_count"])
@@ -87,11 +80,7 @@ def labelled_sources(examples: pd.DataFrame, lower: WordTexts, psi: pa.Table,
                      split: str) -> list[tuple[int, np.ndarray]]:
     """Return (text id, 1 for each primary word and 0 for the others) of the sources of ``split`` that have words.
 
-    A source with several references stands once for each, as in the training of the models that are given its tags:
-    what is primary in view of one reference may be secondary in view of another, and the tagger learns how often.
-
-    Raises:
-        InputError: there is none; table psi lacks mode xy or a pair, or was made from other texts.
+    A source occurs once per reference, as in the training of the models that read its tags.
     """
     rows = psi.filter(pc.equal(psi["mode"], "xy"))
     place = {pair: row for row, pair in enumerate(zip(rows["text_id"].to_pylist(), rows["pair"].to_pylist(),
@@ -131,9 +120,9 @@ def word_ids(lower_words: list[str], words: list[str]) -> np.ndarray:
 
 
 def tag(tagger: STagger, texts: list[np.ndarray], batch_size: int) -> list[np.ndarray]:
-    """Return the probability of being primary of every word of every text, given as ids; float32.
+    """Return the float32 probability of being primary of every word of every text, given as ids.
 
-    Texts are cut into chunks of fixed shape, so that the bytes depend on ``batch_size`` alone.
+    Chunks have fixed shapes, so that the bytes depend on ``batch_size`` alone.
     """
     found = [np.zeros(0, dtype=np.float32)] * len(texts)
     lengths = [len(text) for text in texts]
@@ -157,11 +146,7 @@ def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 
 
 def load_tagger(folder: Path) -> tuple[STagger, list[str]]:
-    """Return a saved tagger in evaluation mode and its words by id.
-
-    Raises:
-        InputError: there is none in ``folder``.
-    """
+    """Return a saved tagger in evaluation mode and its words by id."""
     if not (folder / "model.safetensors").exists():
         raise InputError(f"{folder}: no such artifact. Make it with `keycontrast run s_tagger`.")
     numbers = PreTrainedTokenizerFast.from_pretrained(folder).get_vocab()
@@ -169,7 +154,7 @@ def load_tagger(folder: Path) -> tuple[STagger, list[str]]:
 
 
 def tagger_metrics(history: History, task: TagTask, words: int) -> dict[str, Any]:
-    """Return the metrics of a training: those of the epoch kept, the majority's, and what was learned from."""
+    """Return the metrics of a training: of the epoch kept, of the majority baseline, and of the data."""
     train, validation = (np.concatenate([text.labels for text in part]) for part in (task.train, task.validation))
     unknown = np.concatenate([text.ids for text in task.validation]) == 1
     return {**history.best, "best_epoch": history.best_epoch, "majority": majority(train, validation),
@@ -181,7 +166,7 @@ def tagger_metrics(history: History, task: TagTask, words: int) -> dict[str, Any
 def majority(train: np.ndarray, validation: np.ndarray) -> dict[str, Any]:
     """Return the scores on ``validation`` labels of the answer that is most frequent in ``train``.
 
-    Its loss is that of the share of primary words in ``train`` as everyone's probability (add-one smoothed).
+    Its loss takes the add-one smoothed share of primary words in ``train`` as the probability of every word.
     """
     share = (int(train.sum()) + 1) / (len(train) + 2)
     answer = int(share > 0.5)

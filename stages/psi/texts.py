@@ -14,13 +14,7 @@ STALE = "The tables were made from different texts: run the stages ingest and an
 
 @dataclass(frozen=True)
 class Texts:
-    """Many texts as numbers of words: text ``i`` is ``words[offsets[i]:offsets[i + 1]]``.
-
-    Attributes:
-        ids: text ids, ascending (T,).
-        offsets: (T + 1,).
-        words: number of each word (N,); what it counts is the maker's choice.
-    """
+    """Texts as numbers of words, by ascending text id: text ``i`` is ``words[offsets[i]:offsets[i + 1]]``."""
 
     ids: np.ndarray
     offsets: np.ndarray
@@ -28,15 +22,11 @@ class Texts:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Words of each text (T,)."""
+        """Number of words of each text (T,)."""
         return np.diff(self.offsets)
 
     def positions(self, text_ids: np.ndarray) -> np.ndarray:
-        """Return where each of ``text_ids``, an array of any shape, stands among ``ids``.
-
-        Raises:
-            InputError: one of them is not there.
-        """
+        """Return the position in ``ids`` of each of ``text_ids``, an array of any shape."""
         found = np.searchsorted(self.ids, text_ids)
         known = self.ids[np.minimum(found, len(self.ids) - 1)] == text_ids if len(self.ids) else text_ids != text_ids
         if not known.all():
@@ -85,11 +75,8 @@ def read_texts(batches: Iterable[pa.Table], number: Callable[[list[str]], np.nda
 
 
 def found_form(token: str, known: Collection[str]) -> str | None:
-    """Return the form of ``token`` that is among the ``known`` words; None if none is.
-
-    Lower case comes first, since IANet and PGKPR lower-case their texts; a name that a cased table knows
-    only as written ("NASA") is found under that form.
-    """
+    """Return the form of ``token`` that is among the ``known`` words: lower case, as in IANet and PGKPR, else as
+    written ("NASA"); None if neither is."""
     return next((form for form in (token.lower(), token) if form in known), None)
 
 

@@ -1,8 +1,4 @@
-"""Word vectors of a data set's vocabulary: from a file, or trained on its training split.
-
-Reads tables examples and tokens of a data set; writes table word_vectors, whose metadata say where the
-vectors come from, and metrics/word_vectors.json with the share of the texts' words that have one.
-"""
+"""Word vectors of a data set's vocabulary: from a file, or trained on its training split."""
 
 import sys
 from collections.abc import Iterable
@@ -33,11 +29,7 @@ STAGE = "word_vectors"
 
 def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors",
         seed: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return table ``word_vectors`` of the vocabulary of ``tokens``, where it comes from, and its metrics.
-
-    Raises:
-        InputError: nothing to train on, or a file that cannot be read or has none of the words.
-    """
+    """Return table ``word_vectors`` of the vocabulary of ``tokens``, where it comes from, and its metrics."""
     written, by_split = read_words(tokens), split_texts(examples)
     if params.source == "train":
         words, vectors = _trained(written, by_split["train"], params, seed)
@@ -62,7 +54,7 @@ def run(tokens: Iterable[pa.Table], examples: pd.DataFrame, params: "WordVectors
 
 
 def split_texts(examples: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return, for each split, the sorted ids of the texts that its examples name: source, targets, negative."""
+    """Return, for each split, the sorted ids of the texts of its examples: source, targets, negative."""
     found = {}
     for split in SPLITS:
         rows = examples[examples["split"] == split]
@@ -97,7 +89,7 @@ def _trained(written: WordTexts, text_ids: np.ndarray, params: "WordVectors",
 
 
 def vectors_of_tokens(path: Path, tokens: list[str]) -> FileVectors:
-    """Read the forms that a token can be found under, less those that another form of the token hides."""
+    """Read the vectors of the forms under which the tokens are looked up."""
     read = read_vectors(path, {form for token in tokens for form in (token.lower(), token)})
     if not read.words:
         raise InputError(f"word_vectors.source: {path} has a vector for none of the data set's {len(tokens)} words. Is "
