@@ -1,4 +1,4 @@
-"""Outputs that need no model, for the examples of a run; a further one is a branch here and its entry in ``FLOORS``."""
+"""Baselines that need no model; a further one is a branch here and an entry of ``FLOORS``."""
 
 from collections.abc import Callable, Mapping
 
@@ -26,8 +26,7 @@ def floor_outputs(name: str, targets: ScoredItems, items: pd.DataFrame, counts: 
                   cut: Callable[[str], Text] = str) -> list[Text]:
     """Return the outputs of a floor of :data:`FLOORS`, one per item.
 
-    ``items`` are those of the model, with its training split; ``counts`` takes up what the floor counts; ``seed`` is
-    the project's; ``cut`` makes a training text what ``targets`` holds, a text or a list of words.
+    ``items`` include the training split; ``counts`` is updated; ``cut`` splits training texts as ``targets`` are.
     """
     if name == "copy":
         return list(targets.sources)

@@ -101,7 +101,7 @@ PARAPHRASE_SCORES = TableSchema(
 
 @dataclass(frozen=True)
 class Stratum:
-    """Evaluated items by how often training has seen the keyword of their input, the same for all rows of a table."""
+    """Evaluated items grouped by how often the keyword of their input occurs in training."""
 
     name: str       # in tables and ``metrics.json``
     title: str
@@ -119,10 +119,7 @@ STRATA = {one.name: one for one in (
 
 
 def keyword_columns(items: pd.DataFrame, example_ids: pd.Series) -> dict[str, Any]:
-    """Return columns ``cluster`` and ``known`` of evaluated examples (n,), by the keywords of all training items.
-
-    Inputs without a keyword form no cluster; nodes are the keywords of training inputs, targets and negatives.
-    """
+    """Return columns ``cluster`` and ``known`` of evaluated examples (n,), by the keywords of all training items."""
     training = items[items["split"] == "train"]
     nodes = pd.concat([training[name] for name in ("keyword", "target_keyword", "negative_keyword")])
     sizes = training["keyword"].value_counts().drop(NO_KEYWORD, errors="ignore")

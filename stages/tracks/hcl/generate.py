@@ -1,7 +1,4 @@
-"""Rewrite the evaluated split with a trained model of the HCL table (HCL section 4.2).
-
-Reads the folder and the items of the run's model; writes predictions.parquet.
-"""
+"""Rewrite the evaluated split with a trained model of the HCL table (HCL section 4.2)."""
 
 import json
 import sys
@@ -38,7 +35,7 @@ _SEARCH = ("search", "num_beams", "min_length", "max_length", "length_penalty", 
 
 
 class Rewriter:
-    """A trained model with all that it needs to rewrite texts."""
+    """A trained model that rewrites texts."""
 
     model: Any
     tokenizer: PreTrainedTokenizerBase
@@ -52,8 +49,7 @@ class Rewriter:
                 track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:
         """Yield rows of table ``predictions`` for ``items``, a chunk of ``decode["batch_size"]`` at a time.
 
-        The embedding of column ``unseen_text`` (without it, ``source``) stands for a keyword outside the graph. Draws
-        of z depend on seed, example and the number of the sample alone.
+        The embedding of column ``unseen_text`` (without it, ``source``) represents a keyword outside the graph.
         """
         size = decode["batch_size"]
         for chunk in track([items.iloc[start:start + size] for start in range(0, len(items), size)]):
@@ -64,7 +60,7 @@ class Rewriter:
 
     @torch.no_grad()
     def likelihoods(self, items: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
-        """Yield rows of table ``likelihoods`` for ``items``, which have a ``target`` too, ``size`` at a time."""
+        """Yield rows of table ``likelihoods`` for ``items``, which have a ``target``, ``size`` at a time."""
         for chunk in (items.iloc[start:start + size] for start in range(0, len(items), size)):
             rows = data.word_pieces(self.tokenizer, chunk["target"].tolist(), self.on.max_target)
             targets = {name: part.to(self.model.device) for name, part in self.marks.targets(rows).items()}
@@ -75,13 +71,11 @@ class Rewriter:
         raise NotImplementedError
 
     def _encoded(self, chunk: pd.DataFrame) -> tuple[Tensor, Tensor]:
-        """Return ids (B, L) and mask (B, L) of the sources, on the model's device."""
         texts, device = self.marks.read(chunk["source"].tolist()), self.model.device
         ids, mask = self.marks.around(data.word_pieces(self.tokenizer, texts, self.on.max_source, self.on.keep))
         return ids.to(device), mask.to(device)
 
     def _predictions(self, chunk: pd.DataFrame, sample: int, known: np.ndarray | bool, tokens: Tensor) -> pd.DataFrame:
-        """Return rows of table ``predictions`` for generated ids (B, L)."""
         texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=True)
         return pd.DataFrame({
             "example_id": chunk["example_id"].tolist(), "sample": sample, "source": chunk["source"].tolist(),
@@ -125,7 +119,7 @@ class Paraphraser(Rewriter):
 
 
 class PieceRewriter(Rewriter):
-    """A trained baseline; it draws nothing, so that a text has one output."""
+    """A trained baseline; a text has one output."""
 
     def __init__(self, folder: Path, device: str = "cpu") -> None:
         self.on = data.PieceOrigin.load(folder)
@@ -158,7 +152,7 @@ class PieceRewriter(Rewriter):
 
 
 def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
-    """Return the model in ``folder``; its configuration says of which kind it is."""
+    """Return the model in ``folder``, whose configuration names its kind."""
     config = folder / "config.json"
     if not config.exists():
         raise InputError(f"{folder}: no trained HCL model (config.json is missing). Train it with `keycontrast run`.")
@@ -167,10 +161,10 @@ def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
 
 
 def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed: int) -> pd.DataFrame:
-    """Return ``items`` with the column ``keyword`` as ``setting`` has it.
+    """Return ``items`` with the column ``keyword`` that ``setting`` selects.
 
-    ``own``; ``random``, for each item one of ``nodes`` drawn by seed and example id alone, never its own keyword; or
-    ``given:KEYWORD``, brought into normal form, whose own embedding stands for it where it is no node.
+    ``random`` draws one of the other ``nodes`` for each item, by seed and example id alone; ``given:KEYWORD`` is
+    brought into normal form.
     """
     if setting == "own":
         return items
@@ -201,7 +195,7 @@ def given_keyword(setting: str) -> str | None:
 
 
 def unseen_remark(setting: str, nodes: Sequence[str]) -> str | None:
-    """Return what to say of a given keyword that is no node; None if there is nothing to say."""
+    """Return a remark on a given keyword that is no node; None if there is none."""
     word = given_keyword(setting)
     if word is None or word in set(nodes):
         return None

@@ -1,9 +1,7 @@
-"""What a training item sees of the keyword graph when its prior is computed (`own_edges`, docs/hcl.md).
+"""The part of the keyword graph that a training item sees when its prior is computed (`own_edges`, docs/hcl.md).
 
-A graph made from training data tells a training item its own target, and no other item: the target's keyword is a
-neighbour of the input's by the item itself. So what the item contributed, or all that its connected component did, is
-hidden from it, as it is from an item of the evaluation splits, which are of other components. This includes the texts
-that are negatives of other items: they stand for their keywords there.
+The graph of the training data leaks an item's target to it: the item itself makes the target's keyword a neighbour of
+the input's. So an item's own contribution, or that of its connected component, is hidden from it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +27,7 @@ _GOLDEN = 0.6180339887498949  # fractions of its multiples are spread evenly
 
 @dataclass(frozen=True)
 class GraphTables:
-    """What the graph was made from: tables ``examples``, ``keywords``, ``nodes``, ``clusters`` and ``text_vectors``."""
+    """The tables that the graph was made from."""
 
     examples: pd.DataFrame
     keywords: pd.DataFrame
@@ -40,7 +38,7 @@ class GraphTables:
 
 @dataclass(frozen=True)
 class ItemViews:
-    """What each of n training items sees of the graph."""
+    """The part of the graph that each of n training items sees."""
 
     views: Views | None     # all views of the graph; None if every item sees the whole
     view: Tensor            # of each item (n,)
@@ -49,7 +47,7 @@ class ItemViews:
     dropout: float          # share of items that do
 
     def of(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return what a batch of ``items`` holds of it."""
+        """Return the tensors of a batch of ``items``."""
         parts = {"unseen_vectors": self.vectors}
         if self.views is not None:
             parts["view"] = self.view
@@ -58,13 +56,13 @@ class ItemViews:
         return {name: part[list(items)] for name, part in parts.items()}
 
     def dropped(self, draw: Tensor, epoch: int) -> Tensor:
-        """Return which items (B,) lose their keyword in an epoch; the same however they fall into batches."""
+        """Return which items (B,) lose their keyword in an epoch, independently of the batches."""
         return (draw + epoch * _GOLDEN % 1.0) % 1.0 < self.dropout
 
 
 def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made: Mapping[str, Any],
                    settings: Mapping[str, Any], seed: int) -> ItemViews:
-    """Return what the training items see, given the blocks ``graph`` and ``train_hcl.graph`` and a seed of draws."""
+    """Return the views of the training items under the blocks ``graph`` (``made``) and ``train_hcl.graph``."""
     examples = _owned(tables.examples.sort_values("example_id"), settings["own_edges"])
     train = examples[examples["split"] == "train"]
     text_ids = tables.text_vectors["text_id"].to_numpy()
@@ -82,9 +80,9 @@ def views_of_items(items: pd.DataFrame, graph: KeywordGraph, tables: GraphTables
 
 
 def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
-    """Return the examples with ``owner``, whose contribution each is, and ``negative_owner``, -1 for nobody's.
+    """Return the examples with the group that contributed each, ``owner``, and ``negative_owner``, -1 for none.
 
-    The latter is the group that alone has the text of the negative as input or output.
+    The latter is the only group with the negative's text as input or output.
     """
     of_item = examples["group" if own_edges == "component" else "example_id"]
     owner = np.where(examples["split"] == GRAPH_ONLY, NOBODY, np.unique(of_item, return_inverse=True)[1])
@@ -96,7 +94,7 @@ def _owned(examples: pd.DataFrame, own_edges: str) -> pd.DataFrame:
 
 
 def leaks(items: pd.DataFrame, graph: KeywordGraph, item_views: ItemViews | None) -> dict[str, dict[str, float]]:
-    """Return, by split, what the graph tells of the target keyword, in training as the items see the graph.
+    """Return, by split, how far the graph reveals the target keyword, in training as the items see the graph.
 
     ``target_is_neighbour`` and ``target_is_only_neighbour`` are shares of the items whose input and target have
     different keywords, ``without_neighbour`` and ``unseen`` (whose keyword is no node) of all items.
@@ -162,13 +160,13 @@ def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
 
 
 def _offsets(group: np.ndarray, groups: int) -> Tensor:
-    """Return where the entries of each view begin and end: none of view 0, then those of each group."""
+    """Return where the entries of each view begin: none of view 0, then those of each group."""
     return torch.from_numpy(np.r_[0, 0, np.bincount(group, minlength=groups).cumsum()])
 
 
 def _dropout(settings: Mapping[str, Any], items: pd.DataFrame, graph: KeywordGraph, views: Views | None,
              view: Tensor) -> float:
-    """Return the share of training items that lose their keyword: as given, or what validation has more of."""
+    """Return the share of training items that lose their keyword: as given, or the excess in validation."""
     if settings["kw_dropout"] is not None:
         return float(settings["kw_dropout"])
     if views is None:

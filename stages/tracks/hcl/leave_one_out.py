@@ -1,11 +1,10 @@
-"""The keyword graph without what a group of training items contributed, for every group, as differences.
+"""The keyword graph without the contribution of a group of training items, for every group, as differences.
 
-Nothing is built again. An entry "keyword a is an output in cluster c" is owned by a group if that group alone makes it
-so, and a term of an edge (both entries in one cluster, or a link) is gone with the owner of either. So an edge is gone
-without a group if all its terms are, and turns negative if its positive terms are and a negative one is left. A node's
-initial vector is a mean of texts, of which each is owned or not, likewise. A negative is gone with either of two
-groups, that of the item and that of the text: a text of one component may be the negative of another's item. Caps stay
-as they were: hiding takes edges away from those that were kept, and brings none back that were not.
+An entry "keyword a is an output in cluster c" is owned by a group if only that group makes it so. A term of an edge
+(both entries in one cluster, or a link) is gone without the owner of either. An edge is gone if all its terms are, and
+turns negative if only negative terms are left. A node's initial vector is a mean of texts, each owned or not. A
+negative is gone without either of two groups, that of the item and that of the text. Caps on neighbours stay as they
+were: hiding removes kept edges and adds none.
 """
 
 from itertools import pairwise
@@ -26,7 +25,7 @@ _RANKS = 3
 def owners(key: np.ndarray, group: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the distinct values of ``key`` (n,), and the groups without which each is gone (d, 2); -1 for none.
 
-    An element of ``key`` is gone with either of its two groups, which may be the same; a value with all its elements.
+    An element is gone without either of its two groups; a value is gone with all its elements.
     """
     if not len(key):
         return key, np.zeros((0, 2), dtype=np.int64)
@@ -43,12 +42,11 @@ def owners(key: np.ndarray, group: np.ndarray, other: np.ndarray) -> tuple[np.nd
 
 def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, sign: np.ndarray, nodes: int,
                  link_inputs: bool, max_cluster_outputs: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which edges differ without each group: group, number of the edge, and 0 or the sign that is left.
+    """Return which edges differ without each group: group, index of the edge, and 0 or the sign that is left.
 
-    ``members`` are of clusters, of which an item may have several: ``cluster``, ``output`` and ``negative`` are numbers
-    of keywords, -1 for none; ``own`` says whether the cluster's keyword is the item's; ``group`` is of the item and
-    ``negative_group`` of the negative's text, -1 for what is hidden from nobody. The edges (E,), without self loops,
-    are sorted by target, then source.
+    ``members`` are of clusters: ``cluster``, ``output`` and ``negative`` are node ids, -1 for none; ``own`` marks the
+    item's own cluster; ``group`` is of the item, ``negative_group`` of the negative's text, -1 for none. The edges
+    (E,), without self loops, are sorted by target, then source.
     """
     keys, edges = target.astype(np.int64) * nodes + source, len(target)
     left, right, positive, offsets = _factors(members, nodes, link_inputs, max_cluster_outputs)
@@ -79,7 +77,7 @@ def edge_changes(members: pd.DataFrame, target: np.ndarray, source: np.ndarray, 
 
 
 class _Entries(NamedTuple):
-    """Entries (n,): a node, the column (cluster or link) that it stands in, and the owners of that (n, 2)."""
+    """Entries (n,): a node, its column (cluster or link), and the owners (n, 2)."""
 
     node: np.ndarray
     column: np.ndarray
@@ -91,7 +89,7 @@ class _Entries(NamedTuple):
 
 def _factors(members: pd.DataFrame, nodes: int, link_inputs: bool, limit: int | None
              ) -> tuple[_Entries, _Entries, np.ndarray, np.ndarray]:
-    """Return the entries whose products are the edges: by target, and by column with signs and each column's bounds.
+    """Return the entries whose products are the edges: by target, and by column with signs and column bounds.
 
     Clusters are columns, and so is each link of an input's keyword and its output's, in both directions.
     """
@@ -115,7 +113,7 @@ def _factors(members: pd.DataFrame, nodes: int, link_inputs: bool, limit: int | 
 
 
 def _entries(members: pd.DataFrame, role: str, of_text: str, nodes: int, limit: int | None) -> _Entries:
-    """Return which keywords each cluster has in a role, the ``limit`` most frequent."""
+    """Return the keywords of each cluster in a role, the ``limit`` most frequent."""
     real = members[members[role] >= 0]
     pairs = real["cluster"].to_numpy(np.int64) * nodes + real[role].to_numpy()
     distinct, owner = owners(pairs, real["group"].to_numpy(), real[of_text].to_numpy())
@@ -129,7 +127,7 @@ def _entries(members: pd.DataFrame, role: str, of_text: str, nodes: int, limit: 
 
 
 def _cuts(left: _Entries, offsets: np.ndarray) -> list[int]:
-    """Return where to cut the entries of ``left`` into runs, each of whole targets and of about ``BLOCK`` terms."""
+    """Return where to cut ``left`` into runs of whole targets with about ``BLOCK`` terms each."""
     before = np.r_[0, np.diff(offsets)[left.column].cumsum()]   # terms before each entry
     starts = np.flatnonzero(np.r_[True, left.node[1:] != left.node[:-1]])
     firsts = np.flatnonzero(np.diff(before[starts] // BLOCK, prepend=-1))
@@ -137,21 +135,19 @@ def _cuts(left: _Entries, offsets: np.ndarray) -> list[int]:
 
 
 def _expanded(starts: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for runs of ``counts`` places from ``starts`` on, which run each place is of, and the places."""
+    """Return the run and the place of each element, for runs of ``counts`` places from ``starts`` on."""
     run = np.repeat(np.arange(len(counts)), counts)
     return run, np.arange(len(run)) + np.repeat(starts - (counts.cumsum() - counts), counts)
 
 
 def node_changes(roles: pd.DataFrame, vectors: np.ndarray, nodes: int
                  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return which nodes begin with another vector without each group, and which are gone; vectors (T, d) are of texts.
+    """Return which nodes have another initial vector without each group, and which are gone.
 
-    ``roles`` have one row for each item that has a text in a role: ``node`` of its keyword; ``rank`` 0 for an input, 1
-    for an output, 2 for a negative: a node averages the texts of the smallest rank that it has; ``text`` id; ``row`` of
-    its vector, -1 for a text that stands for no node; ``group`` of the item and ``of_text`` of the text.
-
-    Returned are groups and nodes (n,) by group, then node; the row of each in the vectors that follow, -1 for a node
-    that is gone; and these vectors (R, d) float32.
+    ``roles`` have one row per item and text: ``node``; ``rank`` 0 for an input, 1 for an output, 2 for a negative (a
+    node averages the texts of its smallest rank); ``text`` id; ``row`` in ``vectors`` (T, d); ``group`` of the item and
+    ``of_text``. Returned are groups and nodes (n,), sorted; the row of each in the new vectors, -1 for a node that is
+    gone; and these vectors (R, d) float32.
     """
     ids, first, place = np.unique(roles["text"], return_index=True, return_inverse=True)
     distinct, owner = owners(roles["rank"].to_numpy(np.int64) * len(ids) + place, roles["group"].to_numpy(),

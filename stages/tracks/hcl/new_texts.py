@@ -14,7 +14,7 @@ from stages.tracks.hcl.track import HCL
 
 
 class NewTexts:
-    """Rewrites texts, under their own keywords, drawn ones, or one that is given."""
+    """Rewrites texts under their own keywords, random ones, or a given one."""
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         decode = asked.params.decoding(asked.run).plain()
@@ -34,7 +34,7 @@ class NewTexts:
             logger("predict").warning("%s", remark)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
-        """Return ``source``, ``prediction`` and ``samples``, as people write, ``words``, and keywords if it has any."""
+        """Return ``source``, ``prediction``, ``words``, and ``samples`` and keywords if there are any."""
         numbers = range(self._done, self._done + len(texts))    # texts are numbered on
         self._done += len(texts)
         chosen = self._keywords(texts) if self._keywords is not None else [(NO_KEYWORD, "given")] * len(texts)

@@ -38,7 +38,7 @@ _WITHOUT = ("target_keyword_kept",)
 
 
 class WithoutUnk:
-    """Word vectors under which [unk], which a model may write, is an unknown word and not one of that spelling."""
+    """Word vectors without one for [unk], which a model may write."""
 
     def __init__(self, vectors: WordVectors) -> None:
         self._vectors = vectors
@@ -52,15 +52,10 @@ class WithoutUnk:
 def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], known: Collection[str],
         limit: int, vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
-    """Return scores and metrics of a run and of each floor on the same examples, whatever their order.
+    """Return scores and metrics of a run and of each floor on the same examples.
 
-    Args:
-        predictions: table ``predictions``; sample 0 is scored.
-        items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
-        keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
-            keywords or not. Floor ``keyword`` consists of them.
-        known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`pgkpr.released_form`.
-        vectors, scorer: of the embedding metrics, and of BERTScore; None leaves it out.
+    ``items`` are those of the run's model, with the training split; ``keywords`` are those of each source by example
+    id, the same for every run; ``known`` and ``limit`` are as in :func:`pgkpr.released_form`.
     """
     scored = frame.first_samples(predictions)
     split = frame.predicted_split(scored, items, "pgkpr")
@@ -96,10 +91,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
 
 
 def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int, list[str]]:
-    """Return the keywords of each source by example id: by attribution from the source alone, coins as PGKPR's.
-
-    ``pairs`` are rows of table ``paraphrase_items``, ``seed`` is the project's, ``max_length`` what models read.
-    """
+    """Return the keywords of each source by example id: by attribution from the source, with PGKPR's coins."""
     first = pairs[pairs["reference"] == 0]
     masks = pgkpr.fixed_masks(first, "xx", seed, max_length=max_length)
     return {int(example): pgkpr.marked_words(words, mask)
@@ -109,7 +101,7 @@ def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int
 def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItems,
               keywords: Sequence[Sequence[str]], known: Collection[str],
               limit: int) -> SystemScores:
-    """Return ``system`` with the scores of the released norm and the keywords that it keeps."""
+    """Return ``system`` with the scores of the released norm and the kept keywords."""
     texts = [pgkpr.released_form(words, known, limit) for words in outputs]
     references = [[pgkpr.released_form(words, known, limit) for words in item] for item in targets.references]
     counts = bleu.count_matches(texts, references)

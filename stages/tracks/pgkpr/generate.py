@@ -1,7 +1,6 @@
 """Rewrite the evaluated split with a trained model of the PGKPR track.
 
-Reads the folder and the evaluated pairs of the run's model; writes predictions.parquet. Sources, outputs and references
-are words in lower case, joined by spaces, so that nothing but their words sets them apart.
+Sources, outputs and references are words in lower case, joined by spaces, so that they differ in their words alone.
 """
 
 import sys
@@ -35,7 +34,7 @@ ROWS = 64
 
 
 class Paraphraser:
-    """A trained rewriter with all that it needs to rewrite texts, from the folder that ``train_pgkpr`` has written."""
+    """A trained rewriter, from the folder that ``train_pgkpr`` has written."""
 
     def __init__(self, folder: Path, device: str = "cpu") -> None:
         self.vocabulary, self.on = load_lookup(folder)
@@ -44,10 +43,7 @@ class Paraphraser:
         nn.Module.to(self.model, device)
 
     def which_keywords(self, setting: Which | None) -> Which | None:
-        """Return where keywords come from under ``generate_pgkpr.keywords``; None for a model that reads none.
-
-        Left open, it is what the model was trained for: ``xx`` by attribution, ``psi_xx`` by PSI, others themselves.
-        """
+        """Return the value of ``generate_pgkpr.keywords``, by default that of training; None without keywords."""
         if self.uses_keywords:
             return setting if setting is not None else USED[self.on.keywords or "attribution"]
         if setting is not None:
@@ -59,10 +55,9 @@ class Paraphraser:
                 count: int = 1) -> Iterator[pd.DataFrame]:
         """Yield rows of table ``predictions`` for ``items``, a chunk at a time; ``track`` wraps the list of chunks.
 
-        Columns of the items, in the order of ids: ``example_id``, ``source_words``, ``source_tags``, ``mask`` (which
-        words are keywords, in the place of ``keywords`` of the block ``generate_pgkpr``, ``decode``; it may be cut to
-        the words that the model reads) and ``references`` (texts). With ``count`` above 1, at most ``num_beams``, an
-        item has a row for each of its best outputs, as samples 0, 1, ..., or fewer where the search finds fewer.
+        The items have columns ``example_id``, ``source_words``, ``source_tags``, ``references`` (texts) and ``mask``
+        (which words are keywords). With ``count`` above 1, an item has a row for each of its best outputs, samples 0,
+        1, ...
         """
         banned = self.vocabulary.banned(decode["unknown"] == "keep")
         rules = Rules(EOS, PAD, 1, decode["max_length"], banned)
@@ -94,12 +89,7 @@ class Paraphraser:
 
 def run(pairs: pd.DataFrame, paraphraser: Paraphraser, decode: Mapping[str, Any], seed: int,
         track: Progress = iter) -> pd.DataFrame:
-    """Return table ``predictions`` for the split that ``decode`` names.
-
-    Each reference of an example is a row of ``pairs``; keywords that depend on the reference are those of the first.
-    ``decode`` has plain values of the block ``generate_pgkpr`` with the run's own; ``seed`` is that of the coins that
-    make keywords of scores.
-    """
+    """Return table ``predictions`` of the split that ``decode`` names; ``seed`` flips the coins of keywords."""
     which, on = paraphraser.which_keywords(decode["keywords"]), paraphraser.on
     first, references = by_example(split_of(pairs, decode["split"], "paraphrase_items"))
     masks = (fixed_masks(first, which, seed, on.mark_all, on.max_length) if which is not None

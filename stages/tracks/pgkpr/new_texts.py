@@ -1,4 +1,4 @@
-"""Rewriting new texts with a run of the PGKPR track: words, tags and keywords as the data set's stages find them."""
+"""Predictions for new texts with a run of the PGKPR track."""
 
 from typing import Any
 
@@ -18,10 +18,7 @@ GIVEN = "given"
 
 
 class NewTexts:
-    """Rewrites texts, read as stages annotate, attribution (or psi, or s_tagger) and paraphrase_items would.
-
-    Coins for scores are flipped with a seed of each text's own, so that a text has the same keywords at every place.
-    """
+    """Rewrites texts, prepared as the data set's stages would. The coins of a text have a seed of its own."""
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         # A person reads no [unk]: the likeliest word takes its place.
@@ -46,15 +43,11 @@ class NewTexts:
         self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
 
     def lines(self, texts: list[str]) -> list[dict[str, Any]]:
-        """Return ``source``, ``prediction``, and for a model that reads keywords these, of each text.
+        """Return ``source``, ``prediction``, and for a model with keywords these, of each text.
 
-        ``prediction`` is written as people write, ``words`` is the same as the model wrote it: words in small letters
-        with a space between them, as table ``predictions`` has them. With --n above 1, ``n_best`` lists both of each
-        of the best outputs. ``unknown_words`` of the text the model reads as [unk], ``cut_words`` not at all; both are
-        left out where there are none.
-
-        ``keyword_from`` is where they come from: a value of ``generate_pgkpr.keywords``, or ``given``. Of given words,
-        ``keyword_missing`` lists those that the text does not have, or only beyond the words that the model reads.
+        ``prediction`` is readable, ``words`` is the output of the model; ``n_best`` lists both of each of the best
+        outputs. ``unknown_words`` are read as [unk], ``cut_words`` not at all; ``keyword_missing`` are given words that
+        are not among the words read. All are left out if empty.
         """
         chunk = pa.table({"text_id": pa.array(range(len(texts)), pa.int64()), "text": list(texts)})
         tokens = self._annotated(chunk).sort_by("text_id")
@@ -82,7 +75,6 @@ class NewTexts:
         return lines
 
     def _items(self, texts: list[str], chunk: pa.Table, tokens: pa.Table) -> pd.DataFrame:
-        """Return what ``Paraphraser.rewrite`` reads of ``texts``."""
         read = read_words(tokens)
         items = pd.DataFrame({"example_id": range(len(texts)), "source_words": read.words.to_pylist(),
                               "source_tags": read.tags.to_pylist(), "references": [[] for _ in texts]})
