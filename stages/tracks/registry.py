@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
 
 
-def all_models(params: "Params | Validated") -> dict[str, Any]:
-    """Return the models of every track by name; no two tracks have one of equal name."""
-    return {name: model for track in TRACKS.values() for name, model in track.models(params).items()}
-
-
 def all_runs(params: "Params | Validated") -> dict[str, Any]:
     """Return the runs of every track by name; no two tracks have one of equal name."""
     return {name: run for track in TRACKS.values() for name, run in track.runs(params).items()}

@@ -42,5 +42,5 @@ CLLD = Track(
     schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
              "scores": CLASS_SCORES},
     after="pairs_of", source=source_of,
-    encoded=lambda source: source != TEXTCNN,
+    encoded=lambda source: source != TEXTCNN, predicts_in="new_texts",
     unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))

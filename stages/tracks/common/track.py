@@ -70,6 +70,7 @@ class Track:
     # Given params and a model, the encoder that it starts from, or what it has in its place; None for none.
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True    # whether such a source is an encoder's
+    predicts_in: str = "generate"   # module with the class NewTexts
     unread: Mapping[str, str] = field(default_factory=dict)     # options of a prediction without meaning here, and why
 
     @property
@@ -110,6 +111,7 @@ class Track:
         return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
-        """Return the predictor, ``stages.tracks.NAME.new_texts.NewTexts``; its code is loaded only here."""
-        predictor: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
+        """Return the predictor, ``NewTexts`` of module ``predicts_in``; its code is loaded only here."""
+        module = import_module(f"stages.tracks.{self.name}.{self.predicts_in}")
+        predictor: Predictor = module.NewTexts(asked, finding, device)
         return predictor
