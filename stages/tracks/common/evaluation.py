@@ -28,7 +28,6 @@ from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 
 # Names the draw of references for all tracks, which so agree on the same examples.
 SEEDED_AS = "evaluate_hcl"
-# The trivial baselines, and what each tells, for people.
 FLOORS: Mapping[str, str] = {
     "copy": "returns the source unchanged: it shows how much of a score plain overlap with the source is worth, and is "
             "often hard to beat on BLEU although it rewrites nothing",

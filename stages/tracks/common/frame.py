@@ -25,9 +25,7 @@ from stages.run.process import StageProcess
 from stages.tracks.common.schemas import Table
 
 FINISHED = Path(".keycontrast") / "finished"
-# Written last: without it nothing counts as finished.
-_NOTE = "finished.json"
-# Wraps the list of chunks, to show progress.
+_NOTE = "finished.json"     # written last
 Progress = Callable[[list[Any]], Iterable[Any]]
 
 
@@ -105,7 +103,6 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
     name, code = process.instance, hash_code(code_of(process.stage))
     for seed in process.params.run_seeds(name):
         one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
-        # What is missing is said by what reads it.
         read = [path for path in (paths.folder, *tables(run)) if path.exists()]
         key = hash_values({**one.declared_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
                            **further})

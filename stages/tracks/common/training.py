@@ -146,6 +146,5 @@ def train(process: StageProcess, train_model: Callable[[SeedTraining], None]) ->
     runtime = process.params.runtime
     with process_group(choose_device(runtime.device)) as device:
         for seed in process.params.model_seeds(process.instance):
-            # What decides the bytes of a training, whatever this process has done before.
             seed_everything(derived_seed(seed, process.stage), runtime.threads, runtime.deterministic, runtime.tf32)
             train_model(SeedTraining(process.under(seed), seed, device))

@@ -140,7 +140,6 @@ def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
         raise InputError("table clusters has examples that table examples has not. Run the stages clusters, graph "
                          "and node_vectors again.")
     items = counted.iloc[place]
-    # The mark for none forms no edges.
     ids = {role: np.where(clusters[column] == NO_KEYWORD, -1, node_ids(names, clusters[column])) for role, column in (
         ("cluster", "keyword"), ("output", "output_keyword"), ("negative", "negative_keyword"))}
     own = clusters["keyword"].to_numpy() == items["source_id"].map(keyword).to_numpy()
@@ -157,7 +156,6 @@ def _views(counted: pd.DataFrame, graph: KeywordGraph, tables: GraphTables, made
         parts.append(pd.DataFrame({"text": rows[name].astype("int64"), "rank": rank, "group": rows["owner"],
                                    "of_text": rows[of_text]}))
     roles = pd.concat(parts)
-    # Texts without a vector can stand for no keyword.
     roles = roles.assign(node=node_ids(names, roles["text"].map(keyword)),
                          row=pd.Index(text_ids).get_indexer(roles["text"]))
     group, node, row, changed = node_changes(roles, vectors, nodes)

@@ -25,8 +25,7 @@ _NEIGHBOURS = 5
 _RESAMPLES, _LEVEL = 1000, 0.95
 _LINKED = 6  # items whose points are joined by lines
 _EXACT = 1000  # points up to which t-SNE takes the exact gradient
-# Label, colour, marker, filled. Colour says which side of a contrast a point is on, form whether it is a text or a
-# keyword: the two colours are told apart by every eye, and the forms without colour.
+# Label, colour, marker, filled: colour shows the side of a contrast, form shows text or keyword.
 _MARKS = {
     "input": ("input, mean of the prior", "ink", "o", True),
     "positive": ("target, mean of the posterior", "first", "^", True),
@@ -70,7 +69,6 @@ def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> tuple[pd.Dat
     points, pairs = [], []
     for start in range(0, len(items), _CHUNK):
         chunk = items.iloc[start:start + _CHUNK]
-        # The training pass; points are means, so that noise has no part in them.
         batch = batches.batch(range(start, start + len(chunk)))
         batch["eps"] = torch.zeros(len(chunk), model.config.latent.size)
         if unseen is not None:

@@ -184,7 +184,6 @@ class HclTask(Task):
         self.taken = frozenset(taken)
         self.item_views = item_views if model.config.uses_keyword else None
         self.planner = model.planner(item_views.views if item_views is not None else None)
-        # A matter of the graph, which training does not change.
         chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
         self.has_impostor = torch.cat([self.planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])
 

@@ -33,8 +33,7 @@ from stages.tracks.pgkpr.items import UNKNOWN, Vocabulary, as_text, as_words
 STAGE = "evaluate_pgkpr"
 _ORDERS = range(1, bleu.ORDERS + 1)
 LEADING = [f"released_bleu_{order}" for order in _ORDERS]
-# Targets have no keyword scores.
-_WITHOUT = ("target_keyword_kept",)
+_WITHOUT = ("target_keyword_kept",)     # targets have no keyword scores
 
 
 class WithoutUnk:

@@ -146,8 +146,6 @@ def released_form(words: Sequence[str], known: Collection[str], limit: int) -> l
     return [word if word in known else UNKNOWN for word in words[:limit]]
 
 
-# Texts as words
-
 # Texts by ascending id, with their tokens in lower case but for those of white space, and which tokens these are.
 WORD_ROWS = pa.schema([("text_id", pa.int64()), ("words", STRINGS), ("tags", STRINGS), ("kept", pa.list_(pa.bool_()))])
 STALE = "The tables were made from different texts: run the stages from ingest on again with `keycontrast run`."
@@ -259,18 +257,15 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))
 
 
-# Keywords
-
 # `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
 Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]   # None for models without keywords
-# What a model that was trained by a rule reads where nothing else is said, and what validates it (+X and +S
-# share a model, so validation by PSI reads what training did).
+# Default reading of a model by its training rule, and that of validation: +X and +S share a model, so by PSI it is
+# that of training.
 USED: dict[Rule, Which] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
                            "none": "none", "all": "all"}
 VALIDATED: dict[Rule, Which] = {**USED, "psi": "psi_xy"}
-# Column of table `paraphrase_items` behind each reading; coins are flipped for those of _FLIPPED, and _CONSTANT need
-# no column.
+# Column of table `paraphrase_items` of each reading; coins are flipped for those of _FLIPPED.
 COLUMNS: dict[str, str] = {"xx": "score_xx", "xy": "score_xy", "psi_xx": "primary_xx", "psi_xy": "primary_xy",
                            "s_tagger": "primary_s", "textrank": "primary_textrank", "random": "score_xx"}
 _FLIPPED = ("xx", "xy", "random")

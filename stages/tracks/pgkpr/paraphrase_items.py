@@ -25,19 +25,17 @@ from stages.tracks.pgkpr import items
 from stages.tracks.pgkpr.items import TextWords, Vocabulary, list_lengths
 
 STAGE = "paraphrase_items"
-# Gives the pieces of a table, by its key, anew each time it is called.
+# Returns a new iterator over the pieces of a table.
 Batches = Callable[[], Iterable[pa.Table]]
-# What is read of each table.
 READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
         TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
         ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
         S_TAGS: ["text_id", "primary"], METHOD_TABLES["textrank"]: ["text_id", "rank", "token_start", "token_end"]}
-# Columns of the items with a value for each word of the source: from which table, column of it and mode of its rows
-# (None for a table with one row per text).
+# Table, column and mode of the values for each word of the source, by column of the items.
 SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "score", "xy"),
           "primary_xx": (PSI, "primary", "xx"), "primary_xy": (PSI, "primary", "xy"),
           "primary_s": (S_TAGS, "primary", None)}
-# Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
+# Words of a piece of pairs, and the least count of a pair.
 PIECE, _LEAST = 1 << 17, 32
 _TEXTS = 8192   # whose words are counted together
 _BATCH, _TOKENS_BATCH = 4096, 1024   # rows read at a time; few of tokens, since a text may be a whole document
@@ -107,29 +105,16 @@ def find_pairs(examples: pd.DataFrame, inputs: Inputs) -> tuple[pd.DataFrame, di
 def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, dict[str, int]]:
     """Return how often each text (T,) is a source or a reference in training, and counts of those left out."""
     weights, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), Counter(examples=0, references=0)
-    others = Faults()
     for batch in batches:
-        examples = batch.to_pandas()
-        _note_other_targets(examples, others)
-        pairs, without = find_pairs(examples, inputs)
+        pairs, without = find_pairs(batch.to_pandas(), inputs)
         left_out.update(without)
         train = pairs[pairs["split"] == "train"]
         for text_ids in (train.loc[train["reference"] == 0, "source"], train["target"]):
             np.add.at(weights, inputs.words.rows_of(text_ids.to_numpy()), 1)
-    others.check()
     if not weights.any():
         raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
                          "give ingest.validation and ingest.test smaller shares.")
     return weights, dict(left_out)
-
-
-def _note_other_targets(examples: pd.DataFrame, faults: Faults) -> None:
-    """Note the examples whose first reference is not their target."""
-    first = examples["reference_ids"].map(lambda ids: ids[0] if len(ids) else -1)
-    wrong = examples.loc[first != examples["target_id"], "example_id"].tolist()
-    faults.add(len(wrong), lambda more: (
-        f"table examples: the first of reference_ids is not the target of example {wrong[0]} (and of {more} more). "
-        f"Run the stage ingest again."))
 
 
 def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:

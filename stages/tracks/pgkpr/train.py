@@ -45,9 +45,6 @@ _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "prima
              "random": "words at random, as many as by attribution",
              "none": "no word of a source", "all": "every word of a source", None: "none"}
 _REMEDY = "Bring the folder back, or change init."
-# Columns with a value per word of the source; stage paraphrase_items leaves the primary words that no model reads null
-# in all rows.
-_ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s", "primary_textrank")
 # Penn tags of function words and of what is no word. A bag of words to predict holds the others.
 _FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "PRP", "PRP$", "RP", "SYM", "TO", "UH",
                             "WDT", "WP", "WP$", "WRB"))
@@ -85,7 +82,6 @@ class PairBatches:
 
     def __init__(self, items: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
                  passes: Sequence[Sequence[np.ndarray]], repeats: bool = False, bag: int | None = None) -> None:
-        _check(items)
         self.pairs = len(items)
         self._rows = {f"{side}_{kind}": Rows(items[f"{name}_{column}"].map(ids).tolist(), max_length)
                       for side, name in (("x", "source"), ("t", "target"))
@@ -137,24 +133,6 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
                 if tag not in _FUNCTION_TAGS and word not in _FUNCTION_WORDS and any(sign.isalnum() for sign in word)]
         bag.setdefault(example, {}).update(dict.fromkeys(vocabulary.words_ids(kept)))
     return [[number for number in bag[example] if number != UNK][:most] for example in items["example_id"]]
-
-
-def _check(items: pd.DataFrame) -> None:
-    """Raise InputError if a text has no words, or if columns beside it are of another length or null."""
-    for words, aligned in (("source_words", _ALIGNED), ("target_words", ("target_tags",))):
-        lengths = items[words].map(len)
-        for column in (words, *aligned):
-            if column.startswith("primary") and items[column].isna().all():
-                continue
-            own = items[column].map(lambda row: -1 if row is None else len(row))
-            wrong = items[(lengths < 1) if column == words else (own != lengths)]
-            if len(wrong):
-                row, fault = wrong.iloc[0], "no words" if column == words else f"not one value per word of {words}"
-                raise InputError(f"paraphrase_items.parquet: column {column} of example {row['example_id']}, reference "
-                                 f"{row['reference']}: {fault}. Run the stage paraphrase_items again.")
-
-
-# Keywords of training
 
 
 def keyword_rule(architecture: str, by: Rule) -> Rule | None:
