@@ -27,7 +27,6 @@ from stages.common.paths import DatasetPaths, ModelPaths
 from stages.common.tables import Provenance, read_frame, read_metadata, write_table
 from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
-from stages.run.process import RECORDS
 from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joined_items, load_lookup, notes_of
 from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.hcl.train import (
@@ -281,13 +280,3 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
     with pytest.raises(InputError, match="models.hcl: init: .*vocabulary .* here and 30 there"):
         run(joined_items(**tiny_items.tables()), graph(), settings(), encoder, UnseenKeywords(trained_on(encoder)), 13,
             FolderCheckpoints(tmp_path, "a"), start=tiny_hcl.model())
-
-
-def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained):
-    record = json.loads((RECORDS / "train_hcl@hcl.json").read_text())
-    speed = record["training"]
-    assert speed["steps"] == 3 * 2 and speed["processes"] == 1
-    assert speed["items_per_second"] > 0 < speed["seconds_per_step_median"]
-    assert record["peak_memory_mib"] > 0
-    said = trained["hcl"].metrics.read_text() + trained["hcl"].history.read_text()
-    assert "second" not in said
