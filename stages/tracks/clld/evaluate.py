@@ -22,7 +22,7 @@ from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import ROWS, TrainedOn, class_probabilities, load_classifier
 from stages.tracks.clld.track import row_name, row_of
 from stages.tracks.common.evaluation import Resampling, rounded, write_run_manifest
-from stages.tracks.common.frame import for_each_seed
+from stages.tracks.common.frame import for_each_seed, split_of
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]
@@ -119,10 +119,7 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     split, run_paths = params.evaluate_clld.split, RunPaths(name, paths.seed)
     classifier, items = load_classifier(paths.weights), read_frame(paths.items, clld.LABELLED_ITEMS)
     on = classifier.on
-    items = items[items["split"] == split].sort_values("example_id", ignore_index=True)
-    if items.empty:
-        raise InputError(f"evaluate_clld.split: {name}: the {split} split has no texts. Raise ingest.{split}, or "
-                         f"choose another split.")
+    items = split_of(items, split, "items").sort_values("example_id", ignore_index=True)
     floors = floor_systems(items, on, read_frame(DatasetPaths(on.dataset).table("linear_floor"), clld.LINEAR_FLOOR))
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:

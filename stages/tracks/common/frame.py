@@ -133,9 +133,9 @@ def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths
 
 
 def split_of(items: pd.DataFrame, split: str, table: str) -> pd.DataFrame:
-    """Return the rows of ``items`` of the split that is evaluated."""
+    """Return the rows of a split of ``items``, which are of ``table``; there must be some."""
     chosen = items[items["split"] == split]
     if chosen.empty:
-        raise InputError(f"{table}.parquet: the {split} split is empty. Give it a larger share (ingest.{split}), or "
-                         f"more data.")
+        raise InputError(f"table {table}: the {split} split is empty. Give more data, or a larger share to that split "
+                         f"(ingest.validation, ingest.test).")
     return chosen

@@ -23,6 +23,7 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, loop_settings
 from stages.tracks.common import training as common
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.training import GivenStart, SeedTraining
 from stages.tracks.hcl import data
 from stages.tracks.hcl.data import STAGE, Marks, TripleBatches
@@ -309,7 +310,7 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
         initial, described = load_pieces(init.weights, architecture), data.described_start(init)
     if not job.begin(training, [paths.table(schema.name) for schema in data.TABLES], {**start.described, **described}):
         return
-    train, validation = (batches_of(data.of_split(items, split), values, start, split == "train")
+    train, validation = (batches_of(split_of(items, split, "examples"), values, start, split == "train")
                          for split in ("train", "validation"))
     settings = loop_settings({**training, "bucket": True})
     torch.manual_seed(derived_seed(job.seed, STAGE, "weights"))

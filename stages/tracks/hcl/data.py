@@ -83,15 +83,6 @@ def items_table(items: pd.DataFrame) -> Table:
     return Table("items", items[_ITEM_COLUMNS], ITEMS)
 
 
-def of_split(items: pd.DataFrame, split: str) -> pd.DataFrame:
-    """Return the items of a split that training needs."""
-    chosen = items[items["split"] == split]
-    if chosen.empty:
-        raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
-                         f"(ingest.validation).")
-    return chosen
-
-
 def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int,
                 keep: Keep = "first") -> list[list[int]]:
     """Return the first or the last ``limit`` word pieces of each text, special tokens not counted."""

@@ -28,6 +28,7 @@ from stages.common.tables import Provenance, read_frame, rounded, write_json, wr
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl import latent_space
 from stages.tracks.hcl.data import conditioned, node_ids
@@ -55,11 +56,8 @@ class Probed:
 def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: Any, decode: Mapping[str, Any],
         seed: int) -> Probed:
     """Probe a model by the block ``probe_hcl`` of the params."""
-    chosen = conditioned(items[items["split"] == params.split].sort_values("example_id", ignore_index=True),
+    chosen = conditioned(split_of(items, params.split, "items").sort_values("example_id", ignore_index=True),
                          paraphraser.condition)
-    if chosen.empty:
-        raise InputError(f"items.parquet: the {params.split} split is empty. Choose another (probe_hcl.split), or give "
-                         f"it a larger share (ingest.{params.split}).")
     sample, counts = draw(chosen, _complete(paraphraser, chosen), params.items, seed, "latent")
     points, pairs = latent_space.latent_points(paraphraser, sample.sort_values("example_id", ignore_index=True))
     points = points.sort_values(["example_id", "kind"], ignore_index=True, key=lambda column: (

@@ -31,6 +31,7 @@ from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as common
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.training import GivenStart, OpenBar, SeedTraining
 from stages.tracks.hcl import baselines, data
 from stages.tracks.hcl.data import STAGE, TABLES, TrainedOn, TripleBatches, UnseenKeywords, conditioned
@@ -106,7 +107,8 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     read = conditioned(items, values["keyword"]["condition"])
     cut = (training["max_source"], training["max_target"], training["keep"])
-    batches = {split: TripleBatches(data.of_split(read, split), tokenizer, *cut) for split in ("train", "validation")}
+    batches = {split: TripleBatches(split_of(read, split, "examples"), tokenizer, *cut)
+               for split in ("train", "validation")}
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
     report = None

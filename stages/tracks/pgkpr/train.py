@@ -28,6 +28,7 @@ from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as frame
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
@@ -195,11 +196,7 @@ def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mappin
     rule = keyword_rule(values["architecture"], keywords["by"])
     mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
     bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
-    train, validation = (pairs[pairs["split"] == split] for split in ("train", "validation"))
-    for split, rows in (("train", train), ("validation", validation)):
-        if rows.empty:
-            raise InputError(f"paraphrase_items.parquet: the {split} split is empty. Give more data, or a larger share "
-                             f"(ingest.validation).")
+    train, validation = (split_of(pairs, split, "paraphrase_items") for split in ("train", "validation"))
     passes, fixed = training_passes(train, rule, keywords, seed), training_passes(validation, None, {}, seed)
     if rule is not None:
         fixed = [fixed_masks(validation, pgkpr.VALIDATED[rule], seed, mark_all, max_length)]
