@@ -115,15 +115,11 @@ def test_floors_stand_beside_the_run_on_the_same_texts():
     assert set(majority["predicted"]) == {"person"} and majority[["probability", "nll", "brier"]].isna().all(axis=None)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda t: t[2:], "example 33 was evaluated and is missing there, and 1 more. Run linear_floor again"),
-    (lambda t: t.assign(probabilities=[row[:2] for row in t["probabilities"]]), "not those of the model, which knows"),
-    (lambda t: t.assign(label="place"), "its classes or labels are not those")])
-def test_a_floor_of_other_texts_is_refused(change, message):
+def test_a_floor_of_other_texts_is_refused():
     items = held_out()
     table = pd.DataFrame({"example_id": items["example_id"], "label": items["label"], "probabilities": list(drawn(1))})
-    with pytest.raises(InputError, match=message):
-        floor_systems(items, ON, change(table))
+    with pytest.raises(InputError, match="example 33 was evaluated and is missing there, and 1 more. Run linear_floor"):
+        floor_systems(items, ON, table[2:])
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from keycontrast.errors import InputError
 from stages.common.settings import Params
 from stages.common.tables import read_frame
 from stages.metrics import WordVectors, bleu, kept_shares, mean_statistic, rouge
@@ -62,9 +61,6 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
     targets = ScoredItems([as_words(text) for text in scored["source"]],
                           [[as_words(text) for text in texts] for texts in scored["references"]],
                           [None if pd.isna(word) else str(word) for word in keyword], [None] * len(scored))
-    if missing := [number for number in scored["example_id"] if number not in keywords]:
-        raise InputError(f"paraphrase_items.parquet: no row of the model's evaluated pairs is of example {missing[0]}, "
-                         f"which was predicted, and {len(missing) - 1} more are missing. Run generate_pgkpr again.")
     own = [list(keywords[number]) for number in scored["example_id"]]
     counts = {"examples": len(scored)}
     outputs: dict[str, Sequence[Text]] = {"run": [as_words(text) for text in scored["prediction"]]}
