@@ -28,13 +28,7 @@ from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 
 # Names the draw of references for all tracks, which so agree on the same examples.
 SEEDED_AS = "evaluate_hcl"
-FLOORS: Mapping[str, str] = {
-    "copy": "returns the source unchanged: it shows how much of a score plain overlap with the source is worth, and is "
-            "often hard to beat on BLEU although it rewrites nothing",
-    "nearest": "returns the target of the most similar training source: what retrieval gives without any model, and "
-               "what a useful model should pass",
-    "shuffled": "gives every source another item's reference",
-    "keyword": "gives the keyword alone"}
+
 
 
 def similarity_sources(params: Params) -> list[Any]:

@@ -1,6 +1,6 @@
 """Tables that tracks have in common, and the strata of their scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,6 +97,15 @@ PARAPHRASE_SCORES = TableSchema(
                                          "vocabulary"),
         ("released_references", STRINGS, "references likewise"),
     ))
+
+# The trivial baselines, and their descriptions for readers.
+FLOORS: Mapping[str, str] = {
+    "copy": "returns the source unchanged: it shows how much of a score plain overlap with the source is worth, and is "
+            "often hard to beat on BLEU although it rewrites nothing",
+    "nearest": "returns the target of the most similar training source: what retrieval gives without any model, and "
+               "what a useful model should pass",
+    "shuffled": "gives every source another item's reference",
+    "keyword": "gives the keyword alone"}
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
-from stages.tracks.common.evaluation import FLOORS, floor_outputs
-from stages.tracks.common.schemas import LIKELIHOODS, SCORES, keyword_columns
+from stages.tracks.common.evaluation import floor_outputs
+from stages.tracks.common.schemas import FLOORS, LIKELIHOODS, SCORES, keyword_columns
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],

@@ -24,8 +24,8 @@ from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
-from stages.tracks.common.evaluation import FLOORS, floor_outputs
-from stages.tracks.common.schemas import PARAPHRASE_SCORES
+from stages.tracks.common.evaluation import floor_outputs
+from stages.tracks.common.schemas import FLOORS, PARAPHRASE_SCORES
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.items import UNKNOWN, Vocabulary, as_text, as_words
 
