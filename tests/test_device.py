@@ -11,15 +11,13 @@ import tiny_bert
 import tiny_classes
 import tiny_rewriters
 import tiny_training
-import torch
 import yaml
-from pretend_device import NAME, PretendTensor, stages_on_device, switched_on
+from pretend_device import PretendTensor, stages_on_device
 from test_attribution_stage import project as attribution_project  # noqa: F401 - a fixture
 from test_attribution_stage import tokenizer  # noqa: F401 - which it asks for
 from test_pair_classifier import encoder_folder  # noqa: F401 - likewise
 from test_pair_classifier import project as classifier_project  # noqa: F401
 from test_s_tagger import project as tagger_project  # noqa: F401
-from torch.nn import functional as F
 
 from pipeline.schemas import SCHEMAS
 from stages.attribution import attribution, pair_classifier
@@ -154,18 +152,3 @@ def test_the_other_trainings(request, tmp_path, on_device, project, stage):
     request.getfixturevalue(project)
     change_params(tmp_path, runtime=AUTO)
     assert stage.main(["tiny"]) == 0
-
-
-def there(*values):
-    return torch.tensor(values, device=NAME)
-
-
-@pytest.mark.parametrize(("compute", "kind"), [
-    (lambda: there(1.0, 2.0) + torch.ones(2), RuntimeError), (lambda: there(1.0).numpy(), TypeError),
-    (lambda: F.embedding(torch.tensor([0]), there([1.0])), RuntimeError),
-    (lambda: torch.ones(2)[there(1)], RuntimeError), (lambda: there(1.0, 2.0).cumsum(0), RuntimeError)])
-def test_what_cuda_refuses_is_refused(compute, kind):
-    torch.use_deterministic_algorithms(True)
-    with switched_on(), pytest.raises(kind):
-        compute()
-    torch.use_deterministic_algorithms(False)

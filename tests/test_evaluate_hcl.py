@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import tiny_bert
 import yaml
 from test_metrics import bleu
 
@@ -17,6 +18,7 @@ from stages.metrics import distinct, rouge, self_bleu
 from stages.metrics.bertscore import BertScores
 from stages.metrics.bleu import sacrebleu
 from stages.tracks.common.evaluation import Resampling
+from stages.tracks.common.schemas import STRATA, keyword_columns
 from stages.tracks.hcl.evaluate import main, run
 
 TRAIN = [(1, "how do i lose belly fat", "what helps against belly fat"),
@@ -213,19 +215,34 @@ def test_predictions_of_another_model_are_refused():
         evaluate(predictions_frame()[:1], items[~items["example_id"].isin([12, 13])])
 
 
+def strata_items():
+    training = [("pan", "lid", "cat"), ("pan", "pan", None), ("pan", "oil", "cat"), ("<nokw>", "lid", None)]
+    rows = [(number, "train", *keywords) for number, keywords in enumerate(training)]
+    rows += [(number, "test", keyword, "new", "newer") for number, keyword in enumerate(
+        ("pan", "lid", "cat", "dog", "new", "<nokw>", "oil"), 10)]
+    return pd.DataFrame(rows, columns=["example_id", "split", "keyword", "target_keyword", "negative_keyword"])
+
+
+def test_columns_count_training_items_alone():
+    wanted = pd.Series([16, 10, 11, 12, 13, 14, 15])
+    found = keyword_columns(strata_items(), wanted)
+    assert found["cluster"].tolist() == [0, 3, 0, 0, 0, 0, 0]      # <nokw> forms none
+    assert found["known"].tolist() == [True, True, True, True, False, False, True]
+
+
+def test_each_item_is_known_or_unseen_and_clusters_are_known():
+    rows = pd.DataFrame(keyword_columns(strata_items(), strata_items()["example_id"]))
+    masks = {name: stratum.holds(rows) for name, stratum in STRATA.items()}
+    assert (masks["known"] ^ masks["unseen"]).all()
+    assert masks["cluster3"].sum() == 4 and masks["known"][masks["cluster3"]].all()
+    assert all(one.title and one.meaning for one in STRATA.values())
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project folder with a tiny encoder, one model's items and one run's predictions."""
-    from transformers import BertConfig, BertModel, BertTokenizer
-
     monkeypatch.chdir(tmp_path)
-    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "?", *letters, *(f"##{one}" for one in letters)]
-    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    tokenizer = BertTokenizer(vocab={word: place for place, word in enumerate(vocabulary)})
-    tokenizer.save_pretrained("encoder")
-    BertModel(BertConfig(vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-                         intermediate_size=16)).save_pretrained("encoder")
+    tiny_bert.save_encoder(tmp_path / "encoder")
     write_params(tmp_path)
     write_table(ModelPaths("model-a", 13).items, SCHEMAS["items"], items_frame(), Provenance("train_hcl@model-a", "0"))
     write_table(RunPaths("run-a", 13).generated("likelihoods"), SCHEMAS["likelihoods"], likelihoods_frame(),
@@ -254,7 +271,7 @@ def test_stage_writes_metrics_and_scores_with_the_same_bytes(project):
     values = [*metrics["run"].values(), *metrics["floors"]["copy"].values()]
     assert all(value == round(value, 6) for value in values)
     assert metrics["run"]["average"] > 0 and 0 < metrics["run"]["bertscore"] < 1
-    assert metrics["settings"]["bertscore"] == {**metrics["settings"]["bertscore"], "name": "encoder", "layer": 1,
+    assert metrics["settings"]["bertscore"] == {**metrics["settings"]["bertscore"], "name": "encoder", "layer": 2,
                                                 "idf": False, "baseline": None}
     assert metrics["settings"]["leading"] == ["bleu_1", "bleu_2", "bleu_3", "bleu_4"]
     assert (metrics["settings"]["seed"], metrics["settings"]["resamples"]) == (13, 50)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import contextmanager
 
 import pytest
 import tiny_training
@@ -36,6 +37,21 @@ def project(tmp_path_factory):
     return folder
 
 
+@contextmanager
+def with_rows(project, models, runs=None):
+    """Add models and runs to ``params.yaml`` for a while."""
+    file = project / "params.yaml"
+    before = file.read_text()
+    params = yaml.safe_load(before)
+    params["models"]["hcl"] |= models
+    params["runs"]["hcl"] |= runs or {}
+    file.write_text(yaml.safe_dump(params))
+    try:
+        yield
+    finally:
+        file.write_text(before)
+
+
 def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     monkeypatch.chdir(project)
     items = {name: read_frame(ModelPaths(name, 13).items, SCHEMAS["items"]) for name in MODELS}
@@ -56,16 +72,9 @@ def test_rows_of_one_table_are_of_the_same_items(project, monkeypatch):
     ("group_wise", {**PIECES["transformer"], "sample_k": 2})])
 def test_every_baseline_trains_and_writes(project, monkeypatch, name, block):
     monkeypatch.chdir(project)
-    before = (project / "params.yaml").read_text()
-    params = yaml.safe_load(before)
-    params["models"]["hcl"][name] = {"dataset": "tiny", "overrides": {
-        "architecture": name, name: block, "training": {"epochs": 2}}}
-    params["runs"]["hcl"][name] = {"model": name, "decode": {"min_length": 1}}
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    try:
+    model = {"dataset": "tiny", "overrides": {"architecture": name, name: block, "training": {"epochs": 2}}}
+    with with_rows(project, {name: model}, {name: {"model": name, "decode": {"min_length": 1}}}):
         assert train.main([name]) == generate.main([name]) == 0
-    finally:
-        (project / "params.yaml").write_text(before)
     found, other = (read_frame(RunPaths(one, 13).predictions, SCHEMAS["predictions"]) for one in (name, "pieces"))
     assert found["source"].tolist() == other["source"].tolist() and found["prediction"].str.len().gt(0).all()
     metrics = json.loads(ModelPaths(name, 13).metrics.read_text())
@@ -87,20 +96,13 @@ def test_new_texts_are_rewritten_without_keywords(project, monkeypatch):
 def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):
     """At a rate that moves nothing it is the model that it began with, under Group-wise's loss too; else refused."""
     monkeypatch.chdir(project)
-    before = (project / "params.yaml").read_text()
-    params = yaml.safe_load(before)
     still = {**PIECES, "training": {"epochs": 1, "taken_rate": 1e-12}}
-    params["models"]["hcl"]["onward"] = {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": still}
-    params["models"]["hcl"]["group"] = {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": {
-        **still, "architecture": "group_wise", "group_wise": {**PIECES["transformer"], "pretrain_share": 0.0}}}
-    params["models"]["hcl"]["wider"] = {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": {
-        **still, "transformer": {**PIECES["transformer"], "feed_forward": 64}}}
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    try:
+    changes = {"onward": {}, "wider": {"transformer": {**PIECES["transformer"], "feed_forward": 64}}, "group": {
+        "architecture": "group_wise", "group_wise": {**PIECES["transformer"], "pretrain_share": 0.0}}}
+    with with_rows(project, {name: {"dataset": "tiny", "init": "artifacts/models/pieces", "overrides": still | change}
+                             for name, change in changes.items()}):
         assert train.main(["onward"]) == train.main(["group"]) == 0
         assert train.main(["wider"]) == 1
-    finally:
-        (project / "params.yaml").write_text(before)
     assert re.search(r"the model in init has other sizes \(.*\); give both rows the same", capsys.readouterr().err)
     first, *others = (load_file(ModelPaths(name, 13).weights / "model.safetensors")
                       for name in ("pieces", "onward", "group"))
@@ -118,14 +120,8 @@ def test_a_baseline_goes_on_from_one_of_its_kind(project, monkeypatch, capsys):
 ])
 def test_what_it_cannot_do_is_refused(project, monkeypatch, capsys, model, decode, message):
     monkeypatch.chdir(project)
-    before = (project / "params.yaml").read_text()
-    params = yaml.safe_load(before)
-    params["models"]["hcl"]["pieces"] |= model
-    params["runs"]["hcl"]["pieces"]["decode"] |= decode
-    (project / "params.yaml").write_text(yaml.safe_dump(params))
-    try:
+    run = {"model": "pieces", "decode": {"min_length": 1, **decode}}
+    with with_rows(project, {"pieces": MODELS["pieces"] | model}, {"pieces": run}):
         assert (train.main(["pieces"]) if model else generate.main(["pieces"])) == 1
-    finally:
-        (project / "params.yaml").write_text(before)
     said = capsys.readouterr().err
     assert re.search(message, said), said

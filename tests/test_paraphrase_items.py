@@ -23,7 +23,6 @@ from stages.common.paths import DatasetPaths
 from stages.common.tables import Provenance, as_table, read_frame, read_metadata, write_table
 from stages.tracks.pgkpr import paraphrase_items
 from stages.tracks.pgkpr.items import PENN_WORD_TAGS, SPECIALS, Vocabulary, read_words
-from stages.tracks.pgkpr.train import PairBatches
 
 # Text ids are not positions. Text 20 has white space before its first word and after its last.
 TEXTS = {
@@ -124,8 +123,6 @@ def cut_into(monkeypatch, rows):
     monkeypatch.setattr(paraphrase_items, "PIECE", 32 * rows)
 
 
-# Rows
-
 def test_every_reference_makes_a_row_and_captions_make_four():
     found = items()
     assert found[["example_id", "reference", "split", "group"]].to_numpy().tolist() == [
@@ -209,8 +206,6 @@ def test_pieces_make_the_table_and_the_counts_of_the_whole(rows, monkeypatch):
     assert (cut.vocabulary, cut.metrics, cut.fallbacks) == (whole.vocabulary, whole.metrics, whole.fallbacks)
 
 
-# Vocabulary
-
 def test_words_are_the_most_frequent_of_training_pairs_ties_by_spelling():
     vocabulary = made().vocabulary
     words = {token: count for token, kind, count in zip(vocabulary.tokens, vocabulary.kinds, vocabulary.counts,
@@ -257,8 +252,6 @@ def test_no_output_may_hold_tags_or_special_tokens():
     assert set(strict) - set(free) == {special.UNK} and vocabulary.tag_ids(["NN"])[0] in free
 
 
-# Counts
-
 def test_metrics_are_means_and_shares_of_the_words_that_models_read():
     metrics = made(vocabulary=4, max_length=3).metrics  # the vocabulary: is, man, the, a
     train = metrics["train"]
@@ -276,8 +269,6 @@ def test_metrics_are_means_and_shares_of_the_words_that_models_read():
     assert nothing["pairs"] == 0 and nothing["source"] == {"words": None, "outside_vocabulary": None, "cut": None}
 
 
-# Bad inputs
-
 @pytest.mark.parametrize(("table", "mode"), [("attribution", "xx"), ("psi", "xy")])
 def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
     tables = make_tables()
@@ -294,8 +285,6 @@ def test_a_mode_that_was_not_scored_is_named_with_its_param(table, mode):
     ("tokens", "tag", lambda row: row[:-1], "table tokens: text 10 has other numbers of tokens and of tags"),
     ("tokens", "tag", lambda row: ["" if tag == "RB" else tag for tag in row],
      "word 'fast' of text 60 has no tag, and 0 more have none. .*annotate.pipeline"),
-    ("examples", "target_id", lambda text: 50 if text == 40 else text, "first of reference_ids is not the target of ex"
-                                                                       r"ample 101 \(and of 1 more\)"),
     ("examples", "split", lambda _: "test", "the train split has no pair with words on both sides"),
 ])
 @pytest.mark.parametrize("rows", [1, 1000])
@@ -306,8 +295,6 @@ def test_tables_that_do_not_fit_are_refused(table, column, change, message, rows
     with pytest.raises(InputError, match=message):
         made(tables, rows=rows)
 
-
-# The stage
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
@@ -355,9 +342,3 @@ def test_primary_words_that_no_model_reads_are_null_and_needed_by_nothing(projec
     perhaps = ["primary_xx", "primary_xy", "primary_s", "primary_textrank"]
     assert found[perhaps].isna().all(axis=None) and found["score_xx"].notna().all()
     assert "primary_words" not in json.loads(project.metrics("paraphrase_items").read_text())["train"]
-    known = Vocabulary.from_frame(read_frame(project.table("vocabulary"), SCHEMAS["vocabulary"]))
-    scores = [[np.asarray(row) for row in found["score_xx"]]]
-    assert len(PairBatches(found, known, 3, scores)) == len(found)
-    found.at[0, "primary_xx"] = [True]  # some rows null, others not
-    with pytest.raises(InputError, match="column primary_xx of example"):
-        PairBatches(found, known, 3, scores)

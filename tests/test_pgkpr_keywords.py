@@ -85,13 +85,6 @@ def test_fixed_coins_depend_on_seed_scores_and_example_alone():
     assert any(not np.array_equal(one, two) for one, two in zip(masks, fixed_masks(same, "xy", 13), strict=True))
 
 
-def test_fixed_masks_are_cut_with_the_words():
-    frame = pairs()
-    whole = fixed_masks(frame, "xy", seed=1)
-    assert [mask.tolist() for mask in fixed_masks(frame, "xy", 1, max_length=4)] == [
-        mask[:4].tolist() for mask in whole]
-
-
 def test_fixed_masks_mark_all_occurrences_when_asked():
     row = {"example_id": 5, "source_words": np.array(["a", "b", "a", "b"], dtype=object),
            "score_xx": np.array([1.0, 0.0, 0.0, 0.0])}
@@ -109,16 +102,6 @@ def test_primary_words_need_no_coins(which):
     for seed in (1, 2):
         for mask, column in zip(fixed_masks(frame, which, seed), frame[COLUMNS[which]], strict=True):
             assert mask.tolist() == column
-
-
-def test_an_epoch_passes_over_both_sets_of_scores():
-    frame = pairs()
-    both = training_passes(frame, "attribution", KEYWORDS, seed=1)
-    assert len(both) == 2
-    for found, column in zip(both, ("score_xy", "score_xx"), strict=True):
-        assert all(np.allclose(one, two) for one, two in zip(found, frame[column], strict=True))
-    alone = training_passes(frame, "attribution", {**KEYWORDS, "train_scores": "xy"}, seed=1)
-    assert len(alone) == 1 and all(np.array_equal(one, two) for one, two in zip(alone[0], both[0], strict=True))
 
 
 def test_offline_coins_are_flipped_once_per_row():

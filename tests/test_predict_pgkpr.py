@@ -20,7 +20,7 @@ from stages.common.paths import DatasetPaths, ModelPaths, RunPaths
 from stages.common.tables import Provenance, write_json, write_table
 from stages.params import load_params
 from stages.psi.s_tagger import word_tokenizer
-from stages.tracks.pgkpr import new_texts
+from stages.tracks.pgkpr import generate
 from stages.tracks.pgkpr.export import load_lookup
 from stages.tracks.pgkpr.track import PGKPR
 
@@ -118,7 +118,7 @@ def test_attribution_is_that_of_the_stage(monkeypatch):
         _alone(texts), Lookup.of_table("texts", texts), Lookup.of_table("tokens", tokens), scorer,
         ["xx"])]
     seen = []
-    monkeypatch.setattr(new_texts, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
+    monkeypatch.setattr(generate, "fixed_masks", lambda rows, *rest: seen.append(rows) or [
         tiny_rewriters.fixed_mask(row, *rest) for row in rows.to_dict("records")])
     lines("xx")
     scores = [list(row) for row in seen[0]["score_xx"]]

@@ -23,8 +23,8 @@ from stages.params import load_params
 from stages.results.compare import run
 from stages.results.report import main
 from stages.results.tracks import TRACKS
-from stages.tracks.common.floors import FLOORS
 from stages.tracks.common.params import Evaluation
+from stages.tracks.common.schemas import FLOORS
 
 WORDS = ["café", "Bar", "foo", "你好", "a", "?"]
 

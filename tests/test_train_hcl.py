@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from contextlib import redirect_stderr
 from dataclasses import replace
-from io import StringIO
 
+import numpy as np
 import pandas as pd
 import pytest
 import tiny_bert
@@ -28,7 +27,15 @@ from stages.common.tables import Provenance, read_frame, read_metadata, write_ta
 from stages.common.training import save_notes
 from stages.run.checkpoints import FolderCheckpoints
 from stages.run.process import RECORDS
-from stages.tracks.hcl.data import TrainedOn, TripleBatches, UnseenKeywords, joined_items, load_lookup, notes_of
+from stages.tracks.hcl.data import (
+    TrainedOn,
+    TripleBatches,
+    UnseenKeywords,
+    joined_items,
+    load_lookup,
+    notes_of,
+    word_pieces,
+)
 from stages.tracks.hcl.params import TrainHcl
 from stages.tracks.hcl.train import (
     HclTask,
@@ -65,6 +72,60 @@ def train(encoder, store, items=None, **training):
     items = joined_items(**tiny_items.tables()) if items is None else items
     torch.use_deterministic_algorithms(True)
     return run(items, graph(), settings(**training), encoder, UnseenKeywords(trained_on(encoder)), 13, store)
+
+
+@pytest.fixture
+def items():
+    return joined_items(**tiny_items.tables())
+
+
+def test_items_join_texts_and_keywords(items):
+    assert items["source"].tolist() == tiny_items.SOURCES
+    assert [tiny_items.NODES[i] for i in items["input_node"][:7]] == tiny_items.KEYWORDS[:7]
+    assert items.loc[0, "references"] == [tiny_items.TARGETS[0]]
+
+
+def test_items_list_their_negative_and_batches_read_it(items, tmp_path):
+    assert items["negatives"].tolist() == [[text] if text else [] for text in tiny_items.NEGATIVES]
+    tokenizer = tiny_bert.tokenizer(tmp_path)
+    batches = TripleBatches(items, tokenizer, 8, 8)
+    batch, words = batches.batch([0, 5]), tokenizer(tiny_items.NEGATIVES[0])["input_ids"]
+    assert batch["neg_ids"][0][batch["neg_mask"][0]].tolist() == words
+    assert batch["neg_ids"][1][batch["neg_mask"][1]].tolist() == [words[0], words[-1]]  # there is none
+    assert batches.has_negative.tolist() == [text is not None for text in tiny_items.NEGATIVES]
+
+
+def test_keywords_outside_the_training_graph_have_no_node():
+    tables = tiny_items.tables()
+    tables["nodes"] = tables["nodes"][tables["nodes"]["keyword"] != "dog"].reset_index(drop=True)
+    tables["nodes"]["node_id"] = range(len(tables["nodes"]))
+    items = joined_items(**tables)
+    assert items.loc[2, "input_node"] == -1
+    assert items.loc[5, "negative_node"] == -1
+    assert items.loc[0, "input_node"] >= 0
+
+
+def test_batches_wrap_cut_and_shift(items, tmp_path):
+    tokenizer = tiny_bert.tokenizer(tmp_path)
+    batches = TripleBatches(items, tokenizer, max_source=4, max_target=3)
+    batch = batches.batch([0, 5])
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+    words = tokenizer(tiny_items.SOURCES[0], add_special_tokens=False)["input_ids"]
+    assert batch["x_ids"][0].tolist() == [cls, *words[:4], sep]
+    assert batch["y_in"][0, 0] == cls
+    assert batch["y_out"][0].tolist() == [*batch["y_in"][0, 1:].tolist(), sep]
+    assert batch["y_in_mask"].sum(1).tolist() == (batch["y_out"] != tokenizer.pad_token_id).sum(1).tolist()
+    assert batch["has_negative"].tolist() == [True, False]
+    assert batch["kneg"].tolist()[1] == -1
+    assert batches.mean_target_length == pytest.approx(np.mean([4] * len(items)))
+
+
+def test_dialogues_keep_the_end_of_what_is_too_long(tmp_path):
+    tokenizer = tiny_bert.tokenizer(tmp_path)
+    whole = word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 99)
+    assert len(whole[0]) > 3
+    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3) == [row[:3] for row in whole]
+    assert word_pieces(tokenizer, ["the cat sat on the mat", "cat"], 3, "last") == [row[-3:] for row in whole]
 
 
 @pytest.mark.parametrize("changes", [
@@ -185,25 +246,22 @@ def test_the_lookup_travels_with_the_model(encoder, tmp_path):
         load_lookup(tmp_path)
 
 
-def test_an_empty_split_and_foreign_vectors_are_named(encoder, tmp_path):
+def test_bad_inputs_are_named(encoder, tmp_path):
     items = joined_items(**tiny_items.tables())
     with pytest.raises(InputError, match="the validation split is empty"):
         train(encoder, FolderCheckpoints(tmp_path, "a"), items[items["split"] != "validation"])
+    with pytest.raises(InputError, match=r"train_hcl\.training\.freeze_layers: .*the encoder has 2"):
+        train(encoder, FolderCheckpoints(tmp_path, "a"), freeze_layers=9)
     nodes = pd.DataFrame({"node_id": [0, 1]})
     with pytest.raises(InputError, match="does not have the nodes of"):
         keyword_graph(nodes, pd.DataFrame(), pd.DataFrame({"node_id": [0], "vector": [[1.0]]}))
-
-
-def test_too_many_frozen_layers_are_an_input_error(encoder, tmp_path):
-    with pytest.raises(InputError, match=r"train_hcl\.training\.freeze_layers: .*the encoder has 2"):
-        train(encoder, FolderCheckpoints(tmp_path, "a"), freeze_layers=9)
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A project of three models: ``hcl``, ``later``, which starts from it, and ``fresh``, which differs from none."""
     folder = tmp_path_factory.mktemp("project")
-    with pytest.MonkeyPatch.context() as patch, redirect_stderr(StringIO()) as said:
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         models = {"hcl": {"dataset": "tiny"},
                   "later": {"dataset": "tiny", "init": "artifacts/models/hcl", "seeds": [5]},
@@ -211,12 +269,12 @@ def project(tmp_path_factory):
         tiny_training.write_project(folder, models, epochs=3)
         for name in models:
             assert main([name]) == 0
-    return folder, said.getvalue()
+    return folder
 
 
 @pytest.fixture
 def trained(project, monkeypatch):
-    monkeypatch.chdir(project[0])
+    monkeypatch.chdir(project)
     return {name: ModelPaths(name, seed) for name, seed in (("hcl", 13), ("later", 5), ("fresh", 5))}
 
 
@@ -242,15 +300,6 @@ def test_stage_writes_model_history_items_and_metrics(trained):
     # Each item is a component of its own, and some have a keyword that no other has.
     assert metrics["graph"]["train"]["unseen"] > metrics["graph"]["test"]["unseen"] == 0.0
     assert HclModel.from_pretrained(trained["hcl"].weights).config.latent.size == 6
-
-
-def test_alarms_are_in_metrics_log_and_card(project, trained):
-    alarms = json.loads(trained["hcl"].metrics.read_text())["alarms"]
-    assert alarms and all(set(alarm) == {"name", "epoch", "message", "advice"} for alarm in alarms)
-    card = (trained["hcl"].weights / "README.md").read_text()
-    for alarm in alarms:
-        assert f"train_hcl@hcl: alarm {alarm['name']} since epoch {alarm['epoch']}: " in project[1]
-        assert f"- **{alarm['name']}**" in card and f"What to try: {alarm['advice']}." in card
 
 
 @pytest.mark.parametrize(("share", "names"), [(0.9, ["leak"]), (0.2, [])])
@@ -283,7 +332,15 @@ def test_a_start_that_is_not_trained_or_does_not_fit_is_named(tmp_path, monkeypa
             FolderCheckpoints(tmp_path, "a"), start=tiny_hcl.model())
 
 
-def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained):
+def test_alarms_are_in_metrics_and_card(trained):
+    alarms = json.loads(trained["hcl"].metrics.read_text())["alarms"]
+    assert alarms and all(set(alarm) == {"name", "epoch", "message", "advice"} for alarm in alarms)
+    card = (trained["hcl"].weights / "README.md").read_text()
+    for alarm in alarms:
+        assert f"- **{alarm['name']}**" in card and f"What to try: {alarm['advice']}." in card
+
+
+def test_the_record_says_how_fast_it_went_and_no_artifact_does(trained):
     record = json.loads((RECORDS / "train_hcl@hcl.json").read_text())
     speed = record["training"]
     assert speed["steps"] == 3 * 2 and speed["processes"] == 1
@@ -291,3 +348,10 @@ def test_the_record_says_how_fast_it_went_and_no_artifact_does(project, trained)
     assert record["peak_memory_mib"] > 0
     said = trained["hcl"].metrics.read_text() + trained["hcl"].history.read_text()
     assert "second" not in said
+
+
+def test_a_text_without_a_keyword_row_is_named():
+    tables = tiny_items.tables()
+    tables["keywords"] = tables["keywords"].iloc[1:]
+    with pytest.raises(ValueError, match="example 0 refers to a text without keyword row"):
+        joined_items(**tables)

@@ -123,21 +123,6 @@ def test_bags_hold_the_content_words_of_all_references():
     assert batch["bow_ids"].tolist() == [[*found[0], 0], found[4]]
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"source_words": []}, "column source_words of example 2, reference 0: no words"),
-    ({"target_words": []}, "column target_words of example 2, reference 0: no words"),
-    ({"score_xy": [0.5]}, "column score_xy of example 2, reference 0: not one value per word of source_words"),
-    ({"primary_s": None}, "column primary_s of example 2, reference 0: not one value per word"),
-    ({"target_tags": ["NN"]}, "column target_tags of example 2, reference 0: not one value per word of target_words"),
-])
-def test_rows_that_do_not_belong_together_are_named(change, message):
-    frame = pairs()
-    for column, value in change.items():
-        frame.at[2, column] = value
-    with pytest.raises(InputError, match=rf"paraphrase_items.parquet: {message}.*Run the stage paraphrase_items again"):
-        PairBatches(frame, vocabulary(), 8, [frame["score_xy"]])
-
-
 def make_task(architecture="pgkpr", micro_batch=3, fixed=True, **blocks):
     """A task without dropout; ``fixed`` keywords are all certain, so that no coin matters."""
     blocks["keywords"] = {"flip": "offline" if fixed else "epoch", "train_scores": "xy", **blocks.get("keywords", {})}

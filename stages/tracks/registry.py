@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 TRACKS: dict[str, Track] = {track.name: track for track in (HCL, PGKPR, CLLD)}
 
 
-def all_models(params: "Params | Validated") -> dict[str, Any]:
-    """Return the models of every track by name; no two tracks have one of equal name."""
-    return {name: model for track in TRACKS.values() for name, model in track.models(params).items()}
-
-
 def all_runs(params: "Params | Validated") -> dict[str, Any]:
     """Return the runs of every track by name; no two tracks have one of equal name."""
     return {name: run for track in TRACKS.values() for name, run in track.runs(params).items()}
@@ -46,7 +41,7 @@ def _having(name: str, known: Mapping[str, Mapping[str, Any]], kind: str) -> Tra
 
 
 def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[str]:
-    """Return ``models`` after those that they start from, or take their confusing pairs from."""
+    """Return ``models`` preceded by those that they depend on."""
     ordered: dict[str, None] = {}
 
     def add(name: str) -> None:
@@ -60,7 +55,7 @@ def with_earlier(params: "Params | Validated", models: Iterable[str]) -> list[st
 
 
 def seed_of(name: str, seeds: Sequence[int], wanted: int | None = None) -> int:
-    """Return the seed ``wanted`` of a row; the first of its ``seeds`` if none is."""
+    """Return the seed ``wanted``, or the first of ``seeds``; InputError if ``wanted`` is none of them."""
     if wanted is not None and not seeds:
         raise InputError(f"--seed {wanted}: {name} works on no seed of a model; leave it out.")
     if wanted is not None and wanted not in seeds:
@@ -70,7 +65,7 @@ def seed_of(name: str, seeds: Sequence[int], wanted: int | None = None) -> int:
 
 
 def seeds_of_stage(params: "Params | Validated", stage: str, key: str) -> list[int]:
-    """Return the seeds that stage instance ``stage@key`` works on one after another; none for one without."""
+    """Return the seeds of stage instance ``stage@key``; none for a stage without seeds."""
     for track in TRACKS.values():
         if stage == track.trained_by and key in track.models(params):
             return params.model_seeds(key)
@@ -80,7 +75,7 @@ def seeds_of_stage(params: "Params | Validated", stage: str, key: str) -> list[i
 
 
 def forget_seeds(params: "Params | Validated", names: Sequence[str], seed: int | None = None) -> None:
-    """Forget what stage instances have finished with a seed, or with all of theirs, so that they work on it again."""
+    """Forget the finished results of stage instances with a seed, or with all of theirs."""
     instances = [name.partition("@")[::2] for name in names]
     for stage, key in instances if seed is not None else ():
         seed_of(f"{stage}@{key}" if key else stage, seeds_of_stage(params, stage, key), seed)

@@ -12,7 +12,7 @@ from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import ADDED, SCRATCH, Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
-from stages.tracks.common.floors import FLOORS
+from stages.tracks.common.schemas import FLOORS
 from stages.tracks.hcl import track
 
 _QUESTIONS = (

@@ -13,7 +13,7 @@ from stages.metrics.systems import corpus_statistics
 from stages.results.published import paper
 from stages.results.track import Compared, Names, Question, Row, TableLayout, TrackResults, untrained
 from stages.results.tracks.texts import AS_HCL, CUMULATIVE, VARIETY, item_statistics
-from stages.tracks.common.floors import FLOORS
+from stages.tracks.common.schemas import FLOORS
 from stages.tracks.pgkpr import track
 from stages.tracks.pgkpr.items import as_words
 

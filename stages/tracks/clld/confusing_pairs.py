@@ -1,8 +1,4 @@
-"""List the pairs of classes that a finished CT model confuses on the validation split, for static label distances.
-
-Reads the confusions of the model under each seed; writes a confusing_pairs.parquet for each: every pair that is
-confused at all, the worst first, and which are chosen (docs/clld.md). The test split has no part in it.
-"""
+"""List the class pairs that a finished CT model confuses on the validation split, for static label distances."""
 
 import sys
 from functools import partial
@@ -20,10 +16,7 @@ STAGE = "confusing_pairs"
 
 
 def run(confusion: pd.DataFrame, share: float) -> pd.DataFrame:
-    """Return table ``confusing_pairs`` of table ``validation_confusion``; the ``share`` that is chosen is rounded up.
-
-    Both directions are added up; equal counts stand in the order of the classes. One pair at least is chosen.
-    """
+    """Return table ``confusing_pairs``: both directions added up, the worst first, at least one pair chosen."""
     square = confusion.pivot(index="label", columns="predicted", values="texts")
     counts, classes = square.to_numpy(), list(square)
     both = counts + counts.T

@@ -1,9 +1,4 @@
-"""Let a classifier of the CLLD track predict its split, and score it beside the baselines, with intervals.
-
-Writes predictions.parquet (probabilities of every evaluated text), scores.parquet (one row per system and text),
-classes.parquet, confusion.parquet, calibration.parquet, and metrics.json: ``run`` and ``floors`` (majority and
-linear), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
-"""
+"""Predict the evaluated split with a classifier of the CLLD track, and score it and the baselines, with intervals."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,7 +22,7 @@ from stages.tracks.clld import tables as clld
 from stages.tracks.clld.new_texts import ROWS, TrainedOn, class_probabilities, load_classifier
 from stages.tracks.clld.track import row_name, row_of
 from stages.tracks.common.evaluation import Resampling, rounded, write_run_manifest
-from stages.tracks.common.frame import for_each_seed
+from stages.tracks.common.frame import for_each_seed, split_of
 
 STAGE = "evaluate_clld"
 LEADING = ["accuracy", "macro_f1"]
@@ -41,8 +36,7 @@ def run(items: pd.DataFrame, probabilities: np.ndarray, floors: Mapping[str, Sys
         resampling: Resampling) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
     """Return tables by kind, and metrics, of a classifier and of the baselines on the same texts.
 
-    ``items`` are the evaluated rows of table ``labelled_items``, and ``probabilities`` (n, N) those of their classes;
-    the class of largest probability is predicted, of equals the first.
+    ``items`` are the evaluated rows of table ``labelled_items``, ``probabilities`` (n, N) are those of their classes.
     """
     labels, n_classes = np.array(clld.class_numbers(items["label"], classes)), len(classes)
     systems: dict[str, System] = {"run": (probabilities.argmax(1), probabilities), **floors}
@@ -88,10 +82,7 @@ def brier(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
 
 
 def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -> pd.DataFrame:
-    """Return table ``calibration``: how often a classifier is right when it is so sure (Guo et al. 2017).
-
-    It reads the probability of the predicted class of each text, and whether it is correct (n,).
-    """
+    """Return table ``calibration`` from probability and correctness of each prediction (n,) (Guo et al. 2017)."""
     placed = bin_of(probability, bins)
     texts = np.bincount(placed, minlength=bins)
     filled = np.where(texts > 0, texts, np.nan)
@@ -103,10 +94,7 @@ def calibration_table(probability: np.ndarray, correct: np.ndarray, bins: int) -
 
 
 def floor_systems(items: pd.DataFrame, on: TrainedOn, linear: pd.DataFrame) -> dict[str, System]:
-    """Return the baselines on the evaluated ``items``: the class of most training texts, and table ``linear_floor``.
-
-    A table that lacks an item, or has other classes or labels, is an InputError.
-    """
+    """Return the baselines of the evaluated ``items``: the most frequent training class, and table ``linear_floor``."""
     rows = items[["example_id"]].merge(linear, on="example_id", how="left")
     missing = rows.loc[rows["label"].isna(), "example_id"].tolist()
     if missing:
@@ -131,10 +119,7 @@ def _evaluate(process: StageProcess, paths: ModelPaths) -> None:
     split, run_paths = params.evaluate_clld.split, RunPaths(name, paths.seed)
     classifier, items = load_classifier(paths.weights), read_frame(paths.items, clld.LABELLED_ITEMS)
     on = classifier.on
-    items = items[items["split"] == split].sort_values("example_id", ignore_index=True)
-    if items.empty:
-        raise InputError(f"evaluate_clld.split: {name}: the {split} split has no texts. Raise ingest.{split}, or "
-                         f"choose another split.")
+    items = split_of(items, split, "items").sort_values("example_id", ignore_index=True)
     floors = floor_systems(items, on, read_frame(DatasetPaths(on.dataset).table("linear_floor"), clld.LINEAR_FLOOR))
     seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
     with computing(runtime) as device:

@@ -21,10 +21,7 @@ _CLOSE = 1e-3   # of logits; what pool: cls costs is below half a unit in the la
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
-    """Write a classifier with its card into ``folder``, which will be ``called`` so; return what it is and its use.
-
-    One that no class of the library can express is an InputError, and so are logits that are not those of the model.
-    """
+    """Write a classifier with its card into ``folder``, compare its logits with the model's; return a description."""
     trained = load_classifier(paths.weights)
     try:
         sequence_classifier(trained.model).save_pretrained(folder)
@@ -61,7 +58,7 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 
 def _remedy(params: Params, paths: ModelPaths) -> str:
-    """Return how it can be used as it is, and which row can be exported, or how to make this one such a row."""
+    """Return how the model can be used as it is, and which row can be exported."""
     run = next((run for run, entry in CLLD.runs(params).items() if entry.model == paths.name), "RUN")
     use = (f"Use it as it is: `keycontrast predict {run} TEXT`, or models.clld.clld.ClldModel.from_pretrained"
            f'("{paths.weights}")')

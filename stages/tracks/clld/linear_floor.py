@@ -1,7 +1,6 @@
-"""Classify the texts of a data set by logistic regression on TF-IDF: the baseline that papers omit.
+"""Classify the texts of a data set by logistic regression on TF-IDF, a baseline that papers omit.
 
-Reads the labelled texts; writes table linear_floor, the probabilities of every validation and test text, and metrics.
-Its regularisation is chosen on the validation split, of equal accuracies the strongest.
+Its regularisation is chosen on the validation split; of equal accuracies the strongest is chosen.
 """
 
 import sys
@@ -32,10 +31,7 @@ _DECIMALS = 6
 
 
 def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return table ``linear_floor`` of the validation and test texts, and metrics.
-
-    ``items`` are labelled texts of all splits; a word is a feature if ``min_count`` training texts hold it.
-    """
+    """Return table ``linear_floor`` of the validation and test texts, and metrics; ``items`` are of all splits."""
     classes = classes_of(items)
     parts = {split: items[items["split"] == split] for split in ("train", "validation", "test")}
     numbers = {split: np.array(class_numbers(part["label"], classes)) for split, part in parts.items()}
@@ -71,7 +67,7 @@ def run(items: pd.DataFrame, min_count: int) -> tuple[pd.DataFrame, dict[str, An
 def _probabilities(model: LogisticRegression, rows: Any, n_classes: int, texts: int) -> np.ndarray:
     """Return (n p + 1) / (n + N), Laplace's rule of succession, for the model's probabilities p of N classes (rows, N).
 
-    n are the training ``texts``. So a class without one costs log(n + N) nats at most; the order of the classes stays.
+    n is the number of training ``texts``, so a class without any costs at most log(n + N) nats.
     """
     found = np.zeros((rows.shape[0], n_classes))
     found[:, model.classes_] = model.predict_proba(rows)

@@ -1,4 +1,4 @@
-"""A trained classifier, away from its artifacts: where it came from, its probabilities, its card, and new texts."""
+"""A trained classifier: its origin, its probabilities, its card, and predictions for new texts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,10 +56,9 @@ def load_classifier(folder: Path, device: str = "cpu") -> LoadedClassifier:
 
 def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_length: int,
                         batch_size: int, track: Callable[[list[Chunk]], Iterable[Chunk]] = iter) -> np.ndarray:
-    """Return the probabilities of the classes (n, N) float64 of each text; an empty one has the class of no words.
+    """Return the class probabilities (n, N) float64 of each text; ``track`` wraps the list of chunks, to show progress.
 
-    Texts are read in chunks of fixed shape, so that the same texts in the same order, under the same ``batch_size``,
-    give the same bytes. ``track`` wraps the list of chunks, to show progress.
+    Chunks have a fixed shape, so the same texts in the same order, with the same ``batch_size``, give the same bytes.
     """
     found = np.zeros((len(texts), len(model.config.classes)))
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length)["input_ids"] if len(texts) else []
@@ -73,11 +72,7 @@ def class_probabilities(model: ClldModel, tokenizer: PreTrainedTokenizerBase, te
 
 def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mapping[str, Any], files: str, use: str,
                     code: str = "") -> str:
-    """Return the README of a saved classifier.
-
-    ``metrics`` are those of its training; ``files`` says what its files hold, ``use`` what it is used with, and
-    ``code`` is Python that does so in the folder.
-    """
+    """Return the README of a saved classifier; ``code`` is Python that uses it in its folder."""
     kind, settings = config.contrast.kind, metrics["settings"]
     contrast = kind + (", weight 0.5" if config.contrasts else "") + (
         f", label distance {config.distance.kind}" if kind == "label_distance" else "")
@@ -96,12 +91,11 @@ def classifier_card(name: str, on: TrainedOn, config: ClldConfig, metrics: Mappi
 
 
 def _plain(text: str) -> str:
-    """Return a name from a data set as Markdown code on one line."""
     return f"`{' '.join(text.replace('`', ' ').split())}`"
 
 
 class NewTexts:
-    """Classifies texts; of equal probabilities the class that is first in the order of names is the label."""
+    """Classifies texts; of equal probabilities, the first class by name wins."""
 
     def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
         self.batch_size = ROWS

@@ -1,4 +1,4 @@
-"""Tables of the CLLD track: labelled texts, and what trained and evaluated classifiers leave behind."""
+"""Tables of the CLLD track: labelled texts, and the results of trained and evaluated classifiers."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -120,7 +120,7 @@ _DISTANCES = LABEL_DISTANCE.arrow().names
 
 
 def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
-    """Return the labelled texts of a data set; see :func:`labelled_texts`. It is an InputError if it has pairs."""
+    """Return the labelled texts of a data set; see :func:`labelled_texts`."""
     examples = read_examples(paths.table("examples"))
     if "label" not in examples.column_names:
         raise InputError(f"{paths.table('examples')}: holds pairs, and not texts with a class. Choose a data set of "
@@ -129,10 +129,7 @@ def read_labelled_texts(paths: DatasetPaths) -> pd.DataFrame:
 
 
 def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
-    """Return table ``labelled_examples`` with the texts of table ``texts``, sorted by id, in the order of ``COLUMNS``.
-
-    If a text is missing, the training or validation split is empty, or there is one class only, it is an InputError.
-    """
+    """Return table ``labelled_examples`` with its texts, columns as ``COLUMNS``, sorted by id."""
     joined = examples.merge(texts[["text_id", "text"]], on="text_id", how="left", validate="many_to_one")
     lost = joined[joined["text"].isna()]
     if len(lost):
@@ -150,9 +147,9 @@ def labelled_texts(examples: pd.DataFrame, texts: pd.DataFrame) -> pd.DataFrame:
 
 
 def classes_of(labelled: pd.DataFrame) -> list[str]:
-    """Return the classes of a data set in the order of their names, which is that of their indices.
+    """Return the classes of a data set by name, which is the order of their indices.
 
-    A class counts that only an evaluated split has: its texts cannot be got right, and they are not left out.
+    Classes that only an evaluated split has are included: their texts count as errors.
     """
     return sorted(labelled["label"].unique())
 
@@ -188,10 +185,7 @@ def class_table(counts: np.ndarray, classes: Sequence[str]) -> pd.DataFrame:
 
 
 def distance_table(first: Any, updates: Iterable[Mapping[str, Any]], classes: Sequence[str]) -> pd.DataFrame:
-    """Return table ``label_distance`` of the ``updates`` of a :class:`models.clld.clld.ClldTask`.
-
-    ``first`` is the matrix that training began with (N, N), evaluation 0; without one, None, the table is empty.
-    """
+    """Return table ``label_distance`` of the ``first`` matrix (N, N), if any, and the ``updates`` of a ``ClldTask``."""
     if first is None:
         return pd.DataFrame(columns=_DISTANCES)
     beginning = {"evaluation": 0, "epoch": 0, "step": 0, "strength": np.nan, "ldm": first}

@@ -1,4 +1,4 @@
-"""The CLLD track: text classification with contrasts that know how far classes are apart; and the names of its rows."""
+"""The CLLD track, text classification with label-aware contrasts, and the names of its rows."""
 
 from typing import TYPE_CHECKING
 
@@ -26,12 +26,12 @@ def source_of(params: "Params | Validated", name: str) -> str:
 
 
 def row_of(contrast: str, ce_views: str) -> str:
-    """Return which row of the table a model with this ``contrast`` is; CT of both views is :data:`TWO_VIEWS`."""
+    """Return the table row of a model with this ``contrast``; CT of both views is :data:`TWO_VIEWS`."""
     return TWO_VIEWS if (contrast, ce_views) == ("none", "both") else contrast
 
 
 def row_name(row: str) -> str:
-    """Return what a row is called in print; what is none, as it is."""
+    """Return the printed name of a row."""
     return _NAMES.get(row, row)
 
 
@@ -42,5 +42,5 @@ CLLD = Track(
     schemas={"examples": LABELLED_EXAMPLES, "items": LABELLED_ITEMS, "predictions": CLASS_PREDICTIONS,
              "scores": CLASS_SCORES},
     after="pairs_of", source=source_of,
-    encoded=lambda source: source != TEXTCNN,
+    encoded=lambda source: source != TEXTCNN, predicts_in="new_texts",
     unread=dict.fromkeys(("keyword", "samples", "n"), "classify"))

@@ -1,9 +1,4 @@
-"""Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set.
-
-Reads the labelled texts of the data set, and the confusing pairs of another model where the row takes them from there;
-writes the model in Hugging Face layout, history, metrics, evaluated texts, confusions on the validation split, and its
-label distances. With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
-"""
+"""Train a classifier of the CLLD track: one row of its table, with one encoder, on one data set."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -53,7 +48,7 @@ _DISTANCES = ("static_tau_pairs", "adaptive")
 
 
 def with_own_rates(values: Mapping[str, Any], source: str) -> dict[str, Any]:
-    """Return ``values`` of the block ``train_clld`` with what a model from ``source`` takes for null."""
+    """Return ``values`` of the block ``train_clld``, null replaced by the defaults of a model from ``source``."""
     own = _OWN.get(source, _OWN["encoder"])
     given = {name: value for name, value in values["training"].items() if value is not None or name not in own}
     return {**values, "training": {**own, **({"warmup": 0.0} if "schedule" in given else {}), **given}}
@@ -86,7 +81,7 @@ def chosen_pairs(table: pd.DataFrame, classes: Sequence[str], model: str) -> Pai
 
 
 def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pairs:
-    """Return the pairs of classes that model ``name`` sets apart, as indices; none for a row that has none."""
+    """Return the pairs of classes with distance tau in model ``name``, as indices; none for other rows."""
     block = params.models.clld[name]
     if block.pairs is not None:
         return named_pairs(block.pairs, classes, f"models.clld.{name}.pairs")
@@ -99,10 +94,9 @@ def _pairs(params: Params, name: str, seed: int, classes: Sequence[str]) -> Pair
 def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Sequence[str],
           encoder: ResolvedEncoder | None, training_texts: Sequence[str],
           seed: int) -> tuple[ClldModel, PreTrainedTokenizerBase]:
-    """Return a model to train, random but for a pre-trained encoder, and the tokenizer that cuts texts for it.
+    """Return a new model, and its tokenizer; without an ``encoder`` it is a TextCNN (Kim 2014).
 
-    Rows of a table that differ in the contrast alone begin with the same weights. Without an ``encoder`` it is a
-    TextCNN (Kim 2014) with the words of ``training_texts``.
+    Rows of a table that differ in the contrast alone begin with the same weights.
     """
     shared = {"pool": values["pool"], "ce_views": values["ce_views"],
               "contrast": {"kind": _KINDS.get(contrast, "label_distance"), **values["contrast"]},
@@ -129,7 +123,7 @@ def build(values: Mapping[str, Any], contrast: str, pairs: Pairs, classes: Seque
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """What a training makes: the model with the weights of its best epoch, and what happened."""
+    """The model with the weights of its best epoch, and the record of its training."""
 
     model: ClldModel
     tokenizer: PreTrainedTokenizerBase  # as it is to be saved
@@ -144,10 +138,8 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
         open_bar: OpenBar | None = None) -> TrainedClassifier:
     """Train a classifier on the training texts and keep the epoch of best validation accuracy.
 
-    Of equal accuracies the smaller validation loss is better, then the earlier epoch. The labelled texts ``items`` are
-    of all splits; that of test gives names of classes. ``values`` are plain ones of the block ``train_clld`` with the
-    model's overrides and :func:`with_own_rates`, ``pairs`` the indices of confusable classes for ``static_tau_pairs``.
-    Without an ``encoder`` the model is a TextCNN.
+    Of equal accuracies the smaller validation loss is better, then the earlier epoch. The test split only gives names
+    of classes. ``values`` are those of :func:`with_own_rates`, ``pairs`` are for ``static_tau_pairs``.
     """
     training, classes, length = values["training"], classes_of(items), values["max_length"]
     parts = {split: items[items["split"] == split] for split in ("train", "validation")}
@@ -171,7 +163,7 @@ def run(items: pd.DataFrame, values: Mapping[str, Any], contrast: str, pairs: Pa
 
 def _saved(tokenizer: PreTrainedTokenizerBase, encoder: ResolvedEncoder | None,
            max_length: int) -> PreTrainedTokenizerBase:
-    """Return the tokenizer without the padding and cut that it remembers from its work."""
+    """Return the tokenizer without padding and truncation settings."""
     if encoder is not None:
         tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     else:

@@ -1,7 +1,4 @@
-"""Evaluation of outputs that are texts: a run and its baselines scored on the same examples, with intervals.
-
-A stage calls :func:`evaluate`, which calls back; the track then scores by :func:`score_systems` and :func:`evaluation`.
-"""
+"""Evaluation of generated texts: a run and its baselines scored on the same examples, with intervals."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,20 +16,23 @@ from stages.common.schemas import TableSchema
 from stages.common.seeds import derived_seed, seed_everything
 from stages.common.settings import Params, hash_files
 from stages.common.tables import Provenance, read_frame, rounded, write_json, write_table
-from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors
+from stages.metrics import IBLEU_ALPHA, EncoderVectors, Statistic, WordVectors, derangement, nearest_neighbours
 from stages.metrics.bertscore import BertScorer, package_baseline, package_layer, rescaled
 from stages.metrics.diversity import SELF_BLEU_SAMPLE
 from stages.metrics.embeddings import vectors_from_file, vectors_from_training
 from stages.metrics.systems import ScoredItems, SystemScores, score_system
 from stages.metrics.tokens import Text, joined
 from stages.run.process import StageProcess
-from stages.tracks.common.floors import SEEDED_AS
 from stages.tracks.common.frame import for_each_seed
 from stages.tracks.common.schemas import ITEMS, PREDICTIONS
 
+# Names the draw of references for all tracks, which so agree on the same examples.
+SEEDED_AS = "evaluate_hcl"
+
+
 
 def similarity_sources(params: Params) -> list[Any]:
-    """Return what similarity is measured by, beside tables, as plain values that change with its content."""
+    """Return plain values that change with the content of the similarity models."""
     emb, encoder = params.evaluation.emb, params.evaluation.bertscore.encoder
     file = Path(emb.removeprefix("path:"))
     vectors = resolve_encoder(_table_source(params.encoder.source)).description if emb == "encoder" else (
@@ -46,9 +46,9 @@ def _table_source(encoder: str) -> str:
 
 def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
                  cut: Callable[[str], Text]) -> tuple[WordVectors, dict[str, Any]]:
-    """Return the word vectors that ``evaluation.emb`` names, and what they are.
+    """Return the word vectors that ``evaluation.emb`` names, and their description.
 
-    Random vectors measure nothing: those of encoder ``scratch`` are of the bundled one, whose tokenizer it shares.
+    Encoder ``scratch`` is replaced by the bundled one, since random vectors measure nothing.
     """
     from models.common.encoders import load_encoder  # with torch, which a page of results does not need
 
@@ -69,13 +69,13 @@ def word_vectors(params: Params, predictions: pd.DataFrame, items: pd.DataFrame,
 
 
 def _texts(items: pd.DataFrame) -> set[str]:
-    """Every text of ``items``, and the keywords, which a baseline outputs."""
+    """Return every text of ``items``, and the keywords, which a baseline outputs."""
     lists = (text for column in ("references", "negatives") for texts in items[column] for text in texts)
     return {*items["source"], *(keyword for keyword in items["keyword"] if isinstance(keyword, str)), *lists}
 
 
 def bert_scorer(settings: Any, device: str) -> tuple[BertScorer | None, dict[str, Any] | None]:
-    """Return the scorer of the block ``evaluation.bertscore``, and what it is; None and None to leave it out."""
+    """Return the scorer of the block ``evaluation.bertscore`` and its description; None and None to leave it out."""
     from models.common.encoders import load_encoder
 
     if settings.encoder is None:
@@ -96,7 +96,7 @@ def bert_scorer(settings: Any, device: str) -> tuple[BertScorer | None, dict[str
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluate stage makes: table ``scores`` and the content of ``metrics.json``."""
+    """Table ``scores`` and the content of ``metrics.json``."""
 
     scores: pd.DataFrame
     metrics: dict[str, Any]
@@ -104,7 +104,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Resampling:
-    """How intervals are made, from bootstrap resamples of the examples; 0 for no intervals."""
+    """Settings of the bootstrap over examples; 0 resamples give no intervals."""
 
     resamples: int = 1000
     level: float = 0.95
@@ -112,7 +112,7 @@ class Resampling:
 
     @classmethod
     def of(cls, params: Params) -> "Resampling":
-        """Return how the evaluation of every track makes its intervals."""
+        """Return the settings of a project."""
         return cls(params.evaluation.resamples, params.evaluation.level, params.seed)
 
 
@@ -125,7 +125,7 @@ def first_samples(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def predicted_split(scored: pd.DataFrame, items: pd.DataFrame, track: str) -> str:
-    """Return the split that was predicted, after checking that it was predicted whole; ``track`` is for errors."""
+    """Return the predicted split, after a check that it is complete; ``track`` is for errors."""
     if scored.empty:
         raise InputError(f"there are no predictions to score: the evaluated split has no examples. Raise ingest.test "
                          f"(or ingest.validation), or choose another generate_{track}.split.")
@@ -144,7 +144,7 @@ def predicted_split(scored: pd.DataFrame, items: pd.DataFrame, track: str) -> st
 
 def score_systems(outputs: Mapping[str, Sequence[Text]], targets: ScoredItems, vectors: WordVectors,
                   scorer: BertScorer | None, seed: int) -> dict[str, SystemScores]:
-    """Return the scores of each system by its outputs, one per item; without a ``scorer`` BERTScore is left out."""
+    """Return the scores of each system by its outputs, one per item; without a ``scorer``, no BERTScore."""
     texts = {name: [joined(text) for text in found] for name, found in outputs.items()}
     references = [[joined(text) for text in item] for item in targets.references]
     bertscores = {} if scorer is None else scorer.score(texts, references)
@@ -165,10 +165,7 @@ def extended(system: SystemScores, statistics: Mapping[str, Statistic], rows: Ma
 
 def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scorer: BertScorer | None,
                counts: Mapping[str, Any], split: str, tokens: str, resampling: Resampling) -> Evaluation:
-    """Return scores and metrics of ``run`` and of the baselines, which are all other systems.
-
-    ``scorer`` made their BERTScore, which is also rescaled; ``tokens`` says for people what n-grams are of.
-    """
+    """Return scores and metrics of ``run`` and of the baselines, which are all other systems."""
     values = {name: dict(system.values) for name, system in systems.items()}
     if scorer is not None:
         shuffled = values["shuffled"]["bertscore"] if "shuffled" in values else 1.0
@@ -191,9 +188,41 @@ def evaluation(example_ids: pd.Series, systems: Mapping[str, SystemScores], scor
             "seed": resampling.seed, "resamples": resampling.resamples, "level": resampling.level}})
 
 
+def floor_outputs(name: str, targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int], seed: int,
+                  cut: Callable[[str], Text] = str) -> list[Text]:
+    """Return the outputs of a baseline of :data:`FLOORS`, one per item.
+
+    ``items`` include the training split; ``counts`` is updated; ``cut`` splits training texts as ``targets`` are.
+    """
+    if name == "copy":
+        return list(targets.sources)
+    if name == "keyword":  # nothing where the source has none
+        return [cut(keyword or "") for keyword in targets.keywords]
+    if name == "nearest":
+        return _nearest_targets(targets, items, counts, cut)
+    references = targets.references
+    if len(references) < 2:
+        raise InputError("the baseline `shuffled` needs at least two examples. Evaluate more, or take `shuffled` out "
+                         "of evaluation.floors.")
+    order = derangement(len(references), derived_seed(seed, SEEDED_AS, "shuffled"))
+    return [references[other][0] for other in order]
+
+
+def _nearest_targets(targets: ScoredItems, items: pd.DataFrame, counts: dict[str, int],
+                     cut: Callable[[str], Text]) -> list[Text]:
+    training = items[items["split"] == "train"].sort_values("example_id", ignore_index=True)
+    if training.empty:
+        raise InputError("the baseline `nearest` needs training items, and the model has none. Train it again, or take "
+                         "`nearest` out of evaluation.floors.")
+    neighbours, similarities = nearest_neighbours(targets.sources, [cut(text) for text in training["source"]])
+    counts["training_items"] = len(training)
+    counts["nearest_without_shared_word"] = int((similarities == 0).sum())
+    return [cut(training["references"].iloc[index][0]) for index in neighbours]
+
+
 @dataclass(frozen=True)
 class Evaluated:
-    """A run that is evaluated."""
+    """Input of the evaluation of a run."""
 
     predictions: pd.DataFrame   # table of that name
     items: pd.DataFrame         # table ``items`` of its model
@@ -206,7 +235,7 @@ class Evaluated:
 
 def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Params, Evaluated], Evaluation],
              cut: Callable[[str], Text] = str) -> None:
-    """Write what ``scored`` returns for each seed of a run; ``cut`` makes of a text what is scored, perhaps words."""
+    """Write the result of ``scored`` for each seed of a run; ``cut`` splits texts into words, if need be."""
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, runtime, run = process.params, process.params.runtime, RunPaths(process.instance, paths.seed)
         predictions, items = read_frame(run.predictions, PREDICTIONS), read_frame(paths.items, ITEMS)
@@ -227,6 +256,6 @@ def evaluate(process: StageProcess, schema: TableSchema, scored: Callable[[Param
 
 
 def write_run_manifest(process: StageProcess) -> None:
-    """List what there is of the run that ``process`` is an instance of: its model, its outputs and their scores."""
+    """List the files of a run: its model, its outputs and their scores."""
     name = process.instance
     write_manifest(process, "runs", [MODELS / process.params.run_model(name), PREDICTED / name, RUNS / name])

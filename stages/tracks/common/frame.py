@@ -1,7 +1,6 @@
-"""The frame of every stage that works on the seeds of a row one after another: none that is finished is done again.
+"""Stages that process the seeds of a row one after another, and skip finished ones.
 
-What a stage has finished for a seed is kept beside its outs, since DVC removes these before a stage runs. A seed that
-was finished under the same key is taken as it is, so that a further seed, or a kill, costs the others nothing.
+The results of each seed are kept beside the stage's outs, since DVC removes these before a stage runs.
 """
 
 import json
@@ -26,15 +25,13 @@ from stages.run.process import StageProcess
 from stages.tracks.common.schemas import Table
 
 FINISHED = Path(".keycontrast") / "finished"
-# Written last: without it nothing counts as finished.
-_NOTE = "finished.json"
-# Wraps the list of chunks, to show progress.
+_NOTE = "finished.json"     # written last
 Progress = Callable[[list[Any]], Iterable[Any]]
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What is kept of one seed; a later one takes its place. Files are linked where the disk can, else copied."""
+    """The kept results of one seed; a later run replaces them. Files are linked if the disk can, else copied."""
 
     process: StageProcess       # at work on that seed
     key: str                    # hash of all that decides the bytes: params, the files that are read, code
@@ -42,11 +39,11 @@ class Finished:
 
     @property
     def place(self) -> Path:
-        """Where it is kept."""
+        """The folder of the kept files."""
         return FINISHED / self.process.stage / self.process.instance / str(self.process.seed)
 
     def restore(self) -> bool:
-        """Put back what was finished under this key, if it is whole and as it was; tell whether it was."""
+        """Restore the results kept under this key; return whether they were complete and unchanged."""
         try:
             note = json.loads((self.place / _NOTE).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
@@ -63,7 +60,7 @@ class Finished:
         return True
 
     def keep(self) -> None:
-        """Keep what now stands in the folders."""
+        """Keep the present content of the folders."""
         shutil.rmtree(self.place, ignore_errors=True)
         for folder in self.folders:
             _link(folder, self.place / folder)
@@ -73,13 +70,13 @@ class Finished:
 
 
 def forget(stage: str, instance: str, seed: int | None = None) -> None:
-    """Forget what a stage instance has finished, under one seed or all."""
+    """Forget the finished results of a stage instance, under one seed or all."""
     place = FINISHED / stage / instance
     shutil.rmtree(place if seed is None else place / str(seed), ignore_errors=True)
 
 
 def forget_others(root: Path, known: Collection[tuple[str, str, int]]) -> None:
-    """Forget whatever is not of one of the ``known`` stages, instances and seeds of the project at ``root``."""
+    """Forget the results of all but the ``known`` stages, instances and seeds of the project at ``root``."""
     for place in sorted((root / FINISHED).glob("*/*/*")):
         stage, instance, seed = place.relative_to(root / FINISHED).parts
         if not seed.isdigit() or (stage, instance, int(seed)) not in known:
@@ -87,7 +84,6 @@ def forget_others(root: Path, known: Collection[tuple[str, str, int]]) -> None:
 
 
 def _link(source: Path, target: Path) -> None:
-    """Make ``target`` hold the files of ``source``, which nobody writes in place."""
     for path in sorted(source.rglob("*")):
         if path.is_file():
             other = target / path.relative_to(source)
@@ -101,16 +97,12 @@ def _link(source: Path, target: Path) -> None:
 def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPaths], None],
                   folders: Callable[[RunPaths], Sequence[Path]],
                   tables: Callable[[RunPaths], Sequence[Path]] = lambda run: (), **further: Any) -> None:
-    """Make what a run is to have, with its model under each of its seeds that is not finished.
-
-    ``make`` makes the ``folders`` of a seed, from the model, ``tables``, and whatever ``further`` decides the bytes.
-    """
+    """Let ``make`` write the ``folders`` of each unfinished seed, from the model, ``tables`` and ``further`` values."""
     import torch  # not at the top: whoever only forgets what is finished does not load it
 
     name, code = process.instance, hash_code(code_of(process.stage))
     for seed in process.params.run_seeds(name):
         one, paths, run = process.under(seed), ModelPaths(process.params.run_model(name), seed), RunPaths(name, seed)
-        # What is missing is said by what reads it.
         read = [path for path in (paths.folder, *tables(run)) if path.exists()]
         key = hash_values({**one.declared_values, "data": hash_files(read), "code": code, "torch": torch.__version__,
                            **further})
@@ -122,10 +114,7 @@ def for_each_seed(process: StageProcess, make: Callable[[StageProcess, ModelPath
 
 def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths, str, Progress],
                                                         tuple[list[Table], list[str]]]) -> None:
-    """Write the predictions of a run under each seed.
-
-    ``rewritten`` gets params, run, model, device and progress; it returns tables, and a remark per fall-back taken.
-    """
+    """Write the predictions of a run under each seed; ``rewritten`` returns tables and a remark per fall-back."""
     def make(process: StageProcess, paths: ModelPaths) -> None:
         params, name, runtime = process.params, process.instance, process.params.runtime
         seed_everything(params.seed, runtime.threads, runtime.deterministic, runtime.tf32)
@@ -144,9 +133,9 @@ def generate(process: StageProcess, rewritten: Callable[[Params, str, ModelPaths
 
 
 def split_of(items: pd.DataFrame, split: str, table: str) -> pd.DataFrame:
-    """Return the rows of ``items`` of the split that is evaluated."""
+    """Return the rows of a split of ``items``, which are of ``table``; there must be some."""
     chosen = items[items["split"] == split]
     if chosen.empty:
-        raise InputError(f"{table}.parquet: the {split} split is empty. Give it a larger share (ingest.{split}), or "
-                         f"more data.")
+        raise InputError(f"table {table}: the {split} split is empty. Give more data, or a larger share to that split "
+                         f"(ingest.validation, ingest.test).")
     return chosen

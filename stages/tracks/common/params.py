@@ -1,4 +1,4 @@
-"""Params that several tracks share: sizes of a Transformer, and how runs are measured."""
+"""Params that several tracks share: sizes of a Transformer, and evaluation."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, get_type_hints

@@ -1,8 +1,4 @@
-"""Outputs of models as people write texts: words joined as they are written, with capitals.
-
-    forms = written_forms(token_tables, training_text_ids)  # {"nasa": "NASA", ...}
-    readable("where does nasa 's money come from ?".split(), forms)  # "Where does NASA's money come from?"
-"""
+"""Generated words as readable text: spaces as people write them, and capitals."""
 
 import re
 from collections import Counter
@@ -23,7 +19,7 @@ _FEW = 2    # words that may all begin with a capital by chance
 
 
 def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str, str]:
-    """Return, of each word that the texts mostly write with capitals within a sentence, how they mostly write it."""
+    """Return the usual spelling, within sentences, of each word that the texts mostly write with capitals."""
     counts: Counter[str] = Counter()
     for piece in tokens:
         rows = piece.filter(pc.is_in(piece["text_id"], pa.array(text_ids, pa.int64())))
@@ -38,10 +34,10 @@ def written_forms(tokens: Iterable[pa.Table], text_ids: np.ndarray) -> dict[str,
 
 
 def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
-    """Return how a text writes its words that have capitals, those that begin a sentence aside.
+    """Return the spelling of a text's words with capitals.
 
-    A text that begins every word with a capital, as headlines do, says nothing, and a first word only by further
-    capitals; ``starts`` tells which tokens begin a sentence.
+    A text with a capital in every word, as headlines have, gives none, and a word that begins a sentence (``starts``)
+    only by further capitals.
     """
     inside = [token for token, first in zip(tokens, starts, strict=True) if not first and token.isalpha()]
     if len(inside) > _FEW and not any(token[0].islower() for token in inside):
@@ -51,10 +47,7 @@ def forms_of(tokens: Sequence[str], starts: Sequence[bool]) -> dict[str, str]:
 
 
 def readable_text(text: str, source: str, written: Mapping[str, str], language: str = "en") -> str:
-    """Return an output that is a text, of word pieces, as a person writes it; see :func:`readable`.
-
-    It takes over the capitals of its ``source``; ``written`` tells how other words with capitals are written.
-    """
+    """Return an output of word pieces as a person writes it, with the capitals of ``source`` and ``written``."""
     if language in _UNSPACED:
         return "".join(text.split())
     own = _WORDS.findall(source)
@@ -63,10 +56,7 @@ def readable_text(text: str, source: str, written: Mapping[str, str], language: 
 
 
 def readable(words: Sequence[str], forms: Mapping[str, str], language: str = "en") -> str:
-    """Return words in small letters as a person writes them, with the capitals of ``forms``.
-
-    Words are joined by NLTK's ``TreebankWordDetokenizer``, and hyphens and slashes with the words beside them.
-    """
+    """Return words in small letters as a person writes them, with the capitals of ``forms``."""
     if language in _UNSPACED:
         return "".join(words)
     from nltk.tokenize.treebank import TreebankWordDetokenizer

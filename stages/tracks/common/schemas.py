@@ -1,6 +1,6 @@
 """Tables that tracks have in common, and the strata of their scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,7 @@ _SCORES: tuple[tuple[str, pa.DataType, str], ...] = (
 SCORES = TableSchema(
     "scores", "Scores of every evaluated example, of the run and of the baselines.", ("system", "example_id"), (
         *_SCORES,
-        ("token_nll", pa.float64(), "nll of table likelihoods over its tokens; null for floors"),
+        ("token_nll", pa.float64(), "nll of table likelihoods over its tokens; null for baselines"),
         ("cluster", pa.int64(), "training examples whose input has this input's keyword; 0 without one"),
         ("known", pa.bool_(), "this input's keyword is a node of the training graph"),
     ))
@@ -98,10 +98,19 @@ PARAPHRASE_SCORES = TableSchema(
         ("released_references", STRINGS, "references likewise"),
     ))
 
+# The trivial baselines, and their descriptions for readers.
+FLOORS: Mapping[str, str] = {
+    "copy": "returns the source unchanged: it shows how much of a score plain overlap with the source is worth, and is "
+            "often hard to beat on BLEU although it rewrites nothing",
+    "nearest": "returns the target of the most similar training source: what retrieval gives without any model, and "
+               "what a useful model should pass",
+    "shuffled": "gives every source another item's reference",
+    "keyword": "gives the keyword alone"}
+
 
 @dataclass(frozen=True)
 class Stratum:
-    """Evaluated items by how often training has seen the keyword of their input, the same for all rows of a table."""
+    """Evaluated items grouped by how often the keyword of their input occurs in training."""
 
     name: str       # in tables and ``metrics.json``
     title: str
@@ -119,10 +128,7 @@ STRATA = {one.name: one for one in (
 
 
 def keyword_columns(items: pd.DataFrame, example_ids: pd.Series) -> dict[str, Any]:
-    """Return columns ``cluster`` and ``known`` of evaluated examples (n,), by the keywords of all training items.
-
-    Inputs without a keyword form no cluster; nodes are the keywords of training inputs, targets and negatives.
-    """
+    """Return columns ``cluster`` and ``known`` of evaluated examples (n,), by the keywords of all training items."""
     training = items[items["split"] == "train"]
     nodes = pd.concat([training[name] for name in ("keyword", "target_keyword", "negative_keyword")])
     sizes = training["keyword"].value_counts().drop(NO_KEYWORD, errors="ignore")

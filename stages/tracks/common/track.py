@@ -1,4 +1,4 @@
-"""What a track is to whoever does not care which: its names in params and artifacts, its models, its predictions."""
+"""The description of a track: its names in params and artifacts, its models, its predictions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,24 +20,24 @@ Marker = Callable[["pa.Table", "pa.Table"], "pa.ChunkedArray"]
 
 
 class Finding(Protocol):
-    """Finds in new texts what the stages of a data set find in its own."""
+    """Applies the stages of a data set to new texts."""
 
     def annotated(self, dataset: str) -> Callable[["pa.Table"], "pa.Table"]:
-        """Return what gives the tokens of texts (``text_id``, ``text``), in the language of ``dataset``."""
+        """Return a function that gives the tokens of texts (``text_id``, ``text``), in the language of ``dataset``."""
 
     def keywords(self, dataset: str, device: str) -> Callable[[Sequence[str]], list[tuple[str, str]]]:
-        """Return what gives the keyword of each text, and the method that found it."""
+        """Return a function that gives the keyword of each text, and the method that found it."""
 
     def written(self, dataset: str) -> Mapping[str, str]:
-        """Return, of each word that the training texts of ``dataset`` mostly write with capitals, how they write it."""
+        """Return the usual spelling of words that the training texts of ``dataset`` mostly write with capitals."""
 
     def marks(self, dataset: str, which: str, device: str) -> Marker:
-        """Return what marks or scores words of texts; ``which`` is a value of ``generate_pgkpr.keywords``."""
+        """Return the function for ``which``, a value of ``generate_pgkpr.keywords``."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for predictions; None takes the run's setting."""
+    """A request for predictions; None selects the run's setting."""
 
     params: Params
     run: str    # that predicts
@@ -70,6 +70,7 @@ class Track:
     # Given params and a model, the encoder that it starts from, or what it has in its place; None for none.
     source: Callable[["Params | Validated", str], str | None] = lambda params, name: None
     encoded: Callable[[str], bool] = lambda source: True    # whether such a source is an encoder's
+    predicts_in: str = "generate"   # module with the class NewTexts
     unread: Mapping[str, str] = field(default_factory=dict)     # options of a prediction without meaning here, and why
 
     @property
@@ -84,7 +85,7 @@ class Track:
 
     @property
     def computed_by(self) -> str:
-        """The stage that computes a run where nothing else is installed."""
+        """The stage whose output is the result of a run."""
         return self.evaluated_by if self.classifies else f"generate_{self.name}"
 
     def models(self, params: "Params | Validated") -> Mapping[str, Any]:
@@ -96,20 +97,21 @@ class Track:
         return dict(getattr(params.runs, self.name))
 
     def follows(self, params: "Params | Validated", name: str) -> dict[str, str]:
-        """Return the model that must be trained before ``name``, by the entry that names it; nothing for none."""
+        """Return the model that must be trained before ``name``, by the entry that names it."""
         other = earlier_model(self.models(params)[name])
         return {} if other is None else {str(self.after): other}
 
     def encoder(self, params: "Params | Validated", name: str) -> str | None:
-        """Return the source of the encoder that model ``name`` starts from; None for a model that starts from none."""
+        """Return the source of the encoder that model ``name`` starts from, if any."""
         source = self.source(params, name)
         return source if source is not None and self.encoded(source) else None
 
     def weights(self, asked: Asked) -> Path:
-        """Return the folder of the model that is asked to predict."""
+        """Return the folder of the model that predicts."""
         return ModelPaths(self.runs(asked.params)[asked.run].model, asked.seed).weights
 
     def predictor(self, asked: Asked, finding: Finding, device: str) -> Predictor:
-        """Return what predicts, ``stages.tracks.NAME.new_texts.NewTexts``, whose code is loaded now and not before."""
-        predictor: Predictor = import_module(f"stages.tracks.{self.name}.new_texts").NewTexts(asked, finding, device)
+        """Return the predictor, ``NewTexts`` of module ``predicts_in``; its code is loaded only here."""
+        module = import_module(f"stages.tracks.{self.name}.{self.predicts_in}")
+        predictor: Predictor = module.NewTexts(asked, finding, device)
         return predictor

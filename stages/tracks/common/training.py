@@ -1,7 +1,6 @@
-"""The frame of every training: what it starts from, seeds, processes, precision, checkpoints, and the model's folder.
+"""The common part of every training: start, seeds, processes, precision, checkpoints, and the model's folder.
 
-:func:`train` calls the track's ``train_model`` with a job for each seed. That reads what it is trained on, calls
-``job.begin``, trains with ``job.store``, ``job.device`` and ``job.open_bar``, and calls ``job.save``.
+:func:`train` calls the track's ``train_model`` with a job for each seed, which calls ``job.begin`` and ``job.save``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +38,7 @@ class GivenStart:
 
     @property
     def name(self) -> str:
-        """As cards and metadata have it."""
+        """Its name in cards and metadata."""
         return self.folder.as_posix()
 
 
@@ -47,7 +46,7 @@ Start = ModelPaths | GivenStart
 
 
 def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
-    """Return what entry ``init`` of a model, whose ``row`` it is, means under ``seed``; None: weights are drawn."""
+    """Return the start that entry ``init`` of a model's ``row`` names; None if weights are drawn."""
     if (other := earlier_model(row)) is not None:
         return ModelPaths(other, params.earlier_seed(name, seed))
     return None if row.init == NOTHING else GivenStart(Path(row.init))
@@ -55,7 +54,7 @@ def start_of(row: Any, params: Params, name: str, seed: int) -> Start | None:
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """What a trained model leaves beside its weights and its history."""
+    """The files of a trained model besides weights and history."""
 
     card: str                       # README of the folder, from :func:`model_card`
     notes: Mapping[str, Any]        # plain values by file name, which the model needs away from its artifacts
@@ -74,15 +73,12 @@ def model_card(title: str, task: str, intro: str, facts: Sequence[str], use: str
 
 
 def best_values(history: History) -> str:
-    """Return the validation values of the epoch that was kept, for people."""
+    """Return the validation values of the best epoch as text."""
     return ", ".join(f"{key} {value:.4f}" for key, value in history.best.items())
 
 
 class SeedTraining:
-    """The training of model ``name`` under one ``seed`` on ``device``; a track begins it, trains, and saves.
-
-    ``store`` keeps its state once it has begun; ``open_bar`` opens a progress bar from steps in all and done.
-    """
+    """The training of a model under one ``seed``; a track calls ``begin``, trains, and calls ``save``."""
 
     def __init__(self, process: StageProcess, seed: int, device: str) -> None:
         self.process, self.params, self.name = process, process.params, process.instance
@@ -90,9 +86,9 @@ class SeedTraining:
 
     def begin(self, settings: Mapping[str, Any], tables: Sequence[Path], models: Mapping[str, Any],
               **further: Any) -> bool:
-        """Return whether there is something to train; else the model was finished before, and is put back.
+        """Return whether there is something to train; else the finished model is restored.
 
-        ``tables``, descriptions of ``models`` and whatever is ``further`` decide the weights, with code and params.
+        ``tables``, descriptions of ``models`` and ``further`` values decide the weights, with code and params.
         """
         process, runtime = self.process, self.params.runtime
         for table in tables:
@@ -113,7 +109,7 @@ class SeedTraining:
         return True
 
     def save(self, architecture: str, model: PreTrainedModel, history: History, made: ModelFolder) -> None:
-        """Write the model's folder, weights whole or not at all, metrics last; of several processes, the first does."""
+        """Write the model's folder, weights atomically, metrics last; only the first process writes."""
         process, paths = self.process, ModelPaths(self.name, self.seed)
         if not process.first:
             return
@@ -146,10 +142,9 @@ class SeedTraining:
 
 
 def train(process: StageProcess, train_model: Callable[[SeedTraining], None]) -> None:
-    """Train the model that ``process`` is an instance of with each of its seeds, and write a folder for each."""
+    """Train the model that ``process`` names with each of its seeds, and write a folder for each."""
     runtime = process.params.runtime
     with process_group(choose_device(runtime.device)) as device:
         for seed in process.params.model_seeds(process.instance):
-            # What decides the bytes of a training, whatever this process has done before.
             seed_everything(derived_seed(seed, process.stage), runtime.threads, runtime.deterministic, runtime.tf32)
             train_model(SeedTraining(process.under(seed), seed, device))

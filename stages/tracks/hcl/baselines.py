@@ -1,4 +1,4 @@
-"""The baselines of HCL's table: what each begins with, its batches, its training and its folder (HCL section 4.3)."""
+"""The baselines of HCL's table: start, batches, training and model folder (HCL section 4.3)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +23,7 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import derived_seed
 from stages.common.training import TRAINED_ON_FILE, loop_settings
 from stages.tracks.common import training as common
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.training import GivenStart, SeedTraining
 from stages.tracks.hcl import data
 from stages.tracks.hcl.data import STAGE, Marks, TripleBatches
@@ -37,7 +38,7 @@ _ROWS = 256  # items that are compared with all others at once
 
 @dataclass(frozen=True)
 class Start:
-    """What a baseline begins with."""
+    """The tokenizer, marks and weights that a baseline begins with."""
 
     tokenizer: PreTrainedTokenizerBase
     marks: Marks
@@ -48,7 +49,7 @@ class Start:
 
 
 def start_of(values: Mapping[str, Any], items: pd.DataFrame, encoder_source: str, structure: str) -> Start:
-    """Return what a model of plain ``values`` of the block ``train_hcl`` begins with; items are of all splits."""
+    """Return the start of a model with plain ``values`` of the block ``train_hcl``; items are of all splits."""
     architecture = values["architecture"]
     source = values[architecture].get("source")
     if source is not None:
@@ -94,7 +95,7 @@ def _pretrained(architecture: str, source: str) -> Start:
 
 
 def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
-    """Return marks of texts that end with the end token, or [SEP], which the decoder reads first, as between turns."""
+    """Return marks of texts that end with the end token, or [SEP]; the decoder reads that first."""
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     if end is None:
         raise InputError("train_hcl: the pretrained tokenizer has no end token (eos_token or sep_token).")
@@ -104,7 +105,7 @@ def marks_of(tokenizer: PreTrainedTokenizerBase) -> Marks:
 
 
 def build(values: Mapping[str, Any], start: Start, mean_target_length: float) -> Any:
-    """Return a :class:`PieceModel` beside a ``PreTrainedModel``; what is drawn is drawn from torch's generator."""
+    """Return a :class:`PieceModel` beside a ``PreTrainedModel``, with weights drawn from torch's generator."""
     architecture, training = values["architecture"], values["training"]
     sizes, marks, kind = values[architecture], start.marks, MODELS[architecture]
     if architecture in _FAMILIES:
@@ -134,7 +135,6 @@ def build(values: Mapping[str, Any], start: Start, mean_target_length: float) ->
 
 
 def _config(values: Mapping[str, Any], start: Start) -> Any:
-    """Return the configuration of the weights to begin with, or one of the sizes in the params."""
     architecture, training, marks = values["architecture"], values["training"], start.marks
     sizes, config = values[architecture], None if start.location is None else AutoConfig.from_pretrained(start.location)
     if architecture in ("t5", "t5_claps"):
@@ -161,11 +161,10 @@ def _config(values: Mapping[str, Any], start: Start) -> Any:
 class CandidateBatches(TripleBatches):
     """Triples with candidates beside them; see :class:`models.hcl.baselines.GroupWise` for their tensors.
 
-    An item's candidates ``chosen`` (n, C) are the five items whose inputs are most similar to its own by BM25 over
-    word pieces, and five of the least similar ones, ties by an order that is drawn once. On side 0 their inputs stand
-    beside its own target, on side 1 their targets beside its own input. The ``scores`` (n, 2, C) of these pairs are
-    cosines of the TF-IDF vectors of their two texts; or, by ``label``, 1 for a pair of the training split and 0 for
-    others. The item itself is a candidate by ``label`` alone: its matched pair is the positive one among the draws.
+    The candidates ``chosen`` (n, C) of an item are the items with the five most and five of the least similar inputs by
+    BM25 over word pieces, ties in random order. On side 0 their inputs stand beside its target, on side 1 their targets
+    beside its input. ``scores`` (n, 2, C) are TF-IDF cosines of these pairs; or, by ``label``, 1 for a pair of the
+    training split and 0 for others. The item itself is a candidate only by ``label``.
     """
 
     def __init__(self, *args: Any, score: str) -> None:
@@ -259,7 +258,7 @@ class PieceTask(Task):
         self.noise = data.fixed_noise(validation.example_ids, model.noise_size, seed, STAGE, "eps")
 
     def parameter_groups(self) -> list[Parameters]:
-        """Return the parameters of the encoder, if the model has one, and all others, the trainee's own too."""
+        """Return the parameters of the encoder, if the model has one, and all others."""
         groups: dict[bool, list[nn.Parameter]] = {True: [], False: []}
         prefix = self.model.encoder_prefix
         for name, parameter in self.module.named_parameters():
@@ -272,7 +271,7 @@ class PieceTask(Task):
         return [len(x) + len(y) for x, y in zip(self.train.sources, self.train.targets, strict=True)]
 
     def load(self, items: Sequence[int]) -> Batch:
-        """Return the tensors of ``items``, with what the model knows of them before it computes."""
+        """Return the tensors of ``items``, with what the model computes from them beforehand."""
         return self._loaded(self.train, items)
 
     def load_validation(self, items: Sequence[int]) -> Batch:
@@ -311,7 +310,7 @@ def train_baseline(job: SeedTraining, values: Mapping[str, Any], items: pd.DataF
         initial, described = load_pieces(init.weights, architecture), data.described_start(init)
     if not job.begin(training, [paths.table(schema.name) for schema in data.TABLES], {**start.described, **described}):
         return
-    train, validation = (batches_of(data.of_split(items, split), values, start, split == "train")
+    train, validation = (batches_of(split_of(items, split, "examples"), values, start, split == "train")
                          for split in ("train", "validation"))
     settings = loop_settings({**training, "bucket": True})
     torch.manual_seed(derived_seed(job.seed, STAGE, "weights"))

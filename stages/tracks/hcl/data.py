@@ -1,4 +1,4 @@
-"""What the HCL models are trained and evaluated on: items, batches of word pieces, and keywords as graph nodes."""
+"""The data of HCL models: items, batches of word pieces, and keywords as graph nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -38,7 +38,7 @@ _CHUNK = 64
 
 
 def described_start(paths: ModelPaths) -> dict[str, Any]:
-    """Return what metadata says of the trained model that a row goes on from."""
+    """Return the metadata of the trained model that a row starts from."""
     return {"init_from": {"name": paths.name, "sha256": sha256_of(paths.weights / "model.safetensors")}}
 
 
@@ -83,15 +83,6 @@ def items_table(items: pd.DataFrame) -> Table:
     return Table("items", items[_ITEM_COLUMNS], ITEMS)
 
 
-def of_split(items: pd.DataFrame, split: str) -> pd.DataFrame:
-    """Return the items of a split that training needs."""
-    chosen = items[items["split"] == split]
-    if chosen.empty:
-        raise InputError(f"table examples: the {split} split is empty. Give more data, or a larger share "
-                         f"(ingest.validation).")
-    return chosen
-
-
 def word_pieces(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int,
                 keep: Keep = "first") -> list[list[int]]:
     """Return the first or the last ``limit`` word pieces of each text, special tokens not counted."""
@@ -114,10 +105,7 @@ def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Marks:
-    """Tokens that are no part of a text: around one that is encoded, first read by the decoder, at its end.
-
-    ``banned`` are never generated; ``turn`` stands between the turns of a dialogue, where its text has `` [SEP] ``.
-    """
+    """Special tokens around texts; ``banned`` are never generated, ``turn`` replaces `` [SEP] `` between turns."""
 
     before: Sequence[int]
     after: Sequence[int]
@@ -197,7 +185,7 @@ def fixed_noise(example_ids: Iterable[int], size: int, seed: int, *names: object
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """Where an HCL model came from, as far as using it depends on that."""
+    """The origin of an HCL model, as far as its use depends on it."""
 
     dataset: str
     language: str
@@ -213,7 +201,7 @@ class TrainedOn:
 
 
 def notes_of(keywords: list[str], on: TrainedOn) -> dict[str, Any]:
-    """Return the notes that go with a model's weights: the keyword of each node, and the model's origin."""
+    """Return the notes of a model: the keyword of each node, and the model's origin."""
     return {KEYWORDS_FILE: keywords, TRAINED_ON_FILE: asdict(on)}
 
 
@@ -225,7 +213,7 @@ def load_lookup(folder: Path) -> tuple[list[str], TrainedOn]:
 
 @dataclass(frozen=True)
 class PieceOrigin:
-    """Where a baseline came from, likewise."""
+    """The origin of a baseline."""
 
     architecture: str
     dataset: str
@@ -242,7 +230,7 @@ class PieceOrigin:
 
 
 class UnseenKeywords:
-    """Initial vectors for keywords that are no node: the frozen embedding of the text alone, loaded when needed."""
+    """Initial vectors of keywords that are no node: the frozen embedding of the text, loaded when needed."""
 
     def __init__(self, on: TrainedOn) -> None:
         self.on = on

@@ -1,8 +1,4 @@
-"""Score the outputs of an HCL run, and of the baselines on the same examples, against the references.
-
-Writes scores.parquet, one row per system and example, and metrics.json: ``run`` and ``floors`` (every
-metric), ``intervals`` (bootstrap percentile intervals in the same shape), ``counts`` and ``settings``.
-"""
+"""Score the outputs of an HCL run, and of the baselines on the same examples, against the references."""
 
 import sys
 from collections.abc import Collection
@@ -20,8 +16,8 @@ from stages.metrics.resampling import mean_statistic
 from stages.metrics.systems import ScoredItems
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
-from stages.tracks.common.floors import FLOORS, floor_outputs
-from stages.tracks.common.schemas import LIKELIHOODS, SCORES, keyword_columns
+from stages.tracks.common.evaluation import floor_outputs
+from stages.tracks.common.schemas import FLOORS, LIKELIHOODS, SCORES, keyword_columns
 
 # The metrics that lead tables under each reading of BLEU; the others stand beside them.
 LEADING = {"individual_m7": [f"bleu_{order}" for order in range(1, 5)],
@@ -58,7 +54,7 @@ def _keywords(column: pd.Series) -> list[str | None]:
 
 
 def _within_items(predictions: pd.DataFrame) -> dict[str, float]:
-    """Variety among the outputs drawn for one item; nothing where none were drawn."""
+    """Return the variety among the outputs drawn for one item; nothing where none were drawn."""
     drawn = predictions[predictions["sample"] > 0].sort_values(["example_id", "sample"])
     if drawn.empty:
         return {}
@@ -67,7 +63,7 @@ def _within_items(predictions: pd.DataFrame) -> dict[str, float]:
 
 
 def _prior_keyword(scored: pd.DataFrame, targets: ScoredItems) -> dict[str, float]:
-    """Share of outputs that show the keyword which conditioned them, where that was not the source's own."""
+    """Return the share of outputs with their conditioning keyword, if that was not the source's own."""
     given = _keywords(scored["keyword"])
     if not any(keyword is not None and keyword != own for keyword, own in zip(given, targets.keywords, strict=True)):
         return {}

@@ -1,4 +1,4 @@
-"""Models for use elsewhere: what an HCL model has trained, as a start of others, or a baseline of transformers."""
+"""Exports of HCL models: the trained weights as a start of others, or a baseline as a model of transformers."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ _FACTS, _WEIGHTS = "start.json", "start.safetensors"
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:
-    """Write a start or a model of the library, and return what it is and how it is used."""
+    """Write a start or a model of transformers, and return its description."""
     architecture = params.model(paths.name).architecture
     if architecture in AUTO:
         return f"{paths.name} as {export_library_model(paths.weights, folder, called)}"
@@ -44,7 +44,7 @@ def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> s
 
 
 def export_library_model(weights: Path, folder: Path, called: Path) -> str:
-    """Write a model with its tokenizer as the library has it, and return what it is and how it is used."""
+    """Write a model with its tokenizer in the layout of transformers, and return its description."""
     on = PieceOrigin.load(weights)
     name, auto = AUTO[on.architecture]
     tokenizer = AutoTokenizer.from_pretrained(weights)
@@ -65,7 +65,7 @@ def export_library_model(weights: Path, folder: Path, called: Path) -> str:
 
 
 def write_start(weights: Path, folder: Path) -> None:
-    """Write what the model in ``weights`` has trained, its encoder aside, into ``folder``, in half precision."""
+    """Write the trained weights of a model in half precision, without its encoder."""
     _, on = load_lookup(weights)
     model = HclModel.from_pretrained(weights)
     pretrained, _ = load_encoder(resolve_encoder(on.encoder_source).location)
@@ -81,7 +81,7 @@ def write_start(weights: Path, folder: Path) -> None:
 
 
 def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, dict[str, Any]]:
-    """Return the model of a start over its encoder, without a graph, and the description of it."""
+    """Return the model of a start over its encoder, without a graph, and its description."""
     weights, remedy = start.folder / _WEIGHTS, "Bring the folder back, or change init."
     try:
         facts = json.loads((start.folder / _FACTS).read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def read_start(start: GivenStart, encoder: ResolvedEncoder) -> tuple[HclModel, d
 
 
 def _trained(model: HclModel) -> dict[str, torch.Tensor]:
-    """Return the tensors, of neither encoder nor keyword graph, that training changes; changing them changes it."""
+    """Return the tensors outside encoder and keyword graph that training changes; they share the model's memory."""
     idle = tuple(f"{module}." for module in ("encoder", "graph", *untrained_modules(model.config)))
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: value.detach() for name, value in tensors.items() if not f"{name}.".startswith(idle)}

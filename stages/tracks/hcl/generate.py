@@ -1,7 +1,4 @@
-"""Rewrite the evaluated split with a trained model of the HCL table (HCL section 4.2).
-
-Reads the folder and the items of the run's model; writes predictions.parquet.
-"""
+"""Rewrite the evaluated split with a trained model of the HCL table (HCL section 4.2)."""
 
 import json
 import sys
@@ -27,10 +24,14 @@ from stages.common.schemas import NO_KEYWORD
 from stages.common.seeds import generator
 from stages.common.settings import Params
 from stages.common.tables import read_frame
+from stages.run.log import logger
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common.frame import Progress, generate, split_of
+from stages.tracks.common.readable import readable_text
 from stages.tracks.common.schemas import ITEMS, LIKELIHOODS, PREDICTIONS, Table
+from stages.tracks.common.track import Asked, Finding
 from stages.tracks.hcl import data
+from stages.tracks.hcl.track import HCL
 
 STAGE = "generate_hcl"
 _GIVEN = "given:"
@@ -38,7 +39,7 @@ _SEARCH = ("search", "num_beams", "min_length", "max_length", "length_penalty", 
 
 
 class Rewriter:
-    """A trained model with all that it needs to rewrite texts."""
+    """A trained model that rewrites texts."""
 
     model: Any
     tokenizer: PreTrainedTokenizerBase
@@ -52,8 +53,7 @@ class Rewriter:
                 track: Callable[[list[Any]], Iterable[Any]] = iter) -> Iterator[pd.DataFrame]:
         """Yield rows of table ``predictions`` for ``items``, a chunk of ``decode["batch_size"]`` at a time.
 
-        The embedding of column ``unseen_text`` (without it, ``source``) stands for a keyword outside the graph. Draws
-        of z depend on seed, example and the number of the sample alone.
+        The embedding of column ``unseen_text`` (without it, ``source``) represents a keyword outside the graph.
         """
         size = decode["batch_size"]
         for chunk in track([items.iloc[start:start + size] for start in range(0, len(items), size)]):
@@ -64,7 +64,7 @@ class Rewriter:
 
     @torch.no_grad()
     def likelihoods(self, items: pd.DataFrame, size: int) -> Iterator[pd.DataFrame]:
-        """Yield rows of table ``likelihoods`` for ``items``, which have a ``target`` too, ``size`` at a time."""
+        """Yield rows of table ``likelihoods`` for ``items``, which have a ``target``, ``size`` at a time."""
         for chunk in (items.iloc[start:start + size] for start in range(0, len(items), size)):
             rows = data.word_pieces(self.tokenizer, chunk["target"].tolist(), self.on.max_target)
             targets = {name: part.to(self.model.device) for name, part in self.marks.targets(rows).items()}
@@ -75,13 +75,11 @@ class Rewriter:
         raise NotImplementedError
 
     def _encoded(self, chunk: pd.DataFrame) -> tuple[Tensor, Tensor]:
-        """Return ids (B, L) and mask (B, L) of the sources, on the model's device."""
         texts, device = self.marks.read(chunk["source"].tolist()), self.model.device
         ids, mask = self.marks.around(data.word_pieces(self.tokenizer, texts, self.on.max_source, self.on.keep))
         return ids.to(device), mask.to(device)
 
     def _predictions(self, chunk: pd.DataFrame, sample: int, known: np.ndarray | bool, tokens: Tensor) -> pd.DataFrame:
-        """Return rows of table ``predictions`` for generated ids (B, L)."""
         texts = self.tokenizer.batch_decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=True)
         return pd.DataFrame({
             "example_id": chunk["example_id"].tolist(), "sample": sample, "source": chunk["source"].tolist(),
@@ -125,7 +123,7 @@ class Paraphraser(Rewriter):
 
 
 class PieceRewriter(Rewriter):
-    """A trained baseline; it draws nothing, so that a text has one output."""
+    """A trained baseline; a text has one output."""
 
     def __init__(self, folder: Path, device: str = "cpu") -> None:
         self.on = data.PieceOrigin.load(folder)
@@ -158,7 +156,7 @@ class PieceRewriter(Rewriter):
 
 
 def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
-    """Return the model in ``folder``; its configuration says of which kind it is."""
+    """Return the model in ``folder``, whose configuration names its kind."""
     config = folder / "config.json"
     if not config.exists():
         raise InputError(f"{folder}: no trained HCL model (config.json is missing). Train it with `keycontrast run`.")
@@ -167,10 +165,10 @@ def load_rewriter(folder: Path, device: str = "cpu") -> Rewriter:
 
 
 def with_keywords(items: pd.DataFrame, setting: str, nodes: Sequence[str], seed: int) -> pd.DataFrame:
-    """Return ``items`` with the column ``keyword`` as ``setting`` has it.
+    """Return ``items`` with the column ``keyword`` that ``setting`` selects.
 
-    ``own``; ``random``, for each item one of ``nodes`` drawn by seed and example id alone, never its own keyword; or
-    ``given:KEYWORD``, brought into normal form, whose own embedding stands for it where it is no node.
+    ``random`` draws one of the other ``nodes`` for each item, by seed and example id alone; ``given:KEYWORD`` is
+    brought into normal form.
     """
     if setting == "own":
         return items
@@ -201,7 +199,7 @@ def given_keyword(setting: str) -> str | None:
 
 
 def unseen_remark(setting: str, nodes: Sequence[str]) -> str | None:
-    """Return what to say of a given keyword that is no node; None if there is nothing to say."""
+    """Return a remark on a given keyword that is no node; None if there is none."""
     word = given_keyword(setting)
     if word is None or word in set(nodes):
         return None
@@ -220,6 +218,51 @@ def run(items: pd.DataFrame, rewriter: Rewriter, decode: Mapping[str, Any], seed
     return [Table(schema.name, pd.concat(list(rows), ignore_index=True), schema) for schema, rows in (
         (PREDICTIONS, rewriter.rewrite(read, decode, seed, track)),
         (LIKELIHOODS, rewriter.likelihoods(read, decode["batch_size"])))]
+
+
+class NewTexts:
+    """Rewrites texts under their own keywords, random ones, or a given one."""
+
+    def __init__(self, asked: Asked, finding: Finding, device: str) -> None:
+        decode = asked.params.decoding(asked.run).plain()
+        self._decode = {**decode, "samples": decode["samples"] if asked.samples is None else asked.samples}
+        self._setting = decode["keyword"] if asked.keyword is None else f"given:{asked.keyword}"
+        self._rewriter = load_rewriter(HCL.weights(asked), device)
+        self._seed, self._done, self.batch_size = asked.params.seed, 0, int(decode["batch_size"])
+        own = self._rewriter.uses_keyword and given_keyword(self._setting) is None
+        if own and self._rewriter.condition == "target":
+            raise InputError(f"run {asked.run}: its model was trained with the keyword of the target "
+                             f"(keyword.condition: target), which a new text does not have. Give one by --keyword.")
+        self._keywords = finding.keywords(self._rewriter.on.dataset, device) if own else None
+        dataset = asked.params.models.hcl[asked.params.runs.hcl[asked.run].model].dataset
+        self._language, self._written = asked.params.datasets[dataset].language, finding.written(dataset)
+        remark = unseen_remark(self._setting, self._rewriter.keywords) if self._rewriter.uses_keyword else None
+        if remark is not None:
+            logger("predict").warning("%s", remark)
+
+    def lines(self, texts: list[str]) -> list[dict[str, Any]]:
+        """Return ``source``, ``prediction``, ``words``, and ``samples`` and keywords if there are any."""
+        numbers = range(self._done, self._done + len(texts))    # texts are numbered on
+        self._done += len(texts)
+        chosen = self._keywords(texts) if self._keywords is not None else [(NO_KEYWORD, "given")] * len(texts)
+        items = pd.DataFrame({"example_id": numbers, "source": texts, "keyword": [keyword for keyword, _ in chosen],
+                              "unseen_text": texts, "references": [[] for _ in texts]})
+        methods = [method for _, method in chosen]
+        if self._setting != "own" and self._rewriter.uses_keyword:
+            items = with_keywords(items, self._setting, self._rewriter.keywords, self._seed)
+            methods = [self._setting.partition(":")[0]] * len(texts)
+        decode = {**self._decode, "batch_size": len(texts)}
+        rows = pd.concat(list(self._rewriter.rewrite(items, decode, self._seed)))
+        lines = []
+        for (_, same), method in zip(rows.groupby("example_id", sort=True), methods, strict=True):
+            first, word = same.iloc[0], same["keyword"].iloc[0]
+            texts = [readable_text(text, first["source"], self._written, self._language) for text in same["prediction"]]
+            line = {"source": first["source"], "prediction": texts[0], "words": first["prediction"]}
+            if self._rewriter.uses_keyword:
+                line |= {"keyword": None if word == NO_KEYWORD else word, "keyword_from": method,
+                         "keyword_in_graph": bool(first["keyword_known"])}
+            lines.append(line | ({"samples": texts[1:]} if len(same) > 1 else {}))
+        return lines
 
 
 def _rewritten(params: Params, name: str, paths: ModelPaths, device: str,

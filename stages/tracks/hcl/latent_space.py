@@ -1,4 +1,4 @@
-"""The latent space of a trained HCL model: points of some items, measures of them, and their picture (Figure 3)."""
+"""The latent space of a trained HCL model: points of some items, their measures, and their plot (Figure 3)."""
 
 from collections.abc import Sequence
 
@@ -25,8 +25,7 @@ _NEIGHBOURS = 5
 _RESAMPLES, _LEVEL = 1000, 0.95
 _LINKED = 6  # items whose points are joined by lines
 _EXACT = 1000  # points up to which t-SNE takes the exact gradient
-# Label, colour, marker, filled. Colour says which side of a contrast a point is on, form whether it is a text or a
-# keyword: the two colours are told apart by every eye, and the forms without colour.
+# Label, colour, marker, filled: colour shows the side of a contrast, form shows text or keyword.
 _MARKS = {
     "input": ("input, mean of the prior", "ink", "o", True),
     "positive": ("target, mean of the posterior", "first", "^", True),
@@ -37,13 +36,13 @@ _MARKS = {
 
 
 def node_columns(paraphraser: Paraphraser, items: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the node ids (n,) of each item's keywords by the names that training gives them; -1 for no node."""
+    """Return the node ids (n,) of each item's keywords; -1 for no node."""
     return {f"{role}_node": node_ids(paraphraser.keywords, items[column]) for role, column in (
         ("input", "keyword"), ("output", "target_keyword"), ("negative", "negative_keyword"))}
 
 
 def left_out(model: HclModel) -> dict[str, str]:
-    """Return which kinds of points ``model`` cannot have, and why."""
+    """Return the kinds of points that ``model`` lacks, with reasons."""
     config = model.config
     if not config.latent.enabled:
         return dict.fromkeys(KINDS, "the model has no latent variable")
@@ -55,11 +54,11 @@ def left_out(model: HclModel) -> dict[str, str]:
 
 @torch.no_grad()
 def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the points of ``items`` in evaluation mode, as far as these have them, and distances of each item.
+    """Return the points of ``items`` in evaluation mode, and distances of each item.
 
-    A point has ``example_id``, ``kind``, ``text`` and ``vector`` (dz,); an item ``example_id``, ``kl_positive`` and
-    ``kl_negative``, KL(q(z|x,y) || p(z|x,u)) for y+ and y- as the contrast has them, ``level_output`` and
-    ``level_impostor``, Mahalanobis distances of the two keywords to q(z|x,y+); NaN where there is no such thing.
+    A point has ``example_id``, ``kind``, ``text`` and ``vector`` (dz,). ``kl_positive`` and ``kl_negative`` are
+    KL(q(z|x,y) || p(z|x,u)) for y+ and y-, ``level_output`` and ``level_impostor`` Mahalanobis distances of the two
+    keywords to q(z|x,y+); NaN where there is none.
     """
     model, on, missing = paraphraser.model, paraphraser.on, left_out(paraphraser.model)
     if len(missing) == len(KINDS):
@@ -70,7 +69,6 @@ def latent_points(paraphraser: Paraphraser, items: pd.DataFrame) -> tuple[pd.Dat
     points, pairs = [], []
     for start in range(0, len(items), _CHUNK):
         chunk = items.iloc[start:start + _CHUNK]
-        # The training pass; points are means, so that noise has no part in them.
         batch = batches.batch(range(start, start + len(chunk)))
         batch["eps"] = torch.zeros(len(chunk), model.config.latent.size)
         if unseen is not None:
@@ -104,7 +102,6 @@ def _vectors(output: HclOutput) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _distances(output: HclOutput, missing: set[str]) -> dict[str, Tensor]:
-    """Return the distances of items (B,)."""
     latent, instance, level = output.latent, output.contrasts.get("instance"), output.contrasts.get("mahalanobis")
     assert latent is not None
     nothing = torch.full_like(latent.d_pos, torch.nan)
@@ -117,7 +114,7 @@ def _distances(output: HclOutput, missing: set[str]) -> dict[str, Tensor]:
 
 
 def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[str]]:
-    """Return the text of each item's point by kind; an impostor's are the keywords that it is made of."""
+    """Return the text of each item's point by kind; an impostor's are the keywords of its mean."""
     nodes = (torch.tensor(chunk[column].tolist(), device=paraphraser.model.device)
              for column in ("output_node", "negative_node"))
     sample, candidates, _ = paraphraser.model.impostors(*nodes)
@@ -133,13 +130,11 @@ def _texts(paraphraser: Paraphraser, chunk: pd.DataFrame) -> dict[str, Sequence[
 def separation(points: pd.DataFrame, pairs: pd.DataFrame) -> dict[str, object]:
     """Return the measures of a model's points, None where there is nothing to measure.
 
-    - ``distance_from_input``: for each kind, the mean Euclidean distance to mu_p of the input.
-    - ``share_positive_nearer``: share of items with a negative whose mu_q(y+) is nearer to mu_p than mu_q(y-) is;
-      ``share_positive_nearer_kl``: the same by KL(q || p), the distance that the instance contrast is about.
-    - ``share_output_keyword_nearer``: share of items with an impostor whose output keyword is nearer to q(z|x,y+) by
-      Mahalanobis distance, as the contrast between levels wants it.
-    - ``share_same_kind``: mean share of a point's five nearest neighbours that are of its own kind.
-    - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own; likewise by chance.
+    - ``distance_from_input``: mean Euclidean distance of each kind to mu_p of the input.
+    - ``share_positive_nearer``: mu_q(y+) is nearer to mu_p than mu_q(y-); ``share_positive_nearer_kl``: by KL(q || p).
+    - ``share_output_keyword_nearer``: nearer to q(z|x,y+) than the impostor by Mahalanobis distance.
+    - ``share_same_kind``: mean share of a point's five nearest neighbours of its own kind.
+    - ``share_own_target``: share of inputs whose nearest mu_q(y+) of all items is their own.
     """
     if points.empty:
         return {}
@@ -201,10 +196,10 @@ def _mean(values: np.ndarray) -> float | None:
 
 
 def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray, float]:
-    """Return a place in the plane for each vector, (n, 2) rounded, and the perplexity used.
+    """Return the coordinates of each vector, (n, 2) rounded, and the perplexity used.
 
-    One thread, the two main axes as the start, and the exact gradient for up to a thousand points, so that nothing
-    but the arguments decides. Fewer than four points, and points that are all the same, lie at 0.
+    It is deterministic: one thread, a PCA start, and the exact gradient for up to a thousand points. Fewer than four
+    points, or equal points, lie at 0.
     """
     used = min(perplexity, max(1.0, (len(vectors) - 1) / 3))
     if len(vectors) < 4 or not np.ptp(vectors, axis=0).any():
@@ -219,7 +214,7 @@ def tsne(vectors: np.ndarray, perplexity: float, seed: int) -> tuple[np.ndarray,
 
 
 def latent_plot(model: str, points: pd.DataFrame, split: str, remark: str) -> Plot:
-    """Return the points of a model in the plane, some inputs joined by lines to their target and negative."""
+    """Return the plot of a model's points, some inputs joined by lines to their target and negative."""
     title = f"Latent space of {model}: {points['example_id'].nunique()} {split} items by t-SNE"
     with drawing(6.4, 5.2) as figure:
         axes = figure.add_subplot()

@@ -10,11 +10,9 @@ from stages.common.params import SEEDS, Block, Presets, Seeds, Switches
 from stages.common.settings import NOTHING
 from stages.tracks.common.params import BEGINNING, Sizes, block_of
 
-# The text to the letter, where it decides a switch, with only clear misprints corrected: the Mahalanobis distance
-# keeps its inverse (docs/hcl.md). The text leaves W_i of the impostor undefined; of the readings, `linear` alone makes
-# it a matrix, as its capital letter has it. Nothing is hidden from an item, since the text has one graph for all. What
-# the text does not say (T, sizes, temperatures, how z enters) keeps its default, and what makes an ablation (condition,
-# enabled, weights, T = 0) may stand beside the preset.
+# The text to the letter, with only clear misprints corrected: the Mahalanobis distance keeps its inverse (docs/hcl.md).
+# The text leaves W_i of the impostor undefined; `linear` makes it a matrix, as its capital letter suggests. Switches
+# that the text does not decide keep their defaults, and those of ablations may be set beside the preset.
 _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
     "keyword": {"imp_weight": "linear", "unit_scale": False},

@@ -1,8 +1,6 @@
-"""Probe a trained HCL model: a picture of its latent space, and its outputs under other keywords (HCL section 4.5).
+"""Probe a trained HCL model: a plot of its latent space, and its outputs under other keywords (HCL section 4.5).
 
-Reads the folder and the items of the probed model under its first seed; writes latent.parquet, keyword_swap.parquet,
-metrics.json and the picture as SVG and PNG. Outputs are decoded by the defaults of `generate_hcl`, whatever the runs
-do.
+Outputs are decoded with the defaults of `generate_hcl`, whatever the settings of the runs.
 """
 
 import sys
@@ -30,6 +28,7 @@ from stages.common.tables import Provenance, read_frame, rounded, write_json, wr
 from stages.metrics.retention import keyword_retention
 from stages.metrics.tokens import basic_tokens
 from stages.run.process import StageProcess, run_stage
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.hcl import latent_space
 from stages.tracks.hcl.data import conditioned, node_ids
@@ -46,7 +45,7 @@ CHOICES = ("textrank", "random", "given")
 
 @dataclass(frozen=True)
 class Probed:
-    """What :func:`run` makes: two tables, the content of ``metrics.json`` and the picture."""
+    """The results of :func:`run`: two tables, the content of ``metrics.json`` and the plot."""
 
     latent: pd.DataFrame
     swap: pd.DataFrame
@@ -57,11 +56,8 @@ class Probed:
 def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: Any, decode: Mapping[str, Any],
         seed: int) -> Probed:
     """Probe a model by the block ``probe_hcl`` of the params."""
-    chosen = conditioned(items[items["split"] == params.split].sort_values("example_id", ignore_index=True),
+    chosen = conditioned(split_of(items, params.split, "items").sort_values("example_id", ignore_index=True),
                          paraphraser.condition)
-    if chosen.empty:
-        raise InputError(f"items.parquet: the {params.split} split is empty. Choose another (probe_hcl.split), or give "
-                         f"it a larger share (ingest.{params.split}).")
     sample, counts = draw(chosen, _complete(paraphraser, chosen), params.items, seed, "latent")
     points, pairs = latent_space.latent_points(paraphraser, sample.sort_values("example_id", ignore_index=True))
     points = points.sort_values(["example_id", "kind"], ignore_index=True, key=lambda column: (
@@ -79,7 +75,7 @@ def run(name: str, paraphraser: Paraphraser, items: pd.DataFrame, params: Any, d
 
 
 def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
-    """Return which items have every kind of point: a negative, and, for a model with keywords, nodes and impostor."""
+    """Return which items have every kind of point."""
     whole, model = np.array([len(texts) > 0 for texts in items["negatives"]]), paraphraser.model
     if not paraphraser.uses_keyword:
         return whole
@@ -90,7 +86,6 @@ def _complete(paraphraser: Paraphraser, items: pd.DataFrame) -> np.ndarray:
 
 
 def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
-    """Return a sentence or two for below the picture."""
     parts = []
     if measures.get("share_positive_nearer") is not None:
         parts.append(f"Target nearer to the input than the negative: {measures['share_positive_nearer']:.0%} of items.")
@@ -103,7 +98,7 @@ def _remark(left_out: dict[str, str], measures: dict[str, Any]) -> str:
 
 
 def draw(items: pd.DataFrame, fits: np.ndarray, size: int, seed: int, name: str) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return ``size`` of ``items`` in the order of drawing, those that fit first, and counts: how many fit, do not."""
+    """Return ``size`` random ``items``, those that fit first, and counts."""
     order = np.argsort(items["example_id"].to_numpy(), kind="stable")
     shuffled = order[generator(seed, STAGE, name).permutation(len(order))]
     chosen = np.concatenate([shuffled[fits[shuffled]], shuffled[~fits[shuffled]]])[:size]
@@ -149,10 +144,9 @@ def keyword_choices(sample: pd.DataFrame, training: pd.DataFrame, keywords: Sequ
 
 def frequent_negatives(wanted: Sequence[str], training: pd.DataFrame, keywords: Sequence[str],
                        graph: KeywordGraph) -> dict[str, str]:
-    """Return the most frequent negative neighbour of each of ``wanted`` that has one in ``graph``; ties by id.
+    """Return the most frequent negative neighbour of each of ``wanted`` in ``graph``; ties by id.
 
-    A negative edge k_y,i -> k-_y,j joins two items of one input keyword; how often it occurs is counted anew from the
-    items, since a model's graph keeps signs alone.
+    The frequency is counted anew from the items, since a model's graph keeps only signs.
     """
     words = sorted(set(wanted))
     targets = training[training["target_keyword"].isin(words)].groupby(["keyword", "target_keyword"]).size()
@@ -192,11 +186,10 @@ def swapped(paraphraser: Paraphraser, sample: pd.DataFrame, choices: pd.DataFram
 
 
 def swap_measures(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Return for each choice how many items have it, and means over their outputs with intervals over items.
+    """Return for each choice the number of items, and means over their outputs with intervals.
 
-    - ``share_changed``, ``edit_distance``: they differ from the output under the input's own keyword, and by how much.
-    - ``share_shows_keyword``: show the keyword that conditioned them, by word stems, of those that have one; beside it
-      ``share_shows_unasked``: of the outputs under the input's own keyword, how many show this one.
+    Outputs are compared with those under the input's own keyword; ``share_shows_unasked`` is the share of the latter
+    that show the other keyword.
     """
     own = table[table["choice"] == "textrank"].set_index("example_id")["prediction"]
     measures: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""The HCL track, rewriting a text under the guidance of its keyword, and the tables of its probe."""
+"""The HCL track, keyword-guided rewriting, and the tables of its probe."""
 
 import pyarrow as pa
 

@@ -1,9 +1,4 @@
-"""Train a model of the HCL table: HCL, one of its ablations, or a baseline on the same items.
-
-Reads the examples, texts, keywords and keyword graph of the model's data set, and the model that it starts from, if
-any; writes the model in Hugging Face layout, its training history and metrics, and the items that it was trained and
-will be evaluated on. With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
-"""
+"""Train a model of the HCL table: HCL, one of its ablations, or a baseline on the same items."""
 
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,6 +31,7 @@ from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as common
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.training import GivenStart, OpenBar, SeedTraining
 from stages.tracks.hcl import baselines, data
 from stages.tracks.hcl.data import STAGE, TABLES, TrainedOn, TripleBatches, UnseenKeywords, conditioned
@@ -51,7 +47,7 @@ _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
 @dataclass(frozen=True)
 class TrainedHcl:
-    """What a training makes: the model of the best epoch, and what it took over from its start and saw of the graph."""
+    """The model of the best epoch, and the record of its start and training."""
 
     model: HclModel
     items: pd.DataFrame
@@ -111,7 +107,8 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
     tokenizer = AutoTokenizer.from_pretrained(encoder.location)
     read = conditioned(items, values["keyword"]["condition"])
     cut = (training["max_source"], training["max_target"], training["keep"])
-    batches = {split: TripleBatches(data.of_split(read, split), tokenizer, *cut) for split in ("train", "validation")}
+    batches = {split: TripleBatches(split_of(read, split, "examples"), tokenizer, *cut)
+               for split in ("train", "validation")}
     torch.manual_seed(derived_seed(seed, STAGE, "weights"))
     model = _model(values, encoder, tokenizer, graph, batches["train"].mean_target_length)
     report = None
@@ -135,7 +132,7 @@ def run(items: pd.DataFrame, graph: KeywordGraph, values: Mapping[str, Any], enc
 
 def _item_views(job: SeedTraining, values: Mapping[str, Any], graph: KeywordGraph, unseen: UnseenKeywords,
                 items: pd.DataFrame, tables: GraphTables) -> ItemViews | None:
-    """Return what the training items see of the graph; None where that is all of it, and no keyword is dropped."""
+    """Return the views of the training items; None if they see the whole graph and no keyword is dropped."""
     settings, condition = values["graph"], values["keyword"]["condition"]
     if settings["own_edges"] == "leaking" and not settings["kw_dropout"]:
         return None
@@ -174,7 +171,7 @@ def keyword_graph(nodes: pd.DataFrame, edges: pd.DataFrame, node_vectors: pd.Dat
 class HclTask(Task):
     """Trains an :class:`models.hcl.model.HclModel` on triples.
 
-    ``fixed`` is what validation needs beside its batches: noise ``eps`` (n, dz), ``unseen_vectors`` (n, d) of keywords.
+    ``fixed`` holds the noise ``eps`` (n, dz) and ``unseen_vectors`` (n, d) of validation.
     """
 
     train: TripleBatches
@@ -189,12 +186,11 @@ class HclTask(Task):
         self.taken = frozenset(taken)
         self.item_views = item_views if model.config.uses_keyword else None
         self.planner = model.planner(item_views.views if item_views is not None else None)
-        # A matter of the graph, which training does not change.
         chunks = zip(train.nodes["ky"].split(_CHUNK), train.nodes["kneg"].split(_CHUNK), strict=True)
         self.has_impostor = torch.cat([self.planner.impostors(of_y, of_neg)[2] for of_y, of_neg in chunks])
 
     def parameter_groups(self) -> Sequence[Parameters]:
-        """Return the encoder's parameters, those taken from another model, and all others, each with its rate."""
+        """Return the parameters of the encoder, of another model's, and all others, each with its rate."""
         rate = self.settings["learning_rate"]
         groups: dict[str, list[nn.Parameter]] = {"encoder": [], "taken": [], "rest": []}
         for name, parameter in self.model.named_parameters():
@@ -205,14 +201,14 @@ class HclTask(Task):
                 Parameters("rest", groups["rest"], rate)]
 
     def lengths(self) -> list[int]:
-        """Return the tokens of each training triple's texts, [CLS] and [SEP] included, as far as they are read."""
+        """Return the tokens of each training triple's texts, special tokens included."""
         texts = [self.train.sources, self.train.targets]
         if self.model.config.latent.enabled:  # the deterministic backbone reads no negatives
             texts.append(self.train.negatives)
         return [sum(len(row) + 2 for row in rows) for rows in zip(*texts, strict=True)]
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, and what they read of the graph."""
+        """Return the padded tensors of ``items``, see ``TripleBatches.batch``, with their part of the graph."""
         batch = self.train.batch(items)
         if self.item_views is not None:
             batch |= self.item_views.of(items)
@@ -249,22 +245,21 @@ class HclTask(Task):
 
     def _training_sample(self, most: int, load: Callable[[Sequence[int]], Mapping[str, Tensor]]
                          ) -> Iterator[dict[str, Tensor]]:
-        """Yield ``load`` of at most so many training items, spread evenly over all."""
         places = range(0, self.n_train, -(-self.n_train // most))
         return batches_in_order(lambda numbers: load([places[number] for number in numbers]), len(places),
                                 self.settings["micro_batch"], self.model.device)
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the same of validation items, with what is fixed of each."""
+        """Return the same of validation items, with their fixed noise."""
         batch = self.validation.batch(items) | {name: part[list(items)] for name, part in self.fixed.items()}
         return {**batch, **self.planner.plan(batch, False)}
 
 
 def training_metrics(trained: TrainedHcl) -> dict[str, Any]:
-    """Return what ``metrics.json`` says of a model.
+    """Return ``metrics.json`` of a model.
 
-    These are ``alarms``; ``keywords``, the share of inputs whose keyword is a node; and ``graph``, what the graph tells
-    of the target (:func:`stages.tracks.hcl.item_views.leaks`), and the share of items that lost their keyword.
+    ``keywords`` is the share of inputs whose keyword is a node, ``graph`` the result of
+    :func:`stages.tracks.hcl.item_views.leaks` and the share of items that lost their keyword.
     """
     known = trained.items["input_node"] >= 0
     shares = {split: float(known[trained.items["split"] == split].mean()) for split in ("validation", "test")

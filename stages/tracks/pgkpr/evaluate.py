@@ -25,20 +25,19 @@ from stages.metrics.systems import ScoredItems, SystemScores
 from stages.metrics.tokens import Text
 from stages.run.process import StageProcess, run_stage
 from stages.tracks.common import evaluation as frame
-from stages.tracks.common.floors import FLOORS, floor_outputs
-from stages.tracks.common.schemas import PARAPHRASE_SCORES
+from stages.tracks.common.evaluation import floor_outputs
+from stages.tracks.common.schemas import FLOORS, PARAPHRASE_SCORES
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.items import UNKNOWN, Vocabulary, as_text, as_words
 
 STAGE = "evaluate_pgkpr"
 _ORDERS = range(1, bleu.ORDERS + 1)
 LEADING = [f"released_bleu_{order}" for order in _ORDERS]
-# Targets have no keyword scores.
-_WITHOUT = ("target_keyword_kept",)
+_WITHOUT = ("target_keyword_kept",)     # targets have no keyword scores
 
 
 class WithoutUnk:
-    """Word vectors under which [unk], which a model may write, is an unknown word and not one of that spelling."""
+    """Word vectors without one for [unk], which a model may write."""
 
     def __init__(self, vectors: WordVectors) -> None:
         self._vectors = vectors
@@ -52,15 +51,10 @@ class WithoutUnk:
 def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, Sequence[str]], known: Collection[str],
         limit: int, vectors: WordVectors, floors: Collection[str] = FLOORS, scorer: BertScorer | None = None,
         resampling: frame.Resampling = frame.USUAL) -> frame.Evaluation:
-    """Return scores and metrics of a run and of each baseline on the same examples, whatever their order.
+    """Return scores and metrics of a run and of each baseline on the same examples.
 
-    Args:
-        predictions: table ``predictions``; sample 0 is scored.
-        items: table ``items`` of the run's model: the predicted split, and the training split for ``nearest``.
-        keywords: of the source of each example, by its id; they are the same for every run, whether its model reads
-            keywords or not. Baseline ``keyword`` consists of them.
-        known, limit: words of the vocabulary, and of a text, in the released norm; see :func:`pgkpr.released_form`.
-        vectors, scorer: of the embedding metrics, and of BERTScore; None leaves it out.
+    ``items`` are those of the run's model, with the training split; ``keywords`` are those of each source by example
+    id, the same for every run; ``known`` and ``limit`` are as in :func:`pgkpr.released_form`.
     """
     scored = frame.first_samples(predictions)
     split = frame.predicted_split(scored, items, "pgkpr")
@@ -69,8 +63,8 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
                           [[as_words(text) for text in texts] for texts in scored["references"]],
                           [None if pd.isna(word) else str(word) for word in keyword], [None] * len(scored))
     if missing := [number for number in scored["example_id"] if number not in keywords]:
-        raise InputError(f"paraphrase_items.parquet: no row of the model's evaluated pairs is of example {missing[0]}, "
-                         f"which was predicted, and {len(missing) - 1} more are missing. Run generate_pgkpr again.")
+        raise InputError(f"paraphrase_items.parquet: example {missing[0]} was predicted and has no row, and "
+                         f"{len(missing) - 1} more are missing. Run generate_pgkpr again.")
     own = [list(keywords[number]) for number in scored["example_id"]]
     counts = {"examples": len(scored)}
     outputs: dict[str, Sequence[Text]] = {"run": [as_words(text) for text in scored["prediction"]]}
@@ -96,10 +90,7 @@ def run(predictions: pd.DataFrame, items: pd.DataFrame, keywords: Mapping[int, S
 
 
 def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int, list[str]]:
-    """Return the keywords of each source by example id: by attribution from the source alone, coins as PGKPR's.
-
-    ``pairs`` are rows of table ``paraphrase_items``, ``seed`` is the project's, ``max_length`` what models read.
-    """
+    """Return the keywords of each source by example id: by attribution from the source, with PGKPR's coins."""
     first = pairs[pairs["reference"] == 0]
     masks = pgkpr.fixed_masks(first, "xx", seed, max_length=max_length)
     return {int(example): pgkpr.marked_words(words, mask)
@@ -109,7 +100,7 @@ def source_keywords(pairs: pd.DataFrame, seed: int, max_length: int) -> dict[int
 def _released(system: SystemScores, outputs: Sequence[Text], targets: ScoredItems,
               keywords: Sequence[Sequence[str]], known: Collection[str],
               limit: int) -> SystemScores:
-    """Return ``system`` with the scores of the released norm and the keywords that it keeps."""
+    """Return ``system`` with the scores of the released norm and the kept keywords."""
     texts = [pgkpr.released_form(words, known, limit) for words in outputs]
     references = [[pgkpr.released_form(words, known, limit) for words in item] for item in targets.references]
     counts = bleu.count_matches(texts, references)

@@ -1,4 +1,4 @@
-"""A saved rewriter of the PGKPR track: what it carries beside its weights, and its export for others to start from."""
+"""A saved rewriter of the PGKPR track: its notes, and its export as a start of others."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ VOCABULARY_FILE = "vocabulary.json"
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """Where a model came from, as far as using it depends on that."""
+    """The origin of a model, as far as its use depends on it."""
 
     dataset: str
     keywords: Rule | None   # how they were chosen in training; None for a model that reads none
@@ -29,19 +29,19 @@ class TrainedOn:
 
 
 def notes_of(vocabulary: Vocabulary, on: TrainedOn) -> dict[str, Any]:
-    """Return the notes that go with a model's weights: its vocabulary and its origin."""
+    """Return the notes of a model: its vocabulary and its origin."""
     columns = {"token": vocabulary.tokens, "kind": vocabulary.kinds, "count": vocabulary.counts}
     return {VOCABULARY_FILE: columns, TRAINED_ON_FILE: asdict(on)}
 
 
 def load_lookup(folder: Path) -> tuple[Vocabulary, TrainedOn]:
-    """Return vocabulary and origin of the model in ``folder``; none, or one of another version, is an InputError."""
+    """Return vocabulary and origin of the model in ``folder``."""
     (columns,), on = load_origin(folder, TrainedOn, (VOCABULARY_FILE,), "PGKPR", RewriterConfig)
     return Vocabulary.from_frame(pd.DataFrame(columns).rename_axis("token_id").reset_index()), on
 
 
 def exported(params: Params, paths: ModelPaths, folder: Path, called: Path) -> str:  # noqa: ARG001 - as all tracks have it
-    """Write a model and its vocabulary in half precision, and return what that is and how it is used."""
+    """Write a model and its vocabulary in half precision, and return its description."""
     vocabulary, on = load_lookup(paths.weights)
     model = load_rewriter(paths.weights)
     nn.Module.to(model, torch.float16)

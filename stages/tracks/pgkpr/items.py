@@ -1,11 +1,4 @@
-"""Items of the PGKPR track: their tables, texts as words and tags, the vocabulary, and which words are keywords.
-
-    words = read_words(tokens)
-    words.beside("table attribution", ids, scores)  # lists aligned with tokens, made aligned with words
-    vocabulary = Vocabulary.from_frame(read_frame(path, VOCABULARY))
-    vocabulary.words_ids(["what", "is", "zyzzyva"])  # the last is [unk]
-    masks = fixed_masks(rows, "xx", seed=13)  # keywords: the same for every model, batch and device
-"""
+"""Items of the PGKPR track: their tables, texts as words and tags, the vocabulary, and keywords of the source."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,9 +67,9 @@ class Vocabulary:
 
     @classmethod
     def counted(cls, words: Mapping[str, int], tags: Mapping[str, int], size: int) -> "Vocabulary":
-        """Return the vocabulary of all ``tags`` and the ``size`` most frequent of ``words``, equals by spelling.
+        """Return the vocabulary of all ``tags`` and the ``size`` most frequent ``words``, ties by spelling.
 
-        A word of a text that is spelt like a special token or a tag has no id of its own.
+        A word that is spelt like a special token or a tag has no id.
         """
         named = {f"[{tag}]": tags[tag] for tag in sorted(tags)}
         ordered = sorted((-count, word) for word, count in words.items()
@@ -87,15 +80,9 @@ class Vocabulary:
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame) -> "Vocabulary":
-        """Return the vocabulary that table ``vocabulary`` holds; one of another version is an InputError."""
+        """Return the vocabulary in table ``vocabulary``."""
         frame = frame.sort_values("token_id")
         tokens, kinds = (tuple(frame[name].astype(str).tolist()) for name in ("token", "kind"))
-        ordered = tuple(kind for kind in KINDS for _ in range(kinds.count(kind)))
-        if (not np.array_equal(frame["token_id"], np.arange(len(frame))) or tokens[:len(SPECIALS)] != SPECIALS
-                or kinds != ordered or kinds.count("special") != len(SPECIALS)):
-            raise InputError(f"vocabulary.parquet: token_id does not count from 0 without gaps, token does not begin "
-                             f"with {', '.join(SPECIALS)}, or kind is not special, then tag, then word; it was written "
-                             f"by another version. Run the stage paraphrase_items again.")
         return cls(tokens, kinds, tuple(frame["count"].astype(int).tolist()))
 
     def to_frame(self) -> pd.DataFrame:
@@ -118,11 +105,11 @@ class Vocabulary:
         return {token[1:-1]: number for number, token in enumerate(self.tokens) if self.kinds[number] == "tag"}
 
     def words_ids(self, words: Iterable[str]) -> list[int]:
-        """Return the id of each word, given in lower case; [unk] where it is unknown."""
+        """Return the id of each word, given in lower case; [unk] if unknown."""
         return [self.word_numbers.get(word, UNK) for word in words]
 
     def tag_ids(self, tags: Iterable[str]) -> list[int]:
-        """Return the id of each tag, given without brackets; [unk] where it is unknown."""
+        """Return the id of each tag, given without brackets; [unk] if unknown."""
         return [self._tag_numbers.get(tag, UNK) for tag in tags]
 
     def text(self, ids: Iterable[int]) -> str:
@@ -136,26 +123,22 @@ class Vocabulary:
 
 
 def as_text(words: Iterable[str]) -> str:
-    """Return words as the text that tables and people see: joined by single spaces."""
+    """Return words joined by single spaces."""
     return " ".join(words)
 
 
 def as_words(text: str) -> list[str]:
-    """Return the words of a text of :func:`as_text` or of a model; only spaces part words."""
+    """Return the words of a text, split at spaces only."""
     return [word for word in text.split(" ") if word]
 
 
 def released_form(words: Sequence[str], known: Collection[str], limit: int) -> list[str]:
-    """Return words in the form in which PGKPR's code compares texts (``ref_norm: released``): cut to ``limit``.
+    """Return words as PGKPR's code compares texts (``ref_norm: released``): cut to ``limit``.
 
-    Words outside the vocabulary ``known`` become [unk], and [unk] matches [unk]. That lifts scores, so they are
-    comparable with published ones and not with those of whole texts. The code does so to references; outputs of
-    models are in this form already, and outputs that need no model are brought into it.
+    Words outside the vocabulary ``known`` become [unk], and [unk] matches [unk], which raises scores.
     """
     return [word if word in known else UNKNOWN for word in words[:limit]]
 
-
-# Texts as words
 
 # Texts by ascending id, with their tokens in lower case but for those of white space, and which tokens these are.
 WORD_ROWS = pa.schema([("text_id", pa.int64()), ("words", STRINGS), ("tags", STRINGS), ("kept", pa.list_(pa.bool_()))])
@@ -165,8 +148,8 @@ STALE = "The tables were made from different texts: run the stages from ingest o
 class TextWords:
     """Texts ``ids`` (T,) as lists of ``words`` and of their ``tags``, from ``rows`` of WORD_ROWS.
 
-    Text t has ``lengths[t]`` words and the tokens ``offsets[t]:offsets[t + 1]``; ``kept`` says of each of all N tokens
-    whether it is a word.
+    Text t has ``lengths[t]`` words and the tokens ``offsets[t]:offsets[t + 1]``; ``kept`` (N,) marks tokens that are
+    words.
     """
 
     def __init__(self, rows: pa.Table) -> None:
@@ -193,7 +176,7 @@ class TextWords:
 
 
 def read_words(tokens: pa.Table) -> TextWords:
-    """Return the texts of table ``tokens`` as words; a word without a tag is an InputError."""
+    """Return the texts of table ``tokens`` as words."""
     untagged = Faults()
     rows = word_rows(tokens, untagged)
     untagged.check()
@@ -201,10 +184,7 @@ def read_words(tokens: pa.Table) -> TextWords:
 
 
 def word_rows(tokens: pa.Table, untagged: Faults) -> pa.Table:
-    """Return the texts of table ``tokens`` (``text_id``, ``token``, ``tag``) as rows of WORD_ROWS.
-
-    Words without a tag are added to ``untagged``. Tags that are not as many as tokens are an InputError.
-    """
+    """Return the texts of table ``tokens`` as rows of WORD_ROWS; words without a tag are added to ``untagged``."""
     ordered = tokens.sort_by("text_id")
     lengths = list_lengths(ordered["token"])
     wrong = np.flatnonzero(lengths != list_lengths(ordered["tag"]))
@@ -233,7 +213,7 @@ def list_lengths(lists: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 
 def within(lengths: np.ndarray) -> np.ndarray:
-    """Return the place within its list of every value of lists that stand one after another (sum of ``lengths``,)."""
+    """Return the place within its list of every value of consecutive lists (sum of ``lengths``,)."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
@@ -247,12 +227,11 @@ def _one(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> pa.ListArray:
-    """Return which tokens of each text are keywords by table ``textrank``, which has rows of every text: a list each.
+    """Return which tokens of each text are keywords by table ``textrank``: a list each.
 
     Phrases give their words best phrase first, and within a phrase the last word first, which is its head, until
-    round(``expected``) words of the text are marked (T,). With the sums of the scores of attribution a text has as many
-    keywords as attribution gives it on average, and two ways to choose are compared at one share of words; it has fewer
-    where its phrases have fewer words. The words of a phrase are those of its first occurrence.
+    round(``expected``) words of the text (T,) are marked. With the sums of attribution scores as ``expected``, two
+    methods are compared at one share of words.
     """
     rows = ranking.filter(pc.greater(ranking["rank"], 0)).sort_by([("text_id", "ascending"), ("rank", "ascending")])
     text = words.positions(rows["text_id"].to_numpy())
@@ -272,18 +251,15 @@ def phrase_words(ranking: pa.Table, words: TextWords, expected: np.ndarray) -> p
     return pa.ListArray.from_arrays(pa.array(words.offsets, pa.int32()), pa.array(mask))
 
 
-# Keywords
-
 # `random` marks as many words as attribution from the source alone does on average, `none` no word, `all` every one.
 Which = Literal["xx", "xy", "psi_xx", "psi_xy", "s_tagger", "textrank", "random", "none", "all"]
 Rule = Literal["attribution", "psi", "textrank", "random", "none", "all"]   # None for models without keywords
-# What a model that was trained by a rule reads where nothing else is said, and what validates it (+X and +S
-# share a model, so validation by PSI reads what training did).
+# Default reading of a model by its training rule, and that of validation: +X and +S share a model, so by PSI it is
+# that of training.
 USED: dict[Rule, Which] = {"attribution": "xx", "psi": "psi_xx", "textrank": "textrank", "random": "random",
                            "none": "none", "all": "all"}
 VALIDATED: dict[Rule, Which] = {**USED, "psi": "psi_xy"}
-# Column of table `paraphrase_items` behind each reading; coins are flipped for those of _FLIPPED, and _CONSTANT need
-# no column.
+# Column of table `paraphrase_items` of each reading; coins are flipped for those of _FLIPPED.
 COLUMNS: dict[str, str] = {"xx": "score_xx", "xy": "score_xy", "psi_xx": "primary_xx", "psi_xy": "primary_xy",
                            "s_tagger": "primary_s", "textrank": "primary_textrank", "random": "score_xx"}
 _FLIPPED = ("xx", "xy", "random")
@@ -293,14 +269,14 @@ FLIPPED_RULES = ("attribution", "random")
 
 
 def by_example(pairs: pd.DataFrame) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Return the row of the target of each example, in the order of ids, and the texts of all its references."""
+    """Return the row of the target of each example, by id, and the texts of all its references."""
     ordered = pairs.sort_values(["example_id", "reference"])
     references = ordered["target_words"].map(as_text).groupby(ordered["example_id"]).agg(list)
     return ordered.drop_duplicates("example_id").reset_index(drop=True), references.tolist()
 
 
 def first_places(words: Sequence[str]) -> np.ndarray:
-    """Return, for each of ``words``, the place of its first occurrence, int64."""
+    """Return the place of the first occurrence of each word, int64."""
     first: dict[str, int] = {}
     return np.array([first.setdefault(word, place) for place, word in enumerate(words)], dtype=np.int64)
 
@@ -309,9 +285,8 @@ def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = F
                 max_length: int | None = None) -> list[np.ndarray]:
     """Return which source words of evaluated pairs are keywords, bool (min(words, max_length),) of each row.
 
-    The coins for scores are flipped with a seed of the example's own, so they depend neither on other rows nor on the
-    model. Words beyond ``max_length`` are cut after that. ``mark_all``: every occurrence of a keyword is one; where
-    coins are flipped alone.
+    The coins of an example have a seed of their own, independent of other rows and of the model. ``mark_all`` marks
+    every occurrence of a keyword, and applies to flipped coins alone.
     """
     if which in _CONSTANT:
         return [np.full(len(words[:max_length]), _CONSTANT[which]) for words in items["source_words"]]
@@ -329,5 +304,5 @@ def fixed_masks(items: pd.DataFrame, which: Which, seed: int, mark_all: bool = F
 
 
 def marked_words(words: Sequence[str], mask: np.ndarray) -> list[str]:
-    """Return the distinct words that ``mask`` marks, in their order; it may be shorter than ``words``."""
+    """Return the distinct words that ``mask`` marks, in order; it may be shorter than ``words``."""
     return list(dict.fromkeys(word for word, marked in zip(words, mask, strict=False) if marked))

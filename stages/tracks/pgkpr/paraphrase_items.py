@@ -1,9 +1,4 @@
-"""Join words, tags and keyword scores of each pair, and count the vocabulary (PGKPR).
-
-Reads examples, texts, tokens and attribution of a data set, and psi, s_tags and textrank where a model reads them;
-writes paraphrase_items.parquet with one row per example and reference, vocabulary.parquet, and counts. Texts and scores
-are looked up by id, and pairs joined piece by piece.
-"""
+"""Join words, tags and keyword scores of each pair, piece by piece, and count the vocabulary (PGKPR)."""
 
 import sys
 from collections import Counter
@@ -30,19 +25,17 @@ from stages.tracks.pgkpr import items
 from stages.tracks.pgkpr.items import TextWords, Vocabulary, list_lengths
 
 STAGE = "paraphrase_items"
-# Gives the pieces of a table, by its key, anew each time it is called.
+# Returns a new iterator over the pieces of a table.
 Batches = Callable[[], Iterable[pa.Table]]
-# What is read of each table.
 READ = {EXAMPLES: ["example_id", "split", "source_id", "target_id", "reference_ids", "group"],
         TEXTS: ["text_id", "text", "language"], TOKENS: ["text_id", "token", "tag"],
         ATTRIBUTION: ["text_id", "mode", "pair", "score"], PSI: ["text_id", "mode", "pair", "primary"],
         S_TAGS: ["text_id", "primary"], METHOD_TABLES["textrank"]: ["text_id", "rank", "token_start", "token_end"]}
-# Columns of the items with a value for each word of the source: from which table, column of it and mode of its rows
-# (None for a table with one row per text).
+# Table, column and mode of the values for each word of the source, by column of the items.
 SCORES = {"score_xx": (ATTRIBUTION, "score", "xx"), "score_xy": (ATTRIBUTION, "score", "xy"),
           "primary_xx": (PSI, "primary", "xx"), "primary_xy": (PSI, "primary", "xy"),
           "primary_s": (S_TAGS, "primary", None)}
-# Words of a piece of pairs, and what a pair counts at least: some thousands of short ones, or one that is longer.
+# Words of a piece of pairs, and the least count of a pair.
 PIECE, _LEAST = 1 << 17, 32
 _TEXTS = 8192   # whose words are counted together
 _BATCH, _TOKENS_BATCH = 4096, 1024   # rows read at a time; few of tokens, since a text may be a whole document
@@ -50,7 +43,7 @@ _BATCH, _TOKENS_BATCH = 4096, 1024   # rows read at a time; few of tokens, since
 
 @dataclass(frozen=True)
 class Inputs:
-    """The texts of a data set and what is known of their words."""
+    """The texts of a data set and the scores of their words."""
 
     words: Lookup               # rows of items.WORD_ROWS (T,)
     lengths: np.ndarray         # words of each text (T,)
@@ -61,7 +54,7 @@ class Inputs:
 
 
 def read_inputs(tables: Mapping[str, Batches]) -> Inputs:
-    """Return what is needed of the tables of a data set, in memory; tables of different texts are an InputError."""
+    """Return the tables of a data set, in memory."""
     untagged = Faults()
     words = Lookup("tokens", pa.concat_tables([items.WORD_ROWS.empty_table(), *(
         items.word_rows(piece, untagged) for piece in pieces(tables["tokens"]()))]))
@@ -94,10 +87,9 @@ def _lookup(schema: TableSchema, columns: list[str], batches: Iterable[pa.Table]
 
 
 def find_pairs(examples: pd.DataFrame, inputs: Inputs) -> tuple[pd.DataFrame, dict[str, int]]:
-    """Return each example with each of its references, but for texts without words, and how many are left out.
+    """Return each example with each of its references, except texts without words, and counts of those left out.
 
-    Columns of the pairs: those of table ``examples``, text ids ``source`` and ``target``, ``reference`` (0 for the
-    target of the example), and ``words`` of both together.
+    Pairs have text ids ``source`` and ``target``, ``reference`` (0 for the target), and ``words`` of both together.
     """
     def lengths(text_ids: pd.Series) -> np.ndarray:
         return inputs.lengths[inputs.words.rows_of(text_ids.to_numpy(np.int64))].astype(np.int64)
@@ -111,40 +103,24 @@ def find_pairs(examples: pd.DataFrame, inputs: Inputs) -> tuple[pd.DataFrame, di
 
 
 def count_pairs(batches: Iterable[pa.Table], inputs: Inputs) -> tuple[np.ndarray, dict[str, int]]:
-    """Return how often each text is the source of a training example or a reference of one (T,), and what is left out.
-
-    The latter counts examples, and further references, without a pair, because a text has no words.
-    """
+    """Return how often each text (T,) is a source or a reference in training, and counts of those left out."""
     weights, left_out = np.zeros(len(inputs.words.ids), dtype=np.int64), Counter(examples=0, references=0)
-    others = Faults()
     for batch in batches:
-        examples = batch.to_pandas()
-        _note_other_targets(examples, others)
-        pairs, without = find_pairs(examples, inputs)
+        pairs, without = find_pairs(batch.to_pandas(), inputs)
         left_out.update(without)
         train = pairs[pairs["split"] == "train"]
         for text_ids in (train.loc[train["reference"] == 0, "source"], train["target"]):
             np.add.at(weights, inputs.words.rows_of(text_ids.to_numpy()), 1)
-    others.check()
     if not weights.any():
         raise InputError("table examples: the train split has no pair with words on both sides. Read more data, or "
                          "give ingest.validation and ingest.test smaller shares.")
     return weights, dict(left_out)
 
 
-def _note_other_targets(examples: pd.DataFrame, faults: Faults) -> None:
-    """Note the examples whose first reference is not their target, or which have none."""
-    first = examples["reference_ids"].map(lambda ids: ids[0] if len(ids) else -1)
-    wrong = examples.loc[first != examples["target_id"], "example_id"].tolist()
-    faults.add(len(wrong), lambda more: (
-        f"table examples: the first of reference_ids is not the target of example {wrong[0]} (and of {more} more). "
-        f"Run the stage ingest again."))
-
-
 def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) -> Vocabulary:
     """Return the vocabulary: every tag of ``words``, and the ``size`` most frequent words of training pairs.
 
-    Text t counts ``weights[t]`` times (T,). ``penn``: all word tags of the Penn Treebank are in it, seen or not.
+    Text t counts ``weights[t]`` times. With ``penn``, it has all word tags of the Penn Treebank.
     """
     counts: dict[str, Counter[str]] = {"words": Counter(), "tags": Counter()}
     for row in range(0, len(words.ids), _TEXTS):
@@ -163,7 +139,7 @@ def count_vocabulary(words: Lookup, weights: np.ndarray, size: int, penn: bool) 
 
 def _counted(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, Any], known: pa.Array,
              max_length: int) -> pd.DataFrame:
-    """Return what is counted of some pairs, a row each: of the words that models read, but for words in all."""
+    """Return counts of some pairs, a row each, of the words that models read."""
     sums = {name: _sums(lists, max_length) for name, lists in scores.items() if not lists.null_count}
     read = np.minimum(words.lengths, max_length)
     in_vocabulary = pc.is_in(words.words.values, known).cast(pa.int8())
@@ -176,7 +152,7 @@ def _counted(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, Any], k
 
 def _metrics(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
              left_out: Mapping[str, int]) -> dict[str, Any]:
-    """Return means and shares by split of what :func:`_counted` gives of all pairs, and counts of what has no pair."""
+    """Return means and shares by split of all :func:`_counted` rows."""
     metrics: dict[str, Any] = {"max_length": max_length, "left_out": dict(left_out), "vocabulary": {
         "words": vocabulary.kinds.count("word"), "tags": vocabulary.kinds.count("tag"), "size": vocabulary.size}}
     for split in SPLITS:
@@ -196,7 +172,6 @@ def _metrics(rows: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
 
 
 def _ratio(part: float, whole: float) -> float | None:
-    """Return a mean or a share, None where there is nothing."""
     return round(float(part / whole), 6) if whole else None
 
 
@@ -208,14 +183,10 @@ def _sums(lists: pa.ListArray, max_length: int | None = None) -> np.ndarray:
 
 def run(tables: Mapping[str, Batches], size: int, max_length: int,
         write: Callable[[pa.Table], Any]) -> tuple[Vocabulary, dict[str, Any], list[str]]:
-    """Write the pairs of a data set piece by piece, as words with tags and keyword scores.
+    """Write the pairs of a data set piece by piece, and return vocabulary, metrics and a sentence per kind left out.
 
-    An example whose source or target has no words is left out, and so is a further reference without words. Every other
-    example has a row for its target, with ``reference`` 0, and one for each further reference. Pieces are cut by what
-    they hold and by nothing else; ``write`` takes each. Models read ``max_length`` words of a text.
-
-    Returns:
-        The vocabulary of ``size`` words, metrics, and a sentence for each kind of what is left out.
+    An example has a row for its target, with ``reference`` 0, and one for each further reference; texts without words
+    are left out. The pieces depend on their content alone; ``write`` takes each.
     """
     inputs = read_inputs(tables)
     weights, left_out = count_pairs(tables["examples"](), inputs)
@@ -234,7 +205,6 @@ def run(tables: Mapping[str, Batches], size: int, max_length: int,
 
 
 def _rows(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, pa.Array], inputs: Inputs) -> pa.Table:
-    """Return rows of table ``paraphrase_items``."""
     schema, written = items.PARAPHRASE_ITEMS.arrow(), inputs.texts.of(words.ids)["text"]
     columns: dict[str, Any] = {name: pa.array(pairs[name], schema.field(name).type)
                                for name in ("example_id", "reference", "split", "group")} | dict(scores)
@@ -246,7 +216,7 @@ def _rows(pairs: pd.DataFrame, words: TextWords, scores: Mapping[str, pa.Array],
 
 
 def _scores(pairs: pd.DataFrame, words: TextWords, inputs: Inputs) -> dict[str, pa.Array]:
-    """Return the scores and marks of the words of the source of each pair; null in columns that nobody reads."""
+    """Return the scores and marks of the words of the source of each pair; null in unread columns."""
     columns = dict.fromkeys([*SCORES, "primary_textrank"], pa.nulls(len(pairs), pa.list_(pa.bool_())))
     for name, rows in inputs.scores.items():
         _, column, mode = SCORES[name]

@@ -1,9 +1,4 @@
-"""Train PGKPR, one of its ablations, or a model that it is compared with.
-
-Reads the pairs of the model's data set as words with tags and keyword scores, and its vocabulary; writes the model in
-Hugging Face layout, its training history and metrics, and the items that it was trained and will be evaluated on.
-With runtime.processes above 1, or under torchrun, several processes share the micro-batches.
-"""
+"""Train PGKPR, one of its ablations, or a baseline."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,6 +28,7 @@ from stages.common.training import loop_settings, processes
 from stages.run.process import StageProcess, run_stage
 from stages.run.processes import keep_freed_memory
 from stages.tracks.common import training as frame
+from stages.tracks.common.frame import split_of
 from stages.tracks.common.schemas import ITEMS
 from stages.tracks.pgkpr import items as pgkpr
 from stages.tracks.pgkpr.export import TrainedOn, load_lookup, notes_of
@@ -50,9 +46,6 @@ _KEYWORDS = {"attribution": "by attribution of a pair classifier", "psi": "prima
              "random": "words at random, as many as by attribution",
              "none": "no word of a source", "all": "every word of a source", None: "none"}
 _REMEDY = "Bring the folder back, or change init."
-# Columns with a value per word of the source; stage paraphrase_items leaves the primary words that no model reads null
-# in all rows.
-_ALIGNED = ("source_tags", "score_xx", "score_xy", "primary_xx", "primary_xy", "primary_s", "primary_textrank")
 # Penn tags of function words and of what is no word. A bag of words to predict holds the others.
 _FUNCTION_TAGS = frozenset(("CC", "DT", "EX", "IN", "LS", "MD", "PDT", "POS", "PRP", "PRP$", "RP", "SYM", "TO", "UH",
                             "WDT", "WP", "WP$", "WRB"))
@@ -61,7 +54,7 @@ _FUNCTION_WORDS = frozenset(("am", "are", "be", "been", "being", "did", "do", "d
 
 
 class Rows:
-    """Rows of numbers of unequal length, cut at a limit, from which batches are padded; ``lengths`` are as cut (n,)."""
+    """Padded rows of numbers, cut at a limit; ``lengths`` are as cut (n,)."""
 
     def __init__(self, rows: Sequence[Sequence[float] | np.ndarray], limit: int,
                  kind: torch.dtype = torch.int64) -> None:
@@ -83,15 +76,13 @@ class Rows:
 class PairBatches:
     """Batches of the pairs of one split, perhaps several times over with other keyword probabilities.
 
-    With N pairs and P passes there are N * P items: item n is pair ``n % N`` in pass ``n // N``. ``words`` are the
-    numbers of words of every item's source (``x``) and target (``t``), as cut (N * P,). The pairs ``items`` are of one
-    split; ``passes`` are those of :func:`training_passes`, or masks. ``repeats`` asks for ``repeat``, which
-    ``mark_all`` reads, and ``bag`` for ``bow_ids`` with at most so many words.
+    With N pairs and P ``passes`` there are N * P items: item n is pair ``n % N`` in pass ``n // N``. ``words`` are the
+    lengths of every item's source (``x``) and target (``t``), as cut (N * P,). ``repeats`` adds ``repeat``, and ``bag``
+    adds ``bow_ids`` with at most so many words.
     """
 
     def __init__(self, items: pd.DataFrame, vocabulary: Vocabulary, max_length: int,
                  passes: Sequence[Sequence[np.ndarray]], repeats: bool = False, bag: int | None = None) -> None:
-        _check(items)
         self.pairs = len(items)
         self._rows = {f"{side}_{kind}": Rows(items[f"{name}_{column}"].map(ids).tolist(), max_length)
                       for side, name in (("x", "source"), ("t", "target"))
@@ -116,7 +107,7 @@ class PairBatches:
         """Return the tensors of ``items``: int64, padded at the right with 0; ``p`` is float32.
 
         ``x_ids``, ``x_tags``, ``p`` (B, L), ``x_lengths`` (B,), ``t_ids``, ``t_tags`` (B, Lt), ``t_lengths`` (B,),
-        ``y_in``, ``y_out`` (B, Lt + 1), ``group`` (B,) and, if asked for, ``repeat`` (B, L) and ``bow_ids`` (B, K).
+        ``y_in``, ``y_out`` (B, Lt + 1), ``group`` (B,), and perhaps ``repeat`` (B, L) and ``bow_ids`` (B, K).
         """
         numbers = torch.tensor(list(items))
         chosen = numbers % self.pairs
@@ -131,11 +122,10 @@ class PairBatches:
 
 
 def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int) -> list[list[int]]:
-    """Return the ids that Latent-BOW learns to predict for each row: content words of all references of its example.
+    """Return the ids that Latent-BOW predicts for each row: content words of all references of its example.
 
-    Content words are those whose Penn tag is no function word's, forms of be, have and do and `not` aside; words
-    outside the vocabulary are left out. They are distinct and in order of appearance, the target's first: at most
-    ``most``, of the first ``max_length`` words of each target.
+    They are known words, distinct and in order, the target's first: at most ``most``, of the first ``max_length`` words
+    of each target. Words with the Penn tag of a function word, forms of be, have and do, and `not` are left out.
     """
     columns = ["example_id", "target_words", "target_tags"]
     bag: dict[int, dict[int, None]] = {}
@@ -146,29 +136,8 @@ def bags(items: pd.DataFrame, vocabulary: Vocabulary, max_length: int, most: int
     return [[number for number in bag[example] if number != UNK][:most] for example in items["example_id"]]
 
 
-def _check(items: pd.DataFrame) -> None:
-    """Raise InputError if a text has no words, or if columns beside it are of another length or null."""
-    for words, aligned in (("source_words", _ALIGNED), ("target_words", ("target_tags",))):
-        lengths = items[words].map(len)
-        for column in (words, *aligned):
-            if column.startswith("primary") and items[column].isna().all():
-                continue
-            own = items[column].map(lambda row: -1 if row is None else len(row))
-            wrong = items[(lengths < 1) if column == words else (own != lengths)]
-            if len(wrong):
-                row, fault = wrong.iloc[0], "no words" if column == words else f"not one value per word of {words}"
-                raise InputError(f"paraphrase_items.parquet: column {column} of example {row['example_id']}, reference "
-                                 f"{row['reference']}: {fault}. Run the stage paraphrase_items again.")
-
-
-# Keywords of training
-
-
 def keyword_rule(architecture: str, by: Rule) -> Rule | None:
-    """Return by what a model takes its keywords under ``keywords.by``; None for one that reads none.
-
-    IANet takes its own, PSI, for attribution: that is what the params say where nobody asked for anything.
-    """
+    """Return the keyword rule of a model; None for one without keywords. IANet replaces attribution by PSI."""
     if architecture == "ianet" and by == "attribution":
         return "psi"
     return by if architecture in ("pgkpr", "ianet") else None
@@ -179,13 +148,9 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
     """Return, for each pass of an epoch over ``items``, the probability of every source word of being a keyword.
 
     By attribution, the first pass has the scores xy and, under ``train_scores: both``, a second one those of xx. Under
-    ``flip: offline`` the coins are flipped here, once per row and score from a seed of its own, so the probabilities
-    are 0 or 1. By PSI these are primary_xy in one pass, whatever ``train_scores`` says: IANet splits by PSI(s, t) in
-    training. A model without keywords has one pass, all 0.
-
-    The other rules have as many passes as attribution, so that what is compared with it is trained for as many steps:
-    ``random`` gives every word of a source the mean of its scores, the same share of words therefore; ``textrank``,
-    ``none`` and ``all`` repeat the pass.
+    ``flip: offline`` the coins are flipped here, once per row and score. By PSI there is one pass, primary_xy: IANet
+    splits by PSI(s, t) in training. Other rules have as many passes as attribution, so that all are trained for as many
+    steps; ``random`` gives every word of a source the mean of its scores, hence the same share of words.
     """
     if rule is None:
         return [[np.zeros(len(words), dtype=np.float32) for words in items["source_words"]]]
@@ -207,11 +172,10 @@ def training_passes(items: pd.DataFrame, rule: Rule | None, keywords: Mapping[st
 
 
 def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> Tensor:
-    """Flip a coin for every word of a batch, whose probabilities ``p`` (B, L) are: it is a keyword iff U(0, 1) < p.
+    """Flip a coin for every word of a batch, by probabilities ``p`` (B, L): it is a keyword iff U(0, 1) < p.
 
-    The coins come from the global generator of ``p``'s device, which the training loop seeds for every micro-batch.
-    ``lengths`` are words of each source (B,); ``repeat`` the place of the first occurrence of the same word (B, L),
-    with which one keyword makes all occurrences of the word keywords (``mark_all``).
+    The training loop seeds the generator of ``p``'s device for every micro-batch. ``repeat`` (B, L) is the place of the
+    first occurrence of each word, for ``mark_all``.
     """
     real = torch.arange(p.shape[1], device=p.device)[None, :] < lengths[:, None]  # (B, L)
     mask = (torch.rand_like(p) < p) & real
@@ -223,20 +187,16 @@ def training_mask(p: Tensor, lengths: Tensor, repeat: Tensor | None = None) -> T
 
 def training_batches(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[str, Any], max_length: int,
                      seed: int) -> tuple[PairBatches, PairBatches]:
-    """Return the batches that a model is trained and validated on; arguments as of :func:`fit_rewriter`.
+    """Return the batches that a model is trained and validated on.
 
-    Validation reads keywords as the model will be used where that is one way: by attribution from the source
-    alone. By PSI it is several (+X and +S share a model), so it reads those of training, primary_xy.
+    Validation reads keywords as in prediction: by attribution from the source alone. By PSI it reads those of training,
+    since +X and +S share a model.
     """
     keywords = values["keywords"]
     rule = keyword_rule(values["architecture"], keywords["by"])
     mark_all = rule in FLIPPED_RULES and keywords["mark_all"]
     bag = values["latent_bow"]["memory"] if values["architecture"] == "latent_bow" else None
-    train, validation = (pairs[pairs["split"] == split] for split in ("train", "validation"))
-    for split, rows in (("train", train), ("validation", validation)):
-        if rows.empty:
-            raise InputError(f"paraphrase_items.parquet: the {split} split is empty. Give more data, or a larger share "
-                             f"(ingest.validation).")
+    train, validation = (split_of(pairs, split, "paraphrase_items") for split in ("train", "validation"))
     passes, fixed = training_passes(train, rule, keywords, seed), training_passes(validation, None, {}, seed)
     if rule is not None:
         fixed = [fixed_masks(validation, pgkpr.VALIDATED[rule], seed, mark_all, max_length)]
@@ -248,9 +208,8 @@ class RewriteTask(Task):
     """Trains a rewriter on pairs; see ``models.common.training.Task``.
 
     Generation is a mean over target tokens of the step's whole batch, reconstruction one over tokens or items, contrast
-    and bag over items; so their shares add up over micro-batches. The negatives of the contrast are those of the whole
-    batch, however many micro-batches and processes it is cut for; validation pairs, whose keywords are fixed, are
-    contrasted in batches of the same size (``batch_size``; None for ``micro_batch``).
+    and bag over items. The negatives of the contrast are those of the whole batch, over all micro-batches and
+    processes; validation pairs are contrasted in batches of the same size (``batch_size``; None for ``micro_batch``).
     """
 
     module: Rewriter
@@ -268,7 +227,7 @@ class RewriteTask(Task):
         return (self.train.words["x"] + self.train.words["t"]).tolist()
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the tensors of ``items``, and what the model knows of them before it computes."""
+        """Return the tensors of ``items``, with what the model computes from them beforehand."""
         return dict(self.module.planned(self.train.batch(items)))
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
@@ -285,12 +244,12 @@ class RewriteTask(Task):
         return self.module.contrasts
 
     def without_contrast(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """Return the share in the loss without the contrast, its parts, and what is contrasted of each pair (M, W)."""
+        """Return the share in the loss without the contrast, its parts, and the contrasted vectors (M, W)."""
         sums, vectors = self._apart(batch)
         return *self._loss(sums, self.train, step.batch), vectors
 
     def contrast(self, vectors: Tensor, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted contrast of the pairs of a batch, of which these are the ``vectors`` (B, W)."""
+        """Return the weighted contrast of a batch from its ``vectors`` (B, W)."""
         value = self.module.contrast(vectors, self.train.groups(step.batch).to(vectors.device)) / len(step.batch)
         return part_weights(self.module.config)["contrast"] * value, {"contrast": value}
 
@@ -303,7 +262,7 @@ class RewriteTask(Task):
         return {name: float(value) for name, value in {"loss": loss, **parts}.items()}
 
     def _mask(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | None, dict[str, Tensor]]:
-        """Return which source words are keywords (B, L), and their number; nothing for a model that reads none."""
+        """Return which source words are keywords (B, L), and their number; nothing without keywords."""
         if not self.module.uses_keywords:
             return None, {}
         mask = training_mask(batch["p"], batch["x_lengths"], batch.get("repeat"))
@@ -314,13 +273,12 @@ class RewriteTask(Task):
         return {**self.module.sums(batch, mask), **keywords}
 
     def _apart(self, batch: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-        """Return :meth:`_sums` without the contrast, and what is contrasted."""
         mask, keywords = self._mask(batch)
         sums, vectors = self.module.apart(batch, mask)
         return {**sums, **keywords}, vectors
 
     def _contrasted_sums(self) -> dict[str, float]:
-        """Return what :meth:`_sums` adds up to over validation pairs that are contrasted across forward passes."""
+        """Return :meth:`_sums` over validation pairs that are contrasted across forward passes."""
         total, count = PartSums(), len(self.validation)
         for first in range(0, count, self.contrasted):
             items, vectors = range(first, min(first + self.contrasted, count)), []
@@ -335,7 +293,7 @@ class RewriteTask(Task):
 
     def _loss(self, sums: Mapping[str, Tensor], batches: PairBatches,
               items: Sequence[int]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the weighted sum of the parts, and the parts, each divided by what belongs to all ``items``."""
+        """Return the weighted sum of the parts, and the parts, each divided by its count over all ``items``."""
         counts, weights = part_counts(batches, items, self.module.config), part_weights(self.module.config)
         parts = {name: value / counts[name] for name, value in sums.items()}
         share = {"keyword_share": parts.pop("keywords")} if "keywords" in parts else {}
@@ -344,7 +302,7 @@ class RewriteTask(Task):
 
 
 def part_counts(batches: PairBatches, items: Sequence[int], config: RewriterConfig) -> dict[str, int]:
-    """Return what the sums of ``items`` are divided by: tokens or items of each part of the loss, words of sources."""
+    """Return the divisors of the sums of ``items``: tokens or items of each part, words of sources."""
     count, chosen = len(items), list(items)
     words, targets = (int(batches.words[side][chosen].sum()) for side in ("x", "t"))
     by_token = config.reconstruction.reduction == "token_mean"
@@ -353,7 +311,7 @@ def part_counts(batches: PairBatches, items: Sequence[int], config: RewriterConf
 
 
 def part_weights(config: RewriterConfig) -> dict[str, float]:
-    """Return the weight of each part of the loss that a model may have."""
+    """Return the weight of each part of the loss."""
     return {"generation": 1.0, "reconstruction": config.reconstruction.weight,
             "contrast": config.contrast.weight, "bow": 1.0}
 
@@ -363,8 +321,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
                  start: frame.Start | None = None) -> tuple[Rewriter, History]:
     """Train a model on the training pairs and keep the epoch of smallest generation loss in validation.
 
-    That is what the rows of a table have in common: their losses have other terms and other weights. ``values`` are
-    plain ones of the block ``train_pgkpr`` with the model's overrides, and its learning rate.
+    The rows of a table have only that part of the loss in common.
     """
     training = values["training"]
     batches = training_batches(pairs, vocabulary, values, max_length, seed)
@@ -379,7 +336,7 @@ def fit_rewriter(pairs: pd.DataFrame, vocabulary: Vocabulary, values: Mapping[st
 
 
 def _begin(model: Rewriter, vocabulary: Vocabulary, start: frame.Start) -> None:
-    """Put into ``model`` what the weights of ``start`` have for it; tokens are found by their spelling."""
+    """Load the weights of ``start`` into ``model``; tokens are matched by spelling."""
     known, _ = load_lookup(folder := _folder(start))
     try:
         other = load_rewriter(folder)
@@ -395,7 +352,6 @@ def _begin(model: Rewriter, vocabulary: Vocabulary, start: frame.Start) -> None:
 
 
 def _described(start: frame.Start | None) -> dict[str, Any]:
-    """Return the description of what a model starts from, as its metadata have it; nothing for None."""
     if start is None:
         return {}
     folder = _folder(start)
@@ -411,10 +367,9 @@ def _folder(start: frame.Start) -> Path:
 
 
 def plain_items(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Return table ``items``: one row per example, as plain texts: the words that models read, joined by spaces.
+    """Return table ``items``: one row per example, with the words that models read, joined by spaces.
 
-    The keyword is the source word of largest score from the source alone, of equals the one first in the alphabet;
-    signs are no keywords. Targets have no scores and there are no negatives, so both are without.
+    The keyword is the alphanumeric source word of largest score from the source alone, of equals the first by alphabet.
     """
     first, references = pgkpr.by_example(pairs)
     keywords = []
