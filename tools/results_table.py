@@ -2,12 +2,16 @@
 
     python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet bleu_1 token_nll --base hcl
     python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet token_nll --base hcl --where reachable
+    python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet token_nll --base hcl --svg FILE
+    python tools/results_table.py metrics/evidence/cpu-hcl-qqp.parquet token_nll \
+        --interaction leaking-by-pair no-graph-by-pair leaking no-graph
 
 Reads the two files of `tools/collect_rows.py`, and the recipe of their name. Intervals are over items and, with two
 seeds or more, over seeds; a row of fewer than three, or beside a base of fewer, gets no verdict, and one of other items
 than the base is not compared. *Could be seen* is the
 difference that so many seeds and items find in four experiments of five. A row has converged if its validation loss had
-not its smallest value in the last epoch.
+not its smallest value in the last epoch. `--svg` draws the differences from the base. `--interaction A B C D` prints
+(A - B) - (C - D) instead; A and B have the same items, and so have C and D.
 """
 
 import argparse
@@ -22,9 +26,10 @@ import pandas as pd
 from keycontrast.errors import nearest
 from pipeline.markdown import escaped, table
 from pipeline.recipes import plan
+from stages.common.figures import PALETTE, drawing, finished
 from stages.metrics.bleu import RELEASED_WEIGHTS, corpus_bleu_of_sums
 from stages.metrics.registered import metric
-from stages.metrics.resampling import Members, Statistic, interval, mean_statistic, over_seeds, resampled
+from stages.metrics.resampling import Members, OverSeeds, Statistic, interval, mean_statistic, over_seeds, resampled
 from stages.results.published import dataset_kind_of
 from stages.results.tracks import TRACKS
 
@@ -50,6 +55,38 @@ def members(items: pd.DataFrame, name: str) -> Members:
     return Members(np.array([part.value() for part in parts.values()]), np.stack(samples), list(parts))
 
 
+def less(first: Members, second: Members) -> Members:
+    """Return the difference of two rows with the same items, under each seed that both have."""
+    seeds = [seed for seed in first.seeds if seed in second.seeds]
+    left, right = ([list(one.seeds).index(seed) for seed in seeds] for one in (first, second))
+    return Members(first.values[left] - second.values[right], first.samples[left] - second.samples[right], seeds)
+
+
+def interaction(items: pd.DataFrame, name: str, rows: Sequence[str]) -> str:
+    """Return in a sentence the difference of the first two rows of four, less that of the last two."""
+    first, second, third, fourth = (members(items[items["row"] == row], name) for row in rows)
+    one, found = metric(name), over_seeds(less(first, second), less(third, fourth), LEVEL, 0)
+    if found is None:
+        sys.exit(f"results_table: {', '.join(rows)} share fewer than two seeds")
+    return (f"({rows[0]} - {rows[1]}) - ({rows[2]} - {rows[3]}), {one.name}: {one.text(found.difference, sign='+')} "
+            f"({one.text(found.low, sign='+')} to {one.text(found.high, sign='+')}), {found.seeds} seeds, "
+            f"p {found.p_value:.3f}; {one.text(found.detectable)} could be seen\n")
+
+
+def forest(differences: Mapping[str, OverSeeds], name: str, base: str) -> str:
+    """Return a plot of each row's difference from the base, with its interval, as SVG."""
+    with drawing(6.4, 0.8 + 0.24 * len(differences)) as figure:
+        axes, places = figure.subplots(), range(len(differences))
+        found = list(differences.values())
+        axes.hlines(places, [one.low for one in found], [one.high for one in found], color=PALETTE["first"])
+        axes.plot([one.difference for one in found], places, "o", color=PALETTE["first"])
+        axes.axvline(0, color=PALETTE["muted"], linewidth=0.8)
+        axes.set_yticks(places, list(differences))
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{metric(name).name}, less {base}")
+        return finished(figure, name, f"Differences from {base}", "").svg
+
+
 def converged(values: pd.DataFrame) -> str:
     """Return under how many seeds the best epoch was not the last, from the collected values of a row."""
     ended = values.pivot(index="seed", columns="metric", values="value")
@@ -72,14 +109,14 @@ def printed(recipe: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
-            published: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
-    """Return the rows of the table of one metric, those that are not run too."""
+            published: Mapping[str, Mapping[str, str]]) -> tuple[list[list[str]], dict[str, OverSeeds]]:
+    """Return the rows of the table of one metric, with those that are not run, and the differences from the base."""
     one = metric(name)
     found = {str(row): members(part, name) for row, part in items.groupby("row")}
     if base not in found:
         sys.exit(f"results_table: row {base!r} was not collected; {nearest(base, list(found))}")
     scored = {str(row): set(part["example_id"]) for row, part in items.groupby("row")}
-    lines = []
+    lines, differences = [], {}
     for row, cells in published.items():
         beside = cells.get(name, "–")
         if row not in found:
@@ -90,9 +127,10 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
         low, high = (alone.low, alone.high) if alone else interval(ours.samples[0], LEVEL)
         alike = scored[row] == scored[base]
         difference = over_seeds(ours, found[base], LEVEL, 0) if row != base and alike else None
-        verdict, less, seen = "", "–", "–"
+        verdict, text, seen = "", "–", "–"
         if difference is not None:
-            less = (f"{one.text(difference.difference, sign='+')} ({one.text(difference.low, sign='+')} to "
+            differences[row] = difference
+            text = (f"{one.text(difference.difference, sign='+')} ({one.text(difference.low, sign='+')} to "
                     f"{one.text(difference.high, sign='+')})")
             seen = one.text(difference.detectable)
             sign = difference.sign(LEVEL) * one.direction
@@ -102,8 +140,8 @@ def rows_of(items: pd.DataFrame, values: pd.DataFrame, name: str, base: str,
         if not alike:
             verdict = "other items"
         lines.append([escaped(row), beside, one.text(float(ours.values.mean())), f"{one.text(low)} to {one.text(high)}",
-                      str(count), converged(values[values["row"] == row]), less, seen, verdict or "base"])
-    return lines
+                      str(count), converged(values[values["row"] == row]), text, seen, verdict or "base"])
+    return lines, differences
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -112,18 +150,26 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("items", type=Path, help="FOLDER/RECIPE.parquet")
     parser.add_argument("metrics", nargs="+", metavar="METRIC",
                         help="columns of items, token_nll, or released_bleu_1 to released_bleu_4")
-    parser.add_argument("--base", required=True, help="the row that others are compared with")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--base", help="the row that others are compared with")
+    what.add_argument("--interaction", nargs=4, metavar="ROW")
+    parser.add_argument("--svg", type=Path, help="plot of the first metric's differences")
     parser.add_argument("--where", help="a column of items that is true of those to take")
     arguments = parser.parse_args(argv)
     items, values = pd.read_parquet(arguments.items), pd.read_csv(arguments.items.with_suffix(".csv"))
     items = items[items[arguments.where]] if arguments.where else items
+    if arguments.interaction:
+        sys.stdout.writelines(interaction(items, name, arguments.interaction) for name in arguments.metrics)
+        return
     published = printed(arguments.items.stem)
     for name in arguments.metrics:
         heads = ["row", "published", "ours", "interval", "seeds", "converged", f"less {arguments.base}",
                  "could be seen", "status"]
-        lines = table(heads, rows_of(items, values, name, arguments.base, published))
+        rows, differences = rows_of(items, values, name, arguments.base, published)
+        if arguments.svg and name == arguments.metrics[0]:
+            arguments.svg.write_text(forest(differences, name, arguments.base), encoding="utf-8")
         title = f"{metric(name).name}, {items['example_id'].nunique():,} items"
-        sys.stdout.write("\n".join([title, "", *lines, "", ""]))
+        sys.stdout.write("\n".join([title, "", *table(heads, rows), "", ""]))
 
 
 if __name__ == "__main__":
