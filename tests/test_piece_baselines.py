@@ -27,11 +27,6 @@ def test_company_changes_no_value(case):
         torch.testing.assert_close(alone, values, rtol=0, atol=1e-5 * float(values.abs().max()))
 
 
-def test_planned_batches_say_the_same(case):
-    batch = case.batch()
-    torch.testing.assert_close(case.model.nll(case.model.planned(batch)), case.model.nll(batch), rtol=0, atol=0)
-
-
 @torch.no_grad()
 def test_one_beam_is_greedy_over_the_likelihood(case):
     """The cached steps of decoding predict what one pass over whole targets does: token by token the likeliest."""

@@ -1,7 +1,7 @@
 """A sequence classifier by the mean over tokens, which the Hugging Face library lacks.
 
-This file travels in the folder of an exported classifier, where the library runs it for those who load it with
-``trust_remote_code=True``. So it imports nothing but torch and transformers.
+Exports contain a copy of this file, which the library runs for users with ``trust_remote_code=True``. So it imports
+only torch and transformers.
 """
 
 from typing import Any
@@ -51,6 +51,6 @@ class MeanPooledForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
-# `save_pretrained` then writes this file beside the weights, and says so in config.json.
+# `save_pretrained` then copies this file beside the weights and names it in config.json.
 MeanPooledConfig.register_for_auto_class()
 MeanPooledForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
