@@ -1,6 +1,5 @@
 """The precision of products: recurrent layers out of autocast, TF32 as asked, devices that lack it, its record."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -123,10 +122,10 @@ def test_tables_say_their_precision_where_something_was_computed():
 TEXTS = ["what is the best way to learn a new language", "how do i learn language fast ?", "a cat", "dog"]
 
 
-def classifier_scores(folder, **switches):
+def classifier_scores(folder):
     tokenizer = tiny_bert.tokenizer(folder)
     encoding = tokenizer(TEXTS[:2], TEXTS[2:], return_tensors="pt", padding=True)
-    return torch.cat(word_saliency(tiny_bert.classifier(), encoding, **switches)).numpy()
+    return torch.cat(word_saliency(tiny_bert.classifier(), encoding)).numpy()
 
 
 def scaled_encoder():
@@ -149,8 +148,7 @@ def bertscores(folder):
 
 
 @pytest.mark.parametrize("compute", [
-    classifier_scores, partial(classifier_scores, method="integrated_gradients", steps=8), node_vectors,
-    class_shares, bertscores])
+    classifier_scores, node_vectors, class_shares, bertscores])
 def test_what_trains_nothing_says_nearly_the_same_in_bf16(compute, tmp_path):
     full = compute(tmp_path)
     with computing(runtime(device="cpu", precision="bf16")):

@@ -185,7 +185,7 @@ SORTING = {"index_copy", "index_copy_", "index_add", "index_add_", "index_put", 
 def test_a_loaded_batch_is_trained_on_without_waiting_or_sorting(architecture, together, monkeypatch):
     task, items = make_task(architecture, contrast={"neg": "all"}), [5, 0, 4, 1]
     if architecture == "pgkpr":
-        monkeypatch.setattr(task.module, "_together", lambda: together)
+        monkeypatch.setattr(task.module, "_in_one_pass", lambda: together)
     batch = task.load(items)
     with Recorded() as recorded:
         loss, _ = task.train_batch(batch, Step(0, 10, 0, items))

@@ -435,15 +435,16 @@ class _Loop:
 
     def resume(self) -> None:
         """Restore the last checkpoint of the first process, if any; its weights are copied to all processes."""
-        weights, slots, stored = (self.store.load() if self.rank == 0 else None) or ({}, {}, None)
+        stored = self.store.load() if self.rank == 0 else None
         if stored is not None:
-            load_tensors(self.task.module, weights)
+            load_tensors(self.task.module, stored[0])
         broadcast(self.task.module.state_dict().values())
-        values = from_first(lambda: stored)
-        if values is None:
+        slots_and_values = from_first(lambda: None if stored is None else stored[1:])
+        if slots_and_values is None:
             return
+        slots, values = slots_and_values
         by_parameter: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors_of_first(slots, self.device).items():
+        for name, tensor in slots.items():
             number, _, slot = name.partition("/")
             by_parameter.setdefault(int(number), {})[slot] = tensor
         self.optimiser.load_state_dict({"state": by_parameter,
@@ -730,18 +731,6 @@ def broadcast(tensors: Iterable[Tensor]) -> None:
         if flat.numel():
             distributed.broadcast(flat.view(-1).view(torch.uint8), src=0)
             tensor.detach().copy_(flat)
-
-
-def tensors_of_first(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """Return the first process's ``tensors`` in every process, on ``device``."""
-    rank, world = place()
-    if world == 1:
-        return dict(tensors)
-    shapes = from_first(lambda: {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()})
-    copies = {name: tensors[name].to(device) if rank == 0 else torch.empty(shape, dtype=dtype, device=device)
-              for name, (shape, dtype) in shapes.items()}
-    broadcast(copies.values())
-    return copies
 
 
 def add_gradients_of_all(parameters: Sequence[nn.Parameter]) -> None:

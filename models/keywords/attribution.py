@@ -12,7 +12,6 @@ pieces, scaled to [0, 1] in its sentence by the least and the greatest score.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
