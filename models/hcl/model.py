@@ -15,34 +15,10 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from models.common import decoding, transformer
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl_dims
-from models.hcl.graph import (
-    GraphAttention,
-    Impostor,
-    KeywordGraph,
-    Planner,
-    Views,
-    impostor_candidates,
-    impostor_cosines,
-    places_of,
-    segment_sum,
-)
-from models.hcl.hcl import (
-    Contrasted,
-    Decoder,
-    Gaussian,
-    GaussianNetwork,
-    HclConfig,
-    HclOutput,
-    KeywordOutput,
-    LatentEntry,
-    LatentOutput,
-    Posterior,
-    TiedOutput,
-    in_full,
-    mahalanobis,
-    padded_words,
-    unit_scale,
-)
+from models.hcl import graph as graphs
+from models.hcl import hcl
+from models.hcl.graph import KeywordGraph, Planner, Views
+from models.hcl.hcl import Contrasted, Gaussian, HclConfig, HclOutput, KeywordOutput, LatentOutput
 from models.hcl.settings import CONTRASTS
 
 LatentSource = Literal["mean", "sample"]
@@ -111,18 +87,18 @@ class HclModel(PreTrainedModel, GenerationMixin):
         self._draw = int(torch.randint(2**62, (), device="cpu"))
         width, size = config.hidden_size, config.latent.size
         self.encoder = BertModel(BertConfig(**config.encoder), add_pooling_layer=False)
-        self.decoder = Decoder(config)
-        self.word_scores = TiedOutput(config.vocab_size)
+        self.decoder = hcl.Decoder(config)
+        self.word_scores = hcl.TiedOutput(config.vocab_size)
         self.graph = KeywordGraph(config.num_nodes, config.num_edges, width)
-        self.attention = GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
-        self.impostor = Impostor(width, config.keyword.imp_weight)
-        self.prior = GaussianNetwork(width, size, config.keyword.unit_scale)
-        self.posterior = Posterior(width, size, config.latent.posterior == "relative")
-        self.latent_entry = LatentEntry(size, width)
+        self.attention = graphs.GraphAttention(width, config.graph.iterations, config.graph.layer_norm)
+        self.impostor = graphs.Impostor(width, config.keyword.imp_weight)
+        self.prior = hcl.GaussianNetwork(width, size, config.keyword.unit_scale)
+        self.posterior = hcl.Posterior(width, size, config.latent.posterior == "relative")
+        self.latent_entry = hcl.LatentEntry(size, width)
         self.keyword_slot = nn.Linear(width, width)
         self.keyword_points = nn.Linear(width, size, bias=False)  # P: keywords in the latent space
         self.bow_hidden = nn.Linear(width + size, width)
-        self.bow_scores = TiedOutput(config.vocab_size)
+        self.bow_scores = hcl.TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
         self.register_load_state_dict_post_hook(_clear_vectors)
         self.post_init()
@@ -150,7 +126,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
             # not torch.manual_seed: fork_rng restores this generator alone
             torch.default_generator.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
             super()._init_weights(module)
-        if isinstance(module, TiedOutput):
+        if isinstance(module, hcl.TiedOutput):
             init.zeros_(module.bias)
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -264,15 +240,16 @@ class HclModel(PreTrainedModel, GenerationMixin):
             u_in = self._with_unseen(known, u_in, batch["kw_alone"])
         u_out = u_out.masked_fill(~has_output.unsqueeze(-1), 0.0)
         u_in, u_out, u_imp = at_least_float32(u_in, u_out, self.impostor(u_out, of_candidates, samples))
-        return KeywordOutput(u_in, u_out, u_imp, has_impostor, impostor_cosines(u_out, u_imp, of_candidates, samples))
+        cosines = graphs.impostor_cosines(u_out, u_imp, of_candidates, samples)
+        return KeywordOutput(u_in, u_out, u_imp, has_impostor, cosines)
 
     def _with_unseen(self, known: Tensor, seen: Tensor, vectors: Tensor) -> Tensor:
         """Return u_in (B, d): ``seen`` where the node is ``known``, else a new node with its self loop."""
         return torch.where(known.unsqueeze(-1), seen, self.attention.isolated(vectors.to(seen.dtype)))
 
     def impostors(self, ky: Tensor, kneg: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the nodes that impostors are made of; see :func:`impostor_candidates`."""
-        return impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
+        """Return the nodes that impostors are made of; see :func:`models.hcl.graph.impostor_candidates`."""
+        return graphs.impostor_candidates(self.graph, ky, kneg, neighbours=self.config.graph.iterations > 0)
 
     # The latent variable
 
@@ -334,9 +311,9 @@ class HclModel(PreTrainedModel, GenerationMixin):
         """Eq. 11: distances of output and impostor keyword, mapped into the latent space by P, to q(z|x,y+)."""
         if keyword is None or latent is None:
             return None
-        points = in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))  # (B, 2, dz)
+        points = hcl.in_full(self.keyword_points, torch.stack([keyword.u_out, keyword.u_imp], dim=1))  # (B, 2, dz)
         mu, logvar = latent.posterior.mu.unsqueeze(1), latent.posterior.logvar.unsqueeze(1)
-        d_out, d_imp = mahalanobis(points, mu, logvar).unbind(1)  # (B,)
+        d_out, d_imp = hcl.mahalanobis(points, mu, logvar).unbind(1)  # (B,)
         return Contrasted.of_distances(d_out, d_imp, self.config.contrasts.mahalanobis.temperature, keyword.mask,
                                        points)
 
@@ -346,7 +323,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
         """Return the decoder's memory, [Wm z ; u_in ; H_x] (B, S, d), and its mask (B, S)."""
         slots = [] if z is None else [self.latent_entry.slot(z)]
         if self.config.decoder.kw_memory and u_in is not None:
-            slots.append(self.keyword_slot(unit_scale(u_in) if self.config.keyword.unit_scale else u_in))
+            slots.append(self.keyword_slot(hcl.unit_scale(u_in) if self.config.keyword.unit_scale else u_in))
         parts = [slot.unsqueeze(1) for slot in slots]
         real = torch.ones(len(mask), len(slots), dtype=torch.bool, device=mask.device)
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
@@ -375,7 +352,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
     def target_nll(self, scores: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return -log p of each target (B,), summed over its tokens, from :meth:`token_scores` of a planned batch."""
         words = batch["y_out"].flatten().index_select(0, batch["token_places"])
-        return segment_sum(F.cross_entropy(scores, words, reduction="none"), batch["token_samples"],
+        return graphs.segment_sum(F.cross_entropy(scores, words, reduction="none"), batch["token_samples"],
                            len(batch["y_out"]))
 
     def _source_dropout(self, mask: Tensor, states: int) -> Tensor:
@@ -390,7 +367,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
     def _words(self) -> Tensor:
         """Return the embeddings that losses score words by, padded in training on a GPU."""
         words = self.get_input_embeddings().weight
-        return padded_words(words, _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 1)
+        return hcl.padded_words(words, _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 1)
 
     # Generation
 
@@ -432,7 +409,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
     @torch.no_grad()
     def likelihood(self, given: Conditions, targets: Mapping[str, Tensor]) -> Tensor:
         """Return -log p(y | x, z) of each item (B,) at the prior's mean; ``y_in``, ``y_in_mask``, ``y_out`` (B, T)."""
-        batch = {**targets, "x_mask": given.mask, **places_of(targets["y_in_mask"])}
+        batch = {**targets, "x_mask": given.mask, **graphs.places_of(targets["y_in_mask"])}
         return self.target_nll(self.token_scores(given.hidden, given.u_in, given.latent("mean"), batch), batch)
 
     @torch.no_grad()
