@@ -1,13 +1,10 @@
-"""Decoding with the HCL model: equal to ``generate`` of transformers, with or without a cache; padding, keywords, z."""
+"""Decoding with the HCL model: with or without a cache; padding, keywords, z."""
 
 import pytest
 import tiny_hcl
 import torch
-from torch.nn import functional as F
-from transformers import DynamicCache, EncoderDecoderCache
 from whole_steps import whole
 
-from benchmarks.decoding import by_generate
 from models.common.decoding import CachedSteps
 from models.hcl.model import HclModel
 
@@ -32,18 +29,6 @@ def outputs(tokens):
         assert all(token == PAD for token in row[end + 1 :])
         rows.append(row[:end])
     return rows
-
-
-@pytest.mark.parametrize("num_beams", range(1, 7))
-def test_tokens_are_those_of_generate(num_beams):
-    for seed in range(4):
-        model = tiny_hcl.model(seed).double()  # as good as without ties
-        with torch.no_grad():
-            model.word_scores.bias[EOS] = float(seed)
-        items, options = inputs(6, seed=seed), {"num_beams": num_beams, "min_length": seed, "max_length": 9}
-        found = [tokens for tokens in (model.paraphrase(*items, **options), by_generate(model, *items, **options))]
-        longest = max(tokens.shape[1] for tokens in found)
-        assert torch.equal(*(F.pad(tokens, (0, longest - tokens.shape[1])) for tokens in found))
 
 
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"decoder": {"kw_memory": True}}])
@@ -73,17 +58,6 @@ def test_states_survive_any_change_of_beams_and_items():
             steps.reorder(parents)
         items, tokens = len(kept), torch.randint(5, tiny_hcl.VOCABULARY, (len(kept), width), generator=draw)
     torch.testing.assert_close(cached.step(tokens), plain.step(tokens))
-
-
-@torch.no_grad()
-def test_a_step_with_the_cache_of_transformers_gives_the_scores_of_the_whole_prefix():
-    model, (ids, mask, nodes) = tiny_hcl.model(), inputs()
-    given = model.conditions(ids, mask, nodes)
-    source = (*model.memory(given.hidden, given.mask, given.u_in, given.latent()), given.latent())
-    tokens = tiny_hcl.batch()["y_in"]
-    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    parts = [model.decode(part, *source, cache) for part in (tokens[:, :2], tokens[:, 2:3], tokens[:, 3:])]
-    torch.testing.assert_close(torch.cat(parts, dim=1), model.decode(tokens, *source), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("search", ["beam", "contrastive"])
@@ -139,9 +113,5 @@ def test_misuse_is_explained():
             paraphrase(model, **options)
     with pytest.raises(ValueError, match=r"conditioned on keywords; give keyword_nodes \(B,\)"):
         model.paraphrase(ids, mask)
-    with pytest.raises(ValueError, match="give a batch to train on, or call paraphrase"):
-        model()
-    with pytest.raises(ValueError, match=r"decoding needs latent \(B, dz\)"):
-        model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=3)
     with pytest.raises(ValueError, match=r"call eval\(\) before paraphrase\(\)"):
         model.train().paraphrase(ids, mask, nodes)

@@ -11,14 +11,13 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertModel, EncoderDecoderCache
+from transformers import BertModel
 from transformers.models.bert.modeling_bert import BertLayer
 
 from models.common.decoding import BeamCache, Pair
 from models.common.losses import at_least_float32
 
 Pooling = Literal["mean", "cls"]
-Cache = EncoderDecoderCache | BeamCache
 Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
 # What each query attends to: a tensor of booleans, or of numbers added to products; True: nothing that comes later
 Visible = Tensor | bool | None
@@ -205,7 +204,7 @@ class DecoderStep:
 
     def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
                  memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor],
-                 noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None) -> None:
+                 noise: Sequence[Tensor | None] | nn.Dropout, cache: BeamCache | None = None) -> None:
         self.places, self.projections, self.visible = places, projections, visible
         self.memories, self.biases, self.noise, self.cache = memories, biases, noise, cache
 
@@ -217,8 +216,7 @@ class DecoderStep:
         else:
             queries, keys, values = split(F.linear(normed, *projection), 3)
         if self.cache is not None:
-            cache = self.cache if isinstance(self.cache, BeamCache) else self.cache.self_attention_cache
-            keys, values = cache.update(keys, values, number)
+            keys, values = self.cache.update(keys, values, number)
         return attention(queries, keys, values, self.visible, self.places)
 
     def cross(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:

@@ -83,16 +83,6 @@ class HclConfig(PretrainedConfig):
         return int(self.encoder["vocab_size"])
 
     @property
-    def num_attention_heads(self) -> int:
-        """Attention heads of each decoder layer, as in the encoder."""
-        return int(self.encoder["num_attention_heads"])
-
-    @property
-    def num_hidden_layers(self) -> int:
-        """Decoder layers; the library sizes its key/value cache by this number."""
-        return self.decoder.layers
-
-    @property
     def uses_keyword(self) -> bool:
         """Whether the prior or the decoder's memory reads the input keyword."""
         return bool(self.keyword.condition) and (self.latent.enabled or self.decoder.kw_memory)
@@ -275,45 +265,38 @@ class Decoder(nn.Module):
 
     def __init__(self, config: HclConfig) -> None:
         super().__init__()
-        width, heads, dropout = config.hidden_size, config.num_attention_heads, config.decoder.dropout
-        self.heads = heads
+        width, dropout, self.heads = config.hidden_size, config.decoder.dropout, config.encoder["num_attention_heads"]
         self.positions = nn.Embedding(int(config.encoder["max_position_embeddings"]), width)
         self.input_norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
         inner = int(config.encoder["intermediate_size"])
-        self.layers = nn.ModuleList(transformer.DecoderLayer(width, heads, inner, dropout, F.gelu)
-                                    for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(transformer.DecoderLayer(width, self.heads, inner, dropout, F.gelu)
+                                    for _ in range(config.decoder.layers))
         self.output_norm = nn.LayerNorm(width)
         self.transform = nn.Linear(width, width)
         self.transform_norm = nn.LayerNorm(width)
 
     def forward(self, embedded: Tensor, memory: Tensor, memory_mask: Tensor,
-                cache: transformer.Cache | None = None) -> Tensor:
+                cache: BeamCache | None = None) -> Tensor:
         """Return the states (B, L, d) from which next tokens are predicted, of embedded tokens (B, L, d).
 
-        With a :class:`BeamCache` the L tokens are those of L hypotheses. ``memory_mask`` is True for real slots (B, S)
+        With a cache the L tokens are those of L hypotheses. ``memory_mask`` is True for real slots (B, S)
         of ``memory`` (B, S, d), or numbers to add (B, 1, 1, S).
         """
-        length, device = embedded.shape[1], embedded.device
         visible: transformer.Visible = True
         if cache is None:
-            positions = self.positions.weight[:length]
-        elif isinstance(cache, BeamCache):  # the tokens of all hypotheses have one position
-            positions, visible = self.positions.weight[cache.steps], cache.allowed(length, device)
-        else:
-            past = int(cache.get_seq_length())
-            positions = self.positions(torch.arange(past, past + length, device=device))
-            earlier = torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
-            visible = None if length == 1 else earlier
+            positions = self.positions.weight[:embedded.shape[1]]
+        else:  # the tokens of all hypotheses have one position
+            positions = self.positions.weight[cache.steps]
+            visible = cache.allowed(embedded.shape[1], embedded.device)
         hidden = self.dropout(self.input_norm(embedded + positions))
         if memory_mask.dim() < 4:
             memory_mask = transformer.masking(memory_mask.bool(), embedded)[:, None, None]
         heads, layers = transformer.Heads(self.heads), [cast(transformer.DecoderLayer, layer) for layer in self.layers]
         memories = [memory_keys_values(layers, memory, heads, cache)]
         parts = [layer.self_attention.projections for layer in layers]
-        projections: Sequence[Pair | None] = (  # in decoding once for all tokens
-            cache.once(lambda: transformer.joined_groups(parts)) if isinstance(cache, BeamCache)
-            else transformer.joined_by_layer(parts))
+        projections: Sequence[Pair | None] = (transformer.joined_by_layer(parts) if cache is None
+                                              else cache.once(lambda: transformer.joined_groups(parts)))
         step = transformer.DecoderStep(heads, projections, visible, memories, [memory_mask], self.dropout, cache)
         for number, layer in enumerate(layers):
             hidden = layer(hidden, step, number)
@@ -322,7 +305,7 @@ class Decoder(nn.Module):
 
 
 def memory_keys_values(layers: Sequence[transformer.DecoderLayer], memory: Tensor, heads: transformer.Heads,
-                       cache: transformer.Cache | None) -> list[Pair]:
+                       cache: BeamCache | None) -> list[Pair]:
     """Return the keys and values (B, H, S, d / H) of memory (B, S, d) for each layer, from one product or the cache."""
     attentions = [layer.cross_attention for layer in layers]
     if cache is None:
@@ -333,14 +316,7 @@ def memory_keys_values(layers: Sequence[transformer.DecoderLayer], memory: Tenso
     def projected(number: int) -> Pair:
         return heads.split(attentions[number].key(memory), 1)[0], heads.split(attentions[number].value(memory), 1)[0]
 
-    if isinstance(cache, BeamCache):
-        return [cache.memory(number, partial(projected, number)) for number in range(len(layers))]
-    for number in range(len(layers)):
-        if not cache.is_updated.get(number):
-            cache.cross_attention_cache.update(*projected(number), number)
-            cache.is_updated[number] = True
-    cached: list[Any] = cache.cross_attention_cache.layers
-    return [(layer.keys, layer.values) for layer in cached]
+    return [cache.memory(number, partial(projected, number)) for number in range(len(layers))]
 
 
 class TiedOutput(nn.Module):

@@ -8,10 +8,8 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, BertModel, GenerationMixin, PreTrainedModel
+from transformers import BertConfig, BertModel, PreTrainedModel
 from transformers import initialization as init
-from transformers.cache_utils import EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from models.common import decoding, transformer
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl_dims
@@ -59,7 +57,7 @@ class Conditions:
         raise ValueError(f"HclModel: z is {z!r}, expected 'mean', 'sample' or a tensor (B, dz)")
 
 
-class HclModel(PreTrainedModel, GenerationMixin):
+class HclModel(PreTrainedModel):
     """HCL as it is trained, saved and used: x -> y by way of z, with keyword vectors from a graph.
 
     All modules exist whatever the configuration switches off; what is off is not run and gets no gradient. Each module
@@ -72,8 +70,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
     the graph (:class:`Views`), and ``dropped`` (B,), where its input keyword is to be a new node; both read
     ``unseen_vectors`` too. Every mask has a real token in each row.
 
-    Use ``HclModel.from_pretrained(folder).paraphrase(ids, mask, keyword_nodes=nodes)``; or ``generate`` of
-    ``transformers``, given ``encoder_outputs`` (the memory), its mask and ``latent``.
+    Use ``HclModel.from_pretrained(folder).paraphrase(ids, mask, keyword_nodes=nodes)``.
     """
 
     config: HclConfig
@@ -140,26 +137,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
 
     # One pass over a batch
 
-    def forward(self, batch: Mapping[str, Tensor] | None = None, *, decoder_input_ids: Tensor | None = None,
-                encoder_outputs: BaseModelOutput | None = None, attention_mask: Tensor | None = None,
-                latent: Tensor | None = None, past_key_values: EncoderDecoderCache | None = None,
-                use_cache: bool | None = None, return_dict: bool | None = None) -> HclOutput | Seq2SeqLMOutput:
-        """Run a training pass over ``batch``, or one decoding step for ``generate``.
-
-        A decoding step reads the next tokens (B, L), the memory as ``encoder_outputs`` (B, S, d), its mask, and z as
-        ``latent``.
-        """
-        if batch is not None:
-            return self.run_batch(batch)
-        memory = encoder_outputs.last_hidden_state if encoder_outputs is not None else None
-        if decoder_input_ids is None or memory is None or attention_mask is None:
-            raise ValueError("HclModel: give a batch to train on, or call paraphrase() to generate")
-        if self.config.latent.enabled and latent is None:
-            raise ValueError("HclModel: decoding needs latent (B, dz); paraphrase() takes it from the prior")
-        states = self.decode(decoder_input_ids, memory, attention_mask, latent, past_key_values)
-        return Seq2SeqLMOutput(logits=self.score(states), past_key_values=past_key_values)
-
-    def run_batch(self, batch: Mapping[str, Tensor], validating: bool = False) -> HclOutput:
+    def forward(self, batch: Mapping[str, Tensor], validating: bool = False) -> HclOutput:
         """Return all parts of a batch, z drawn from the posterior.
 
         The loss that selects a checkpoint must not depend on negatives, not even by rounding: ``validating`` encodes
@@ -279,7 +257,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
         vectors = [texts[name].vector.unsqueeze(1) for name in ("y", "neg") if name in texts]
         if self.training:
             return prior, self.posterior.given(h_x, torch.cat(vectors, dim=1), prior)
-        # apart, as in ``run_batch``, so that negatives change nothing by rounding
+        # apart, as in ``forward``, so that negatives change nothing by rounding
         parts = [self.posterior.given(h_x, part, prior) for part in vectors]
         return prior, Gaussian(*(torch.cat([getattr(part, name) for part in parts], 1) for name in ("mu", "logvar")))
 
@@ -329,7 +307,7 @@ class HclModel(PreTrainedModel, GenerationMixin):
         return torch.cat([*parts, hidden], dim=1), torch.cat([real, mask.bool()], dim=1)
 
     def decode(self, ids: Tensor, memory: Tensor, mask: Tensor, z: Tensor | None,
-               cache: transformer.Cache | None = None) -> Tensor:
+               cache: decoding.BeamCache | None = None) -> Tensor:
         """Return the states (B, L, d) that words are scored from, of tokens (B, L) that follow the cached ones."""
         embedded = self.get_input_embeddings()(ids)
         if z is not None:

@@ -33,10 +33,10 @@ class Validation:
 
     @torch.no_grad()
     def add(self, batch: Mapping[str, Tensor]) -> None:
-        """Add a batch, the model in evaluation mode; see :meth:`HclModel.run_batch`."""
+        """Add a batch, the model in evaluation mode; see :meth:`HclModel.forward`."""
         if self.model.training:
             raise ValueError("Validation: call eval() on the model, or dropout decides the values")
-        output = self.model.run_batch(batch, validating=True)
+        output = self.model(batch, validating=True)
         self._append(loss=validation_loss(output, self.model.config), reconstruction=output.reconstruction)
         if (latent := output.latent) is not None:
             mu = latent.posterior.mu
