@@ -21,7 +21,6 @@ from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.text.batches import fixed_chunks
 from models.common.encoders import freeze_lower_layers, load_encoder
-from models.common.transformer import mean_pool
 from stages.common.device import choose_device
 from stages.common.encoders import embed_texts, resolve_encoder
 
@@ -147,11 +146,6 @@ def test_device_is_what_was_asked_for_or_an_error(monkeypatch):
         choose_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [choose_device(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
-
-
-def test_pooling_is_a_mean_over_real_tokens():
-    hidden, mask = torch.arange(12.0).view(2, 3, 2), torch.tensor([[True, True, False], [False, False, False]])
-    assert mean_pool(hidden, mask).tolist() == [[1.0, 2.0], [0.0, 0.0]]
 
 
 def test_freezing_lower_layers():

@@ -132,19 +132,6 @@ def test_sums_and_softmaxes_are_in_full_precision_under_autocast():
     torch.testing.assert_close(half, plain, atol=0.15, rtol=0.1)
 
 
-def test_weighted_means_are_softmaxes_within_each_row():
-    weights = weighted_mean(torch.tensor([1e4, -1e4, 0.1, 0.2, 0.3]), torch.eye(5), torch.tensor([0, 0, 2, 2, 2]), 3)
-    torch.testing.assert_close(weights.sum(-1), torch.tensor([1.0, 0.0, 1.0]))  # nothing belongs to row 1
-    torch.testing.assert_close(weights[2, 2:], torch.softmax(torch.tensor([0.1, 0.2, 0.3]), 0))
-
-
-def test_no_iteration_returns_the_initial_vectors():
-    graph, attention = graph_of(), attention_of(iterations=0)
-    assert torch.equal(attention(graph, torch.tensor([4, 1])), graph.h0[[4, 1]])
-    assert torch.equal(attention.all_vectors(graph), graph.h0)
-    assert torch.equal(attention.isolated(graph.h0[:2]), graph.h0[:2])
-
-
 def test_nodes_out_of_reach_do_not_matter():
     graph, attention = graph_of(), attention_of(iterations=2)
     reachable = {3, 6}  # the chain's end receives from nobody

@@ -30,14 +30,6 @@ def latent_model(**latent):
     return tiny_hcl.model(latent={"bow_loss": False, **latent}, **NO_CONTRAST)
 
 
-# The defaults, as printed
-
-
-def test_the_defaults_are_as_printed():
-    assert DEFAULT == {"free_bits": 5.0, "free_bits_by": "total", "free_bits_for": "posterior",
-                       "posterior": "absolute", "bow_loss": False}  # METHODS A.11
-
-
 @pytest.mark.parametrize("posterior", ["absolute", "relative"])
 def test_the_instance_contrast_teaches_the_keyword_unless_the_posterior_is_relative(posterior):
     """A relative posterior's KL says the same whatever the prior: what reaches u_in is rounding."""

@@ -18,7 +18,6 @@ from models.keywords.s_tagger import STagger, STaggerConfig
 from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
 from stages.common.seeds import seed_everything
-from stages.common.tables import Provenance
 from stages.metrics.bertscore import BertScorer
 from stages.tracks.clld.new_texts import class_probabilities
 
@@ -110,13 +109,6 @@ def test_tf32_is_what_was_asked_for_and_never_what_torch_lets_cudnn_do_unasked()
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
         torch.use_deterministic_algorithms(False)
-
-
-def test_tables_say_their_precision_where_something_was_computed():
-    assert "precision" not in Provenance("clusters@sample", "0").as_metadata(1)
-    made = Provenance("node_vectors@sample", "0", precision=computed_in("bf16", True)).as_metadata(1)
-    assert made["precision"] == {"products": "bf16", "tf32": True, "compiled": False}
-    assert computed_in("fp32", False) == {"products": "fp32", "tf32": False, "compiled": False}
 
 
 TEXTS = ["what is the best way to learn a new language", "how do i learn language fast ?", "a cat", "dog"]

@@ -5,7 +5,7 @@ import torch
 from recurrent_cases import ARCHITECTURES, RULES, batch, model, peaked
 
 from models.common import BOS, PAD
-from models.common.decoding import beam_search, contrastive_search
+from models.common.decoding import beam_search
 from models.common.recurrent import LstmStack
 
 # settings that change how a model decodes, laid over those of the architecture
@@ -72,15 +72,6 @@ def test_search_equals_one_that_keeps_no_states(architecture, values, num_beams)
     lengths = (found != PAD).sum(1).tolist()
     assert len(set(map(tuple, found.tolist()))) > 3 and len(set(lengths)) > 1  # items leave at different steps
     assert not set(found.flatten().tolist()) & {1, *RULES.banned[2:]}
-
-
-@each_architecture
-def test_contrastive_search_takes_the_same_steps(architecture):
-    rewriter, content = peaked(architecture), batch(8)
-    steps, start = rewriter.begin(content, None, 0)
-    found = contrastive_search(steps, start, RULES, top_k=3, alpha=0.4)
-    assert found.tolist() == contrastive_search(Replay(rewriter, content), start, RULES, top_k=3, alpha=0.4).tolist()
-    assert found.tolist() != rewriter.rewrite(content, None, RULES).tolist()
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -7,8 +7,6 @@ import pandas as pd
 import pytest
 import tiny_rewriters
 import torch
-from safetensors.torch import load_file
-from test_parallel_training import start_two
 from tiny_training import DyingStore, Killed
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -360,18 +358,3 @@ def test_a_saved_model_rewrites_with_what_its_folder_holds(trained):
     assert "1 generation, 1 reconstruction, 0.1 contrast" in (trained["pgkpr"].weights / "README.md").read_text()
     with pytest.raises(InputError, match=r"no trained PGKPR model .vocabulary.json is missing"):
         load_lookup(trained["pgkpr"].folder)
-
-
-@pytest.mark.whole
-def test_two_processes_train_the_model_of_one(project, tmp_path):
-    """Coins and dropout are those of the micro-batch, whoever computes it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        tiny_rewriters.write_project(tmp_path, MODELS, training={"learning_rate": None})
-    both = start_two(tmp_path, stage="train_pgkpr", name="pgkpr")
-    for one in both:
-        one.join(timeout=120)
-    assert [one.exitcode for one in both] == [0, 0]
-    weights = ModelPaths("pgkpr", 13).weights / "model.safetensors"
-    shared, alone = (load_file(home / weights) for home in (tmp_path, project))
-    assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5
