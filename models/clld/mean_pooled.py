@@ -1,8 +1,4 @@
-"""A sequence classifier by the mean over tokens, which the Hugging Face library lacks.
-
-Exports contain a copy of this file, which the library runs for users with ``trust_remote_code=True``. So it imports
-only torch and transformers.
-"""
+"""A sequence classifier by the mean over tokens; exports contain a copy, so it imports torch and transformers alone."""
 
 from typing import Any
 

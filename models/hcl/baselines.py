@@ -1,7 +1,4 @@
-"""Baselines of HCL's table with networks of our own, recurrent and Transformers; and all baselines by name.
-
-``config.sizes`` of each is its block of :mod:`stages.tracks.hcl.params`.
-"""
+"""Baselines of HCL's table with networks of our own, recurrent and Transformers; and all baselines by name."""
 
 import copy
 import math
@@ -35,7 +32,7 @@ _RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
 
 class PieceConfig(PretrainedConfig):
-    """Configuration of a baseline with a network of our own; ``sizes`` is its block of the params, plain."""
+    """Configuration of a baseline with a network of our own; ``sizes`` is its block of ``train_hcl``, plain."""
 
     model_type = "keycontrast-pieces"
 

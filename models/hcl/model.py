@@ -97,7 +97,7 @@ class HclModel(PreTrainedModel):
         self.bow_hidden = nn.Linear(width + size, width)
         self.bow_scores = hcl.TiedOutput(config.vocab_size)
         self._vectors: Tensor | None = None
-        self.register_load_state_dict_post_hook(_clear_vectors)
+        self.register_load_state_dict_post_hook(lambda model, _: setattr(model, "_vectors", None))
         self.post_init()
 
     @classmethod
@@ -423,10 +423,6 @@ class HclModel(PreTrainedModel):
 
     def _scored(self, states: Tensor) -> Tensor:
         return decoding.project_in_full(states, self.get_input_embeddings().weight, self.word_scores.bias)
-
-
-def _clear_vectors(model: HclModel, _: object) -> None:
-    model._vectors = None
 
 
 @dataclass(frozen=True)

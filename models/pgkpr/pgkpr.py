@@ -1,6 +1,5 @@
 """PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022), and the plain Transformer.
 
-In the order of the paper: the base of every model of the track, the sequence TS_s, the Transformer, PGKPR's losses.
 Symbols: B items, L words of a source, d width, V vocabulary, M real tokens of a batch.
 """
 
