@@ -12,6 +12,7 @@ pieces, scaled to [0, 1] in its sentence by the least and the greatest score.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -154,7 +155,7 @@ def piece_norms(classifier: PreTrainedModel, inputs: Inputs, target: str = "pos_
     lookup = classifier.get_input_embeddings()
     with _at_rest(classifier):
         if released_bugs:  # the output passes the embedding block again, without segments
-            block = classifier.base_model.embeddings
+            block = cast(nn.Module, classifier.base_model.embeddings)
             leaf = block(**{name: part for name, part in inputs.items() if name != "attention_mask"})
             leaf = leaf.detach().requires_grad_()  # (B, L, d)
             logits = classifier(inputs_embeds=leaf, attention_mask=inputs["attention_mask"]).logits  # (B, 2)
