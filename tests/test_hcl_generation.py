@@ -40,26 +40,6 @@ def test_a_cache_changes_nothing(options, groups, monkeypatch):
     assert torch.equal(cached, paraphrase(model, **options))
 
 
-@torch.no_grad()
-def test_states_survive_any_change_of_beams_and_items():
-    model, batch = tiny_hcl.model().double(), tiny_hcl.batch(5)
-    given = model.conditions(batch["x_ids"], batch["x_mask"], batch["kx"])
-    z = given.latent()
-    source = (*model.memory(given.hidden, given.mask, given.u_in, z), z)
-    cached, plain = model.steps(*source, slots=30), whole(model, *source)
-    draw = torch.Generator().manual_seed(0)
-    tokens, items = torch.full((5, 1), BOS), 5
-    for width in (3, 3, 1, 4, 2):
-        torch.testing.assert_close(cached.step(tokens), plain.step(tokens))
-        kept = torch.randperm(items, generator=draw)[: max(2, items - 1)].sort().values
-        parents = torch.randint(tokens.shape[1], (len(kept), width), generator=draw)
-        for steps in (cached, plain):
-            steps.keep(kept)
-            steps.reorder(parents)
-        items, tokens = len(kept), torch.randint(5, tiny_hcl.VOCABULARY, (len(kept), width), generator=draw)
-    torch.testing.assert_close(cached.step(tokens), plain.step(tokens))
-
-
 @pytest.mark.parametrize("search", ["beam", "contrastive"])
 def test_scores_are_float32_under_autocast(search, monkeypatch):
     model, kinds, scores = tiny_hcl.model(), set(), CachedSteps.logits
