@@ -57,7 +57,7 @@ def test_wider_beams_keep_to_the_rules_and_to_padding(case):
 
 def test_the_objective_reaches_every_parameter(case):
     case.model.train()
-    values = case.model.trainee().objective(case.model.planned(case.batch()), STEP)
+    values = case.model.trainee().objective(case.batch(), STEP)
     assert all(value.shape == (8,) for value in values.values())
     values["loss"].sum().backward()
     assert all(parameter.grad is not None for parameter in case.model.parameters())

@@ -1,6 +1,6 @@
 """Recurrent layers: reading texts of several lengths, stacks, attention, a pointer to the source, decoding."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from models.common.decoding import project_in_full
 from models.common.losses import at_least_float32
-from models.common.training import HostTensor
 
 States = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, d) each
@@ -29,22 +28,11 @@ def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
         return layer(inputs.to(weight.dtype), None if state is None else state.to(weight.dtype))
 
 
-def by_length(batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-    """Return for :func:`read` the order of texts ``names`` by length, its inverse, and the lengths on the host."""
-    tensors: dict[str, Tensor] = {}
-    for name in names:
-        device = batch[f"{name}_mask"].device
-        lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
-        tensors |= {f"{name}_order": order.to(device), f"{name}_back": order.argsort().to(device),
-                    f"{name}_host": HostTensor.of(lengths)}
-    return tensors
-
-
-def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name: str) -> tuple[Tensor, State]:
-    """Read texts ``name``, embedded (B, L, d): outputs (B, L, d'), 0 at padding, and last states (B, d') each."""
-    given = batch if f"{name}_host" in batch else by_length(batch, [name])
-    order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
-    packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
+def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
+    """Read texts (B, L, d) under ``mask`` (B, L): outputs (B, L, d'), 0 at padding, and last states (B, d') each."""
+    lengths, order = mask.sum(-1).cpu().sort(descending=True, stable=True)
+    order, back = order.to(mask.device), order.argsort().to(mask.device)
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths, batch_first=True)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
     last = state if isinstance(state, tuple) else (state,)

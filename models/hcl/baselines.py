@@ -51,14 +51,6 @@ class OwnPieceModel(PieceModel, PreTrainedModel):
     base_model_prefix = "pieces"
     main_input_name = "x_ids"
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of real tokens of sources and, if there are any, of targets."""
-        planned = {**batch}
-        for name, mask in (("x", "x_mask"), ("y", "y_in_mask")):
-            if mask in batch and f"{name}_real" not in batch:
-                planned |= transformer.RealTokens(batch[mask]).named(name)
-        return planned
-
     def first(self, batch: Batch) -> Tensor:
         """Return the first token of each output (B,)."""
         return torch.full((len(batch["x_ids"]),), int(self.config.bos_token_id), device=batch["x_ids"].device)
@@ -103,7 +95,7 @@ class PieceTransformer(OwnPieceModel):
 
     def memory(self, batch: Batch) -> tuple[Tensor, ...]:
         """Return the tensors that outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
-        tokens = transformer.RealTokens.given(self.planned(batch), "x")
+        tokens = transformer.RealTokens(batch["x_mask"])
         places = transformer.Heads(self.config.sizes["heads"], tokens)
         bias = transformer.masking(tokens.real, self.bias)[:, None, None]
         states = self.encoder(self.embedder, tokens.rows(batch["x_ids"]), places, bias)
@@ -111,8 +103,7 @@ class PieceTransformer(OwnPieceModel):
 
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
-        batch = self.planned(batch)
-        tokens = transformer.RealTokens.given(batch, "y")
+        tokens = transformer.RealTokens(batch["y_in_mask"])
         states = self.decoder(self.embedder, tokens.rows(batch["y_in"]), self.memory(batch), None, tokens)
         logits = F.linear(states, self.embedder.words.weight, self.bias)
         return item_sums(piece_nll(logits, tokens.rows(batch["y_out"])), tokens)
@@ -201,8 +192,7 @@ class GroupWiseTraining(nn.Module):
 
     def contrast(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return -log p_m(y | x) of observed pairs (B,), and the mean of the pair losses of each and its draws (B,)."""
-        drawn_pairs, score = drawn(batch, self.model.config.sizes["sample_k"])
-        pairs = self.model.planned(drawn_pairs)
+        pairs, score = drawn(batch, self.model.config.sizes["sample_k"])
         own, reference = -self.model.nll(pairs), self.reference(pairs)
         count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
         match = torch.cat([torch.ones_like(own[:count]), 2 * score - 1])
@@ -251,8 +241,7 @@ class Pointing(OwnPieceModel):
 
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
-        batch = self.planned(batch)
-        tokens, (state, given) = transformer.RealTokens.given(batch, "y"), self.encode(batch)
+        tokens, (state, given) = transformer.RealTokens(batch["y_in_mask"]), self.encode(batch)
         embedded = self.dropout(self.table(batch["y_in"]))
         states, _ = rnn.recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
         features, weights = self.features(embedded, states, given)
@@ -304,10 +293,6 @@ class PointerSeq2Seq(Pointing):
         self.words = rnn.PointerGenerator(3 * width, embedding, config.vocab_size)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of real tokens, and sources by their length."""
-        return batch if "x_host" in batch else {**super().planned(batch), **rnn.by_length(batch, ["x"])}
-
     @property
     def table(self) -> nn.Embedding:
         """Embeddings of the words that are read and written."""
@@ -316,7 +301,7 @@ class PointerSeq2Seq(Pointing):
     def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
         """Return the decoder's first states, and tensors of the source."""
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = rnn.read(self.encoder, embedded, batch, "x")
+        memory, last = rnn.read(self.encoder, embedded, batch["x_mask"])
         state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
@@ -447,14 +432,9 @@ class Cvae(OwnPieceModel):
         """Return the step from which w is 1: after a share of all steps, 10,000 at most, as in the released code."""
         return min(_ANNEALING, round(self.config.sizes["annealing_share"] * total))
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of real tokens, and its texts by their length."""
-        texts = [name for name in ("x", "y") if f"{name}_mask" in batch and f"{name}_host" not in batch]
-        return {**super().planned(batch), **rnn.by_length(batch, texts)}
-
     def vector(self, batch: Batch, name: str) -> Tensor:
         """Return the last states of texts ``name`` in both directions (B, d)."""
-        return rnn.read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
+        return rnn.read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch[f"{name}_mask"])[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
@@ -463,7 +443,6 @@ class Cvae(OwnPieceModel):
 
     def parts(self, batch: Batch) -> dict[str, Tensor]:
         """Return ``reconstruction`` with z from the posterior, ``kl`` of it from the prior, and ``bow``, (B,) each."""
-        batch = self.planned(batch)
         c, mu_p, logvar_p = self.condition(batch)
         mu, logvar = _gaussian(self.posterior(torch.cat([c, self.vector(batch, "y")], dim=-1)))
         noise = batch["eps"] if "eps" in batch else torch.randn_like(mu)
@@ -474,12 +453,11 @@ class Cvae(OwnPieceModel):
     def reconstruction(self, given: Tensor, batch: Batch) -> Tensor:
         """Return -log p(y | x, z) of each item (B,) from [c; z] (B, dc + dz)."""
         states, _ = rnn.recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
-        tokens = transformer.RealTokens.given(batch, "y")
+        tokens = transformer.RealTokens(batch["y_in_mask"])
         return item_sums(piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"])), tokens)
 
     def likelihood(self, batch: Batch) -> Tensor:
         """Return -log p(y | x, z) of each item (B,) at the mean of p(z | x)."""
-        batch = self.planned(batch)
         c, mu, _ = self.condition(batch)
         return self.reconstruction(torch.cat([c, mu], dim=-1), batch)
 

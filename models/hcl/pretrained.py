@@ -34,10 +34,6 @@ class PieceModel(ABC):
         """Return further tensors that the model reads, a row per source text."""
         return {}
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with tensors that would make the host wait if a device computed them."""
-        return batch
-
     @abstractmethod
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x), or a bound above it, of each item (B,), summed over its tokens, end token included."""

@@ -25,7 +25,6 @@ from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer
 _BAGS = 3  # softmaxes over the vocabulary at each position
 _TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
 _SPREAD = 0.05  # of LatentBow's initial matrices
-_SEQUENCES = ("primary", "secondary")
 # Modules with a row for each token of the vocabulary.
 _BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
 
@@ -325,24 +324,15 @@ class IaNet(AttentiveRewriter):
         self.decoder = transformer.Decoder({**sizes, "layers": layers.decoder_layers}, AggregationLayer)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of words, also of sources if all their probabilities ``p`` are 0 or 1."""
-        batch = super().planned(batch)
-        primary = batch["p"] > 0 if "p" in batch else None
-        if "primary_real" in batch or primary is None or not torch.equal(primary.to(batch["p"]), batch["p"]):
-            return batch
-        return {**batch, **self._sequences(batch, primary)}
-
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memories of the primary and of the secondary sequence."""
         if mask is None:
             raise ValueError("IaNet: give the primary words of the sources, mask (B, L)")
-        if "primary_real" not in batch:
-            batch = {**batch, **self._sequences(batch, mask)}
         biases, projected = [], []
-        for number, (name, encoder) in enumerate(zip(_SEQUENCES, self.encoders, strict=True)):
-            places, bias = self.attended(transformer.RealTokens.given(batch, name))
-            states = encoder(self.embedder, batch[f"{name}_rows"], places, bias)
+        for number, (ids, real) in enumerate(primary_secondary(batch["x_ids"], mask, batch["x_lengths"])):
+            tokens = transformer.RealTokens(real)
+            places, bias = self.attended(tokens)
+            states = self.encoders[number](self.embedder, tokens.rows(ids), places, bias)
             biases.append(bias)
             projected += self.decoder.project(number, states, places)
         return (*biases, *projected)
@@ -350,15 +340,6 @@ class IaNet(AttentiveRewriter):
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""
         return {"generation": self.generation(batch, self.memory(batch, mask))}
-
-    def _sequences(self, batch: Batch, primary: Tensor) -> dict[str, Tensor]:
-        """Return both sequences as rows, and their places."""
-        sequences = primary_secondary(batch["x_ids"], primary, batch["x_lengths"])
-        tensors: dict[str, Tensor] = {}
-        for name, (ids, real) in zip(_SEQUENCES, sequences, strict=True):
-            tokens = transformer.RealTokens(real)
-            tensors |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
-        return tensors
 
 
 ARCHITECTURES: dict[str, type[Rewriter]] = {"pgkpr": Pgkpr, "transformer": PlainTransformer,
