@@ -177,14 +177,15 @@ def test_padding_changes_nothing(case):
         torch.testing.assert_close(short, long, atol=1e-4, rtol=1e-4)
 
 
-def test_a_planned_batch_has_the_same_loss(case):
-    model = case.model()
-    if not hasattr(model, "planned"):
-        return
-    planned, found = model.planned(case.batch()), losses(case, model)
-    assert planned.keys() > case.batch().keys()
-    torch.manual_seed(0)
-    for one, other in zip(case.loss(model, planned), found, strict=True):
+@pytest.mark.parametrize("groups", [{}, {"graph": {"iterations": 0}}, {"latent": {"enabled": False}}], ids=str)
+def test_a_planned_batch_of_hcl_has_the_same_loss(groups, tmp_path):
+    case = Hcl(tmp_path, **groups)
+    model, batch = case.model().eval(), case.batch()
+    planned = model.planned(batch)
+    assert planned.keys() > batch.keys()
+    sizes = planned.get("kw_sizes")
+    assert sizes is None or sizes.to("meta") is sizes.pin_memory() is sizes  # it stays with the host
+    for one, other in zip(case.loss(model, planned), case.loss(model, batch), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-6)
 
 

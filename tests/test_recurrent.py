@@ -1,4 +1,4 @@
-"""Both LSTM rewriters: steps of decoding, planned batches; and Residual-LSTM's additions and attention."""
+"""Both LSTM rewriters: steps of decoding; and Residual-LSTM's additions and attention."""
 
 import pytest
 import torch
@@ -72,17 +72,6 @@ def test_search_equals_one_that_keeps_no_states(architecture, values, num_beams)
     lengths = (found != PAD).sum(1).tolist()
     assert len(set(map(tuple, found.tolist()))) > 3 and len(set(lengths)) > 1  # items leave at different steps
     assert not set(found.flatten().tolist()) & {1, *RULES.banned[2:]}
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_planned_batch_is_sorted_and_its_lengths_stay_on_the_host(architecture):
-    rewriter, content = peaked(architecture), batch(6)
-    planned = rewriter.planned(content)
-    assert planned["x_lengths"].tolist() == sorted(content["x_lengths"].tolist(), reverse=True)
-    assert rewriter.planned(planned) is planned
-    lengths = planned["x_host"]
-    assert lengths.to("meta") is lengths and lengths.to(torch.device("meta"), non_blocking=True) is lengths
-    assert lengths.pin_memory() is lengths
 
 
 # Residual-LSTM: the rule of its additions, and its attention

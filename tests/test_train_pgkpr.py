@@ -8,7 +8,6 @@ import pytest
 import tiny_rewriters
 import torch
 from tiny_training import DyingStore, Killed
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS
@@ -159,39 +158,6 @@ def test_micro_batches_add_up_to_the_batch(architecture, blocks):
     assert set(gradients) == set(added) and gradients
     for name, gradient in gradients.items():
         torch.testing.assert_close(added[name], gradient, rtol=1e-3, atol=1e-5)
-
-
-class Recorded(TorchDispatchMode):
-    """The names of all operations that are dispatched."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
-
-
-# What holds up whoever launches work on an accelerator, and what sorts there, so that sums have one order.
-WAITING = {"nonzero", "masked_select", "is_nonzero", "equal"}
-SORTING = {"index_copy", "index_copy_", "index_add", "index_add_", "index_put", "index_put_", "_index_put_impl_"}
-
-
-@pytest.mark.parametrize("together", [False, True])
-@pytest.mark.parametrize("architecture", ARCHITECTURES[:-1])  # ianet cuts its sequences where it computes
-def test_a_loaded_batch_is_trained_on_without_waiting_or_sorting(architecture, together, monkeypatch):
-    task, items = make_task(architecture, contrast={"neg": "all"}), [5, 0, 4, 1]
-    if architecture == "pgkpr":
-        monkeypatch.setattr(task.module, "_in_one_pass", lambda: together)
-    batch = task.load(items)
-    with Recorded() as recorded:
-        loss, _ = task.train_batch(batch, Step(0, 10, 0, items))
-        loss.backward()
-    # recurrent layers read their sizes, which are on the host
-    reading = set() if architecture in ("residual_lstm", "latent_bow") else {"_local_scalar_dense"}
-    assert "cross_entropy" not in recorded.names and "nll_loss_forward" in recorded.names  # it does record
-    assert not (WAITING | SORTING | reading) & set(recorded.names)
 
 
 @torch.no_grad()

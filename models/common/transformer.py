@@ -55,15 +55,6 @@ class RealTokens:
             places, rows = places + len(part.inverse), rows + len(part.index)
         return cls(torch.cat([part.real for part in parts]), torch.cat(index), torch.cat(inverse))
 
-    @classmethod
-    def given(cls, batch: Mapping[str, Tensor], name: str) -> Self:
-        """Return the places from the tensors of :meth:`named` in a batch."""
-        return cls(*(batch[f"{name}_{part}"] for part in ("real", "index", "inverse")))
-
-    def named(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors for :meth:`given`, which are computed where batches are loaded."""
-        return {f"{name}_real": self.real, f"{name}_index": self.index, f"{name}_inverse": self.inverse}
-
     def rows(self, padded: Tensor) -> Tensor:
         """Return the rows (M, ...) of ``padded`` (B, L, ...)."""
         return gathered(padded.flatten(0, 1), self.index, self.inverse)

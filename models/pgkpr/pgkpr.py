@@ -82,10 +82,6 @@ class Rewriter(PreTrainedModel, ABC):
         """Return ``contrast`` of :meth:`sums` from the vectors (B, W) of items and their ``group`` (B,)."""
         raise NotImplementedError
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with tensors that would make the host wait if a device computed them."""
-        return batch
-
     @abstractmethod
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return sums over the micro-batch, scalars with a graph, of each part of the loss that is not switched off:
@@ -197,21 +193,19 @@ class AttentiveRewriter(Rewriter):
         start = torch.full((len(given[0]),), BOS, device=given[0].device)
         return CachedSteps(self.decode, self.scores, given, slots), start
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of the targets' words, if there are targets."""
-        if "y_out" not in batch or "y_real" in batch:
-            return batch
-        return {**batch, **RealTokens(batch["y_out"] != PAD).named("y")}
-
     def attended(self, tokens: RealTokens) -> tuple[Heads, Tensor]:
         """Return the converter of ``tokens`` to heads of attention, and the mask of their padding (B, 1, 1, S)."""
         return Heads(self.config.sizes.heads, tokens), masking(tokens.real, self.generator.weight)[:, None, None]
 
     def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
         """Return L_gen = -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
-        real = RealTokens.given(self.planned(batch), "y")
+        real = RealTokens(batch["y_out"] != PAD)
         states = self.decode(real.rows(batch["y_in"]), given, real=real)
         return token_nll(self.generator, states, real.rows(batch["y_out"]), PAD)  # eq. 4
+
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return the sum of the generation loss."""
+        return {"generation": self.generation(batch, self.memory(batch, mask))}
 
 
 class TransformerRewriter(AttentiveRewriter):
@@ -234,25 +228,12 @@ class PlainTransformer(TransformerRewriter):
         super().__init__(config)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of the words of sources and targets."""
-        if "x_real" in batch:
-            return batch
-        lengths = batch["x_lengths"]
-        tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
-        rows = tokens.rows(batch["x_ids"][:, :tokens.real.shape[1]])
-        return {**super().planned(batch), **tokens.named("x"), "x_rows": rows}
-
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memory of the source's words; ``mask`` is not read."""
-        batch = self.planned(batch)
-        attended = self.attended(RealTokens.given(batch, "x"))
-        return self.memory_of(self.encoder(self.embedder, batch["x_rows"], *attended), *attended)
-
-    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return the sum of the generation loss."""
-        batch = self.planned(batch)
-        return {"generation": self.generation(batch, self.memory(batch, mask))}
+        lengths = batch["x_lengths"]
+        tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
+        ids, attended = tokens.rows(batch["x_ids"][:, :tokens.real.shape[1]]), self.attended(tokens)
+        return self.memory_of(self.encoder(self.embedder, ids, *attended), *attended)
 
 
 class ReconstructionHead(nn.Module):
@@ -285,45 +266,30 @@ class Pgkpr(TransformerRewriter):
         self.reconstruction = ReconstructionHead(config.sizes.width, config.vocab_size)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of the tokens of TS_s, and the rows of its counterparts."""
-        if "mixed_real" in batch:
-            return batch
-        sides = [side for side in self._sides() if f"{side}_ids" in batch]
-        longest = [int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)]
-        # sequences that are encoded in one pass have one width
-        wide, width = (2 * max(longest) + 3 if self._in_one_pass() else None), 2 * longest[0] + 3
-        ends = 2 * batch["x_lengths"].unsqueeze(1) + 3
-        tokens = RealTokens(torch.arange(wide or width, device=ends.device) < ends)
-        planned = {**super().planned(batch), **tokens.named("mixed")}
-        for side in sides:
-            words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
-            ids, real = counterpart(words, tags, lengths, self.config.contrast.order, wide)
-            tokens = RealTokens(real)
-            planned |= {**tokens.named(f"plain_{side}"), f"plain_{side}_rows": tokens.rows(ids)}
-        return planned
-
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memory of TS_s."""
-        tokens = RealTokens.given(self.planned(batch), "mixed")
-        ids, _ = self._perturbed(batch, mask, tokens)
+        tokens, ids, _ = self._perturbed(batch, mask)
         attended = self.attended(tokens)
         return self.memory_of(self.encoder(self.embedder, ids, *attended), *attended)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sums of generation and, if their weights are not 0, of reconstruction and contrast."""
-        batch = self.planned(batch)
         parts, vectors = self.apart(batch, mask)
         return {**parts, "contrast": self.contrast(vectors, batch["group"])} if self.contrasts else parts
 
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
-        batch = self.planned(batch)
-        tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
-        ids, targets = self._perturbed(batch, mask, tokens)
-        others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
-        rows = [batch[f"plain_{side}_rows"] for side in sides]
-        if self._in_one_pass():
+        sides, width = self._sides(), None
+        if self._in_one_pass():  # all sequences have one width
+            width = 2 * max(int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)) + 3
+        tokens, ids, targets = self._perturbed(batch, mask, width)
+        others, rows = [], []
+        for side in sides:
+            words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
+            plain, real = counterpart(words, tags, lengths, self.config.contrast.order, width)
+            others.append(RealTokens(real))
+            rows.append(others[-1].rows(plain))
+        if width is not None:
             stacked = self.attended(RealTokens.stacked([tokens, *others]))
             all_states = self.encoder(self.embedder, torch.cat([ids, *rows]), *stacked)
             states, *contrasted = all_states.split([len(ids), *map(len, rows)])
@@ -353,12 +319,14 @@ class Pgkpr(TransformerRewriter):
             return []
         return ["t", "x"] if self.config.contrast.neg == "all" else ["t"]
 
-    def _perturbed(self, batch: Batch, mask: Tensor | None, tokens: RealTokens) -> tuple[Tensor, Tensor]:
-        """Return ids and targets of TS_s (M,)."""
+    def _perturbed(self, batch: Batch, mask: Tensor | None,
+                   width: int | None = None) -> tuple[RealTokens, Tensor, Tensor]:
+        """Return the tokens of TS_s, and as rows (M,) their ids and targets."""
         if mask is None:
             raise ValueError("Pgkpr: give the keywords of the sources, mask (B, L)")
-        ids, targets, _ = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"], tokens.real.shape[1])
-        return tokens.rows(ids), tokens.rows(targets)
+        ids, targets, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"], width)
+        tokens = RealTokens(real)
+        return tokens, tokens.rows(ids), tokens.rows(targets)
 
     def _reconstruction(self, states: Tensor, targets: Tensor, tokens: RealTokens) -> Tensor:
         """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""

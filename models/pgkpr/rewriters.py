@@ -19,7 +19,6 @@ from models.common import BOS, MASK, PAD, transformer
 from models.common.decoding import Decodable, project_in_full
 from models.common.losses import at_least_float32, bag_of_words
 from models.common.recurrent import Given, LstmStack, RecurrentSteps, State, States, attend
-from models.common.training import HostTensor
 from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig
 
 _BAGS = 3  # softmaxes over the vocabulary at each position
@@ -66,27 +65,24 @@ class RecurrentRewriter(Rewriter):
     def _scored(self, states: Tensor, sources: Given) -> Tensor:
         return project_in_full(states, self.words.weight, self.words.bias)
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with its items sorted by the length of sources, and the places of words."""
-        if "x_host" in batch:
-            return batch
+    def ordered(self, batch: Batch) -> Batch:
+        """Return ``batch`` with its items sorted by the length of sources, and these lengths on the host."""
         order = batch["x_lengths"].argsort(descending=True, stable=True)
         ordered = {name: part.index_select(0, order) for name, part in batch.items()}
-        return {**ordered, "x_host": HostTensor.of(ordered["x_lengths"].cpu()),
-                **transformer.RealTokens(ordered["y_out"] != PAD).named("y")}
+        return {**ordered, "x_host": ordered["x_lengths"].cpu()}
 
     def read(self, batch: Batch) -> tuple[Tensor, States, Tensor]:
         """Return outputs (B, L, d), 0 at padding, states after each last word, and which places are words (B, L)."""
-        planned, width = "x_host" in batch, batch["x_ids"].shape[1]
-        lengths = batch["x_host"].as_subclass(Tensor) if planned else batch["x_lengths"].cpu()
-        words = pack_padded_sequence(batch["x_ids"], lengths, batch_first=True, enforce_sorted=planned)
+        is_ordered, width = "x_host" in batch, batch["x_ids"].shape[1]
+        lengths = batch["x_host"] if is_ordered else batch["x_lengths"].cpu()
+        words = pack_padded_sequence(batch["x_ids"], lengths, batch_first=True, enforce_sorted=is_ordered)
         outputs, state = self.encoder(self.embedding(words.data), packed=words)
         padded, _ = pad_packed_sequence(PackedSequence(outputs, *words[1:]), batch_first=True, total_length=width)
         return padded, state, torch.arange(width, device=padded.device) < batch["x_lengths"].unsqueeze(1)
 
     def generation(self, states: Tensor, batch: Batch) -> Tensor:
-        """Return the sum of -log p of the targets of a planned batch, predicted from states (B, T, d)."""
-        tokens = transformer.RealTokens.given(batch, "y")
+        """Return the sum of -log p of the targets of a batch, predicted from states (B, T, d)."""
+        tokens = transformer.RealTokens(batch["y_out"] != PAD)
         return transformer.token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
 
 
@@ -113,7 +109,7 @@ class ResidualLstm(RecurrentRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return the sum of the generation loss."""
-        batch = self.planned(batch)
+        batch = self.ordered(batch)
         state, sources = self.encode(batch)
         outputs, _ = self.decoder(self.embedding(batch["y_in"]), state)  # (B, T, d)
         return {"generation": self.generation(self._attending(outputs, sources), batch)}
@@ -182,7 +178,7 @@ class LatentBow(RecurrentRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return ``generation``, summed over tokens, and ``bow``, over items, of distinct words ``bow_ids`` (B, K)."""
-        batch = self.planned(batch)
+        batch = self.ordered(batch)
         state, sources, bags = self._encoded(batch)
         features = []
         for word in self.embedding(batch["y_in"]).split(1, dim=1):  # (B, 1, d); its input depends on the states before
@@ -336,10 +332,6 @@ class IaNet(AttentiveRewriter):
             biases.append(bias)
             projected += self.decoder.project(number, states, places)
         return (*biases, *projected)
-
-    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return the sum of the generation loss."""
-        return {"generation": self.generation(batch, self.memory(batch, mask))}
 
 
 ARCHITECTURES: dict[str, type[Rewriter]] = {"pgkpr": Pgkpr, "transformer": PlainTransformer,
