@@ -214,24 +214,10 @@ class PartSums:
         return sums
 
 
-class HostTensor(Tensor):
-    """A tensor that stays in the host's memory when its batch goes to a device, because launching work needs it."""
-
-    @classmethod
-    def of(cls, values: Tensor) -> "HostTensor":
-        """Return ``values``, which are on the CPU, as such a tensor."""
-        return values.as_subclass(cls)
-
-    def to(self, *args: Any, **kwargs: Any) -> "HostTensor":  # type: ignore[override]
-        """Return itself."""
-        return self
-
-    pin_memory = to  # type: ignore[assignment]
-
-
 def moved(tensors: Batch, device: torch.device) -> dict[str, Tensor]:
-    """Return ``tensors`` on ``device``; copies from pinned memory are asynchronous."""
-    return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+    """Return ``tensors`` on ``device``, but those named ``_sizes``, which the host reads; copies are asynchronous."""
+    return {name: tensor if name.endswith("_sizes") else tensor.to(device, non_blocking=True)
+            for name, tensor in tensors.items()}
 
 
 def batches_in_order(load: Callable[[Sequence[int]], Batch], count: int, size: int,

@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from models.common.losses import at_least_float32
-from models.common.training import HostTensor
 
 Sizes = Sequence[tuple[int, int]]  # of each round: nodes that receive, and edges into them
 _NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
@@ -285,7 +284,7 @@ class Planner:
             around, places = neighbourhood(self.graph, nodes[real], self.iterations, self.views, of)
             rows = torch.zeros_like(nodes).index_put((real,), places)
             plan |= {"kw_nodes": around.nodes, "kw_receivers": around.receivers, "kw_senders": around.senders,
-                     "kw_sizes": HostTensor.of(torch.tensor(around.sizes))}
+                     "kw_sizes": torch.tensor(around.sizes)}
             if self.views is not None:
                 plan |= {"kw_changed": around.changed, "kw_vectors": self.views.vectors[around.rows]}
         return {**plan, "kw_rows": rows}

@@ -18,7 +18,7 @@ from transformers import BertConfig, PretrainedConfig
 from models.common import filled, transformer
 from models.common.decoding import BeamCache, Pair
 from models.common.losses import at_least_float32, gaussian_kl, gaussian_kl_dims, masked_mean
-from models.hcl.settings import CONTRASTS, GROUPS, ContrastSettings, HclSettings
+from models.hcl.settings import CONTRASTS, GROUPS, HclSettings
 
 LOGVAR_RANGE = (-8.0, 8.0)
 _SMALLEST_SQUARE = 1e-12  # added to a mean square, so that a zero vector stays finite
@@ -91,13 +91,8 @@ class HclConfig(PretrainedConfig):
     def contrasts_used(self) -> list[str]:
         """The contrasts that are part of the objective, in its order."""
         inputs = {"latent": self.latent.enabled, "keyword": self.uses_keyword}
-        return [name for name, needed in CONTRASTS.items() if self.contrast(name).weight > 0
+        return [name for name, needed in CONTRASTS.items() if getattr(self.contrasts, name).weight > 0
                 and all(inputs[part] for part in needed)]
-
-    def contrast(self, name: str) -> ContrastSettings:
-        """Return weight and temperature of one of :data:`CONTRASTS`."""
-        settings: ContrastSettings = getattr(self.contrasts, name)
-        return settings
 
     @property
     def uses_bow(self) -> bool:
@@ -422,7 +417,7 @@ def objective(output: HclOutput, config: HclConfig, kl_weight: float,
     for name in config.contrasts_used:
         if (contrasted := output.contrasts.get(name)) is not None:
             parts[name] = masked_mean(contrasted.loss, contrasted.mask, totals.of_contrast(name))
-            loss = loss + config.contrast(name).weight / divisor * parts[name]
+            loss = loss + getattr(config.contrasts, name).weight / divisor * parts[name]
     return loss, {name: value.detach() for name, value in {"loss": loss, **parts}.items()}
 
 

@@ -13,6 +13,7 @@ from transformers import initialization as init
 
 from models.common import decoding, transformer
 from models.common.losses import at_least_float32, bow_loss, gaussian_kl_dims
+from models.common.training import moved
 from models.hcl import graph as graphs
 from models.hcl import hcl
 from models.hcl.graph import KeywordGraph, Planner, Views
@@ -202,7 +203,7 @@ class HclModel(PreTrainedModel):
         inputs = {name: batch[name].cpu() for name in ("kx", "ky", "kneg", "y_in_mask", "unseen_vectors", "view",
                                                        "dropped") if name in batch}
         plan = self.planner().plan(inputs, self.training or torch.is_grad_enabled())
-        return {**batch, **{name: part.to(batch["y_in_mask"].device) for name, part in plan.items()}}
+        return {**batch, **moved(plan, batch["y_in_mask"].device)}
 
     def keywords(self, batch: Mapping[str, Tensor]) -> KeywordOutput | None:
         """Return keyword vectors of a planned batch, in float32 at least; None for a model that reads none."""

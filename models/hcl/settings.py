@@ -13,12 +13,10 @@ class GraphSettings:
     iterations: int = setting(2, "T; 0 is the ablation without graph", ge=0)
     layer_norm: bool = True
     own_edges: Literal["component", "item", "leaking"] = setting(
-        "component", "which part of the graph is hidden from a training item when its prior is computed: what its "
-                     "connected component contributed, what the item itself contributed, or, leaking, nothing, so "
-                     "that the graph tells the item its target")
-    kw_dropout: float | None = setting(None, "share of training inputs whose keyword becomes an unseen one; null: as "
-                                             "many as make unseen keywords as frequent as in validation, none if "
-                                             "leaking", ge=0, lt=1)
+        "component", "hidden from the prior of a training item: what its connected component contributed to the graph, "
+                     "what the item itself contributed, or, leaking, nothing: the graph then tells it its target")
+    kw_dropout: float | None = setting(None, "share of training inputs whose keyword becomes an unseen one; null: the "
+                                             "share in validation, none if leaking", ge=0, lt=1)
 
 
 @dataclass(frozen=True)

@@ -279,11 +279,11 @@ class Pgkpr(TransformerRewriter):
 
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
-        sides, width = self._sides(), None
+        sides, others, rows = self._sides(), [], []
+        width: int | None = None
         if self._in_one_pass():  # all sequences have one width
             width = 2 * max(int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)) + 3
         tokens, ids, targets = self._perturbed(batch, mask, width)
-        others, rows = [], []
         for side in sides:
             words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
             plain, real = counterpart(words, tags, lengths, self.config.contrast.order, width)
