@@ -18,7 +18,7 @@ from models.common.transformer import (
     joined_by_layer,
     masking,
 )
-from models.hcl.hcl import TiedOutput, memory_keys_values, padded_words
+from models.hcl.hcl import TiedOutput, memory_keys_values
 from models.keywords.pair_classifier import pair_logits
 
 
@@ -105,7 +105,7 @@ def test_words_that_pad_the_vocabulary_have_no_part_in_a_loss():
     output, targets = TiedOutput(30), torch.tensor([0, 3, 29, 7])
 
     def loss(multiple):
-        logits = output(states, padded_words(words, multiple))
+        logits = output(states, torch.nn.functional.pad(words, (0, 0, 0, -30 % multiple)))
         assert logits.shape == (4, 64 if multiple == 64 else 30)
         value = torch.nn.functional.cross_entropy(logits, targets)
         return [value, *torch.autograd.grad(value, [words, output.bias])]

@@ -1,8 +1,7 @@
 """One training loop for every method: exact accumulation, exact resume, selection on validation, several processes.
 
-A checkpoint holds no random state: every micro-batch is seeded by its step and position, and every epoch's order
-likewise, so ``step``, ``epoch`` and ``batch`` determine all random numbers and the position in the data. The schedule
-is a function of ``step``. Parameters that are not trained are not stored; the task builds them again.
+A checkpoint holds no random state: micro-batches and the order of an epoch are seeded by their numbers. Parameters that
+are not trained are not stored; the task builds them again.
 """
 
 import random
@@ -144,8 +143,7 @@ class Task:
     def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, Parts]:
         """Return the share of a micro-batch in the loss of ``step.batch``, a scalar with a graph, and its parts.
 
-        Shares and parts add up: divide by the size of the whole batch (``len(step.batch)``), never by that of
-        ``batch``.
+        Shares and parts add up: divide by ``len(step.batch)``, never by the size of ``batch``.
         """
         raise NotImplementedError
 
@@ -368,8 +366,7 @@ def fit(task: Task, settings: Settings, store: CheckpointStore, seed_of: SeedOf,
 
     A training that was killed at any moment and is called again with the same arguments resumes from its last
     checkpoint in ``store`` and ends in the same bytes as an uninterrupted one. ``seed_of`` maps ``("order", epoch)``,
-    ``("step", step, micro-batch)`` and ``("validation",)`` to seeds; ``open_bar`` returns a progress bar for the number
-    of all steps and of those done.
+    ``("step", step, micro-batch)`` and ``("validation",)`` to seeds; ``open_bar`` gets the steps in all and those done.
 
     The processes of an initialised ``torch.distributed`` group share the micro-batches of every step, which draw the
     same random numbers in any of them. The first process alone validates and saves, so that they need no common disk.
@@ -680,8 +677,7 @@ def place() -> tuple[int, int]:
 def from_first(compute: Callable[[], Value]) -> Value:
     """Return ``compute()`` of the first process, in every process; the others do not call it.
 
-    A value that a training's course depends on must be the same everywhere to the bit, or processes wait for others
-    that have stopped.
+    Values that a training's course depends on must be the same everywhere, or processes wait for others for ever.
     """
     rank, world = place()
     if world == 1:

@@ -328,12 +328,6 @@ class TiedOutput(nn.Module):
         return F.linear(states, embeddings, bias)
 
 
-def padded_words(embeddings: Tensor, multiple: int) -> Tensor:
-    """Return embeddings (V, d) with rows of zeros up to a multiple of ``multiple``."""
-    missing = -len(embeddings) % multiple
-    return F.pad(embeddings, (0, 0, 0, missing)) if missing else embeddings
-
-
 class LatentEntry(nn.Module):
     """Learned maps of z (B, dz) into the decoder: a slot of the memory, [Wm z ; H_x], and We z added to every word."""
 

@@ -346,7 +346,8 @@ class HclModel(PreTrainedModel):
     def _words(self) -> Tensor:
         """Return the embeddings that losses score words by, padded in training on a GPU."""
         words = self.get_input_embeddings().weight
-        return hcl.padded_words(words, _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 1)
+        missing = -len(words) % _ALIGNED_WORDS if self.training and words.device.type != "cpu" else 0
+        return F.pad(words, (0, 0, 0, missing)) if missing else words
 
     # Generation
 
