@@ -1,8 +1,4 @@
-"""The keyword graph (HCL section 3.2.2): nodes, signed edges, views of training items, and keyword vectors (eq. 4-9).
-
-The part of the graph that a batch reads follows from node ids and edges alone. A :class:`Planner` finds it on the CPU
-while the device computes, because counting and searching there would make the host wait.
-"""
+"""The keyword graph (HCL section 3.2.2): nodes, signed edges, views of training items, keyword vectors (eq. 4-9)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -241,7 +237,10 @@ def places_of(mask: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Planner:
-    """Finds on the CPU which parts of the graph and its ``views`` a batch reads, and the places of its tokens."""
+    """Finds which parts of the graph and its ``views`` a batch reads, and the places of its tokens.
+
+    This follows from node ids and edges alone, and is done on the CPU: on the device, the host would wait for it.
+    """
 
     graph: KeywordGraph
     uses_keyword: bool
@@ -291,9 +290,7 @@ class Planner:
 
     def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return the input keywords (B,) in the batch's views, -1 for removed ones, and the vectors of new nodes."""
-        if self.views is None:
-            raise ValueError("HclModel: the batch has views of the graph, and the planner has none; give planner() its "
-                             "views")
+        assert self.views is not None  # of a batch with ``view``
         kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
         rows = view_rows(self.graph, kx, self.views, view)
         gone = rows == -1
@@ -356,13 +353,6 @@ class GraphAttention(nn.Module):
         self.ffn1 = nn.ModuleList([EdgeFeedForward(width, width)])
         self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (nn.Linear(width, width, bias=False) for _ in range(6))
         self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
-
-    def forward(self, graph: KeywordGraph, seeds: Tensor) -> Tensor:
-        """Return the vectors of ``seeds`` (S,) as (S, d), computed on their neighbourhood of T hops."""
-        if self.iterations == 0 or len(seeds) == 0:
-            return graph.h0[seeds]
-        around, rows = neighbourhood(graph, seeds, self.iterations)
-        return self.rounds(graph.h0[around.nodes], around.receivers, around.senders, around.sizes)[rows]
 
     def of_batch(self, h0: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the vectors (m, d) that a batch's plan reads, see :meth:`Planner.plan`, given all h^0 (n, d)."""

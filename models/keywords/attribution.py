@@ -1,10 +1,5 @@
 """Keyword probabilities of words: how much each source word decides a classifier's answer (PGKPR section 3).
 
-Usage::
-
-    batch = tokenizer(sources, targets, padding=True, truncation=True, return_tensors="pt")
-    scores = word_saliency(classifier, batch, "pos_logit")      # one tensor per source, one score per word
-
 With f the chosen logit and e_j the embedding of word piece j, a piece scores ||df/de_j||_2, a word the mean of its
 pieces, scaled to [0, 1] in its sentence by the least and the greatest score.
 """
