@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, BatchEncoding, PreTrainedModel, PreTrain
 
 from benchmarks.harness import Context, Disagreement, Section, compare
 from keycontrast.text.batches import fixed_chunks
-from models.keywords.attribution import as_batch, piece_attributions, word_saliency
+from models.keywords.attribution import word_saliency
 from models.keywords.pair_classifier import build_pair_classifier, encode_pairs
 from stages.common.device import choose_device
 from stages.common.encoders import resolve_encoder
@@ -21,7 +21,6 @@ from stages.common.encoders import resolve_encoder
 THREADS = 2
 PAIRS = 320
 BATCH = 64
-STEPS = 16
 WIDTHS = 8  # texts are padded to multiples of this, as in the stage
 LONGEST = 51
 SAMPLE = Path(__file__).resolve().parent.parent / "data" / "sample" / "paraphrase.jsonl"
@@ -42,24 +41,20 @@ class Network:
 
 
 def run(context: Context) -> list[Section]:
-    """Compare gradients and integrated gradients with a loop over texts and with captum."""
+    """Compare gradients with a loop over texts and with captum."""
     rows = [json.loads(line) for line in SAMPLE.read_text(encoding="utf-8").splitlines()]
     pairs = [(row["source"], row["paraphrase"]) for row in rows[:4 if context.quick else PAIRS]]
-    few = pairs[:max(2, len(pairs) // 16)]  # a path has STEPS points
     torch.set_num_threads(1 if context.quick else THREADS)
     device, location = choose_device("auto"), resolve_encoder("bundled").location
     torch.manual_seed(0)
     classifier = build_pair_classifier(location).eval()
     nn.Module.to(classifier, device)
     network = Network(classifier, AutoTokenizer.from_pretrained(location), device)
-    return [
-        _section("Gradient saliency of the source words of pairs", f"batches of {BATCH}", {
-            "ours, in batches": batched, "one text at a time": one_by_one,
-            "captum, in the same batches": captum_batched}, network, pairs, context.repeats,
-            ["All three tokenise, run forward and backward, and pool pieces into words; no parameter receives a "
-             "gradient in any of them."]),
-        _section("Integrated gradients of pairs", f"{STEPS} points a path, passes of {BATCH} rows", {
-            "ours": integrated, "captum": captum_integrated}, network, few, context.repeats)]
+    return [_section("Gradient saliency of the source words of pairs", f"batches of {BATCH}", {
+        "ours, in batches": batched, "one text at a time": one_by_one,
+        "captum, in the same batches": captum_batched}, network, pairs, context.repeats,
+        ["All three tokenise, run forward and backward, and pool pieces into words; no parameter receives a gradient "
+         "in any of them."])]
 
 
 def _section(title: str, how: str, contenders: dict[str, Callable[[Network, Pairs], Scores]], network: Network,
@@ -96,16 +91,6 @@ def batched(network: Network, pairs: Pairs) -> Scores:
     return scores
 
 
-def integrated(network: Network, pairs: Pairs) -> Scores:
-    """Return the integrated gradient of each piece of each pair."""
-    found: Scores = [torch.zeros(0)] * len(pairs)
-    for items, encoded in batches(network, pairs):
-        pieces = piece_attributions(network.model, encoded, steps=STEPS, rows=BATCH)
-        for row, item in enumerate(items):
-            found[item] = pieces[row, encoded["attention_mask"][row].cpu().bool()]
-    return found
-
-
 # The others
 
 
@@ -134,22 +119,6 @@ def captum_batched(network: Network, pairs: Pairs) -> Scores:
         for row, item in enumerate(items):
             scores[item] = _pooled(norms[row], encoded, row)
     return scores
-
-
-def captum_integrated(network: Network, pairs: Pairs) -> Scores:
-    """Return the same as :func:`integrated`, by captum."""
-    from captum.attr import IntegratedGradients
-
-    found: Scores = [torch.zeros(0)] * len(pairs)
-    table = network.model.get_input_embeddings()
-    for items, encoded in batches(network, pairs):
-        blanks = as_batch(encoded).reference_ids(network.model.config.pad_token_id)
-        attributions = IntegratedGradients(_answer(network.model)).attribute(
-            table(encoded["input_ids"]).detach(), table(blanks).detach(), target=1, n_steps=STEPS,
-            additional_forward_args=tuple(_masks(encoded).values()), internal_batch_size=BATCH)
-        for row, item in enumerate(items):
-            found[item] = attributions[row].sum(-1)[encoded["attention_mask"][row].bool()].detach().cpu()
-    return found
 
 
 def _answer(model: PreTrainedModel) -> Callable[..., Tensor]:

@@ -1,4 +1,1 @@
-"""What is learned: networks, losses and the training loop, in torch alone.
-
-Source code only. Trained weights live in ``artifacts/``.
-"""
+"""Networks, losses and the training loop, in torch alone; trained weights are in ``artifacts/``."""

@@ -17,7 +17,7 @@ from transformers import (
     RobertaModel,
 )
 
-from models.clld.clld import ClldConfig, ClldModel, LabelledTexts, dropout_rate, load_text_encoder, word_tokenizer
+from models.clld.clld import ClldModel, LabelledTexts, dropout_rate, load_text_encoder, word_tokenizer
 
 SIZES = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
          "intermediate_size": 32, "max_position_embeddings": 64}
@@ -161,13 +161,3 @@ def test_words_of_textcnn_are_counted_on_the_training_texts(tmp_path):
     batch = found.batch([2, 0])
     assert batch["input_ids"].tolist() == [[3, 0, 0], [4, 3, 5]] and batch["labels"].tolist() == [1, 2]
     assert batch["attention_mask"].tolist() == [[True, False, False], [True] * 3]
-
-
-def test_unknown_settings_are_named_those_of_earlier_versions_among_them():
-    for given, message in (({"architecture": "rnn"}, "architecture is 'rnn', expected one of encoder, textcnn"),
-                           ({"contrast": {"kind": "infonce"}}, "contrast.kind is 'infonce', expected one of none, "),
-                           ({"contrast": {"weight": 0.5}}, "unknown setting contrast.weight")):
-        with pytest.raises(ValueError, match=message):
-            ClldConfig(**given)
-    with pytest.raises(ValueError, match="encoder lacks model_type"):
-        ClldModel(ClldConfig("encoder", CLASSES))

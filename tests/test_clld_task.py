@@ -1,16 +1,13 @@
 """Training of CLLD classifiers: loss of a batch, shares, updates of the matrix, resume, overfit, processes."""
 
-import os
 from dataclasses import replace
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 import torch
 from memory_store import Memory
 from tiny_clld import bert, task, textcnn, texts
-from torch import distributed as group
 from torch.nn.functional import cross_entropy
 
 from models.clld.clld import (
@@ -166,34 +163,3 @@ def test_killed_and_resumed_ends_in_the_same_bytes(kill_at, uninterrupted, tmp_p
     assert same == history and finished.updates == expected.updates
 
 
-SHARED = replace(SETTINGS, batch_size=6, micro_batch=2, epochs=12)
-
-
-def share(folder, rank):
-    """Fit as one of two processes."""
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
-    group.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
-    one, history = run(SHARED)
-    torch.save({"weights": weights(one), "losses": [row["train_contrast"] for row in history.rows],
-                "updates": [row["confusion"] for row in one.updates]}, folder / f"{rank}.pt")
-
-
-@pytest.mark.whole
-def test_two_processes_have_the_loss_and_the_matrices_of_one(tmp_path):
-    server = get_context("forkserver")
-    server.set_forkserver_preload(["models.clld.clld"])  # its imports take seconds: once is enough
-    processes = [server.Process(target=share, args=(tmp_path, rank)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=300)
-    assert [process.exitcode for process in processes] == [0, 0]
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
-    alone, history = run(SHARED)
-    assert_same(first["weights"], second["weights"])
-    assert len(first["updates"]) == 2 and first["updates"] == second["updates"]
-    assert first["updates"] == [row["confusion"] for row in alone.updates]
-    for name, expected in weights(alone).items():
-        torch.testing.assert_close(first["weights"][name], expected, atol=1e-4, rtol=1e-3)
-    np.testing.assert_allclose(first["losses"], [row["train_contrast"] for row in history.rows], rtol=1e-4)

@@ -12,6 +12,7 @@ import pytest
 import tiny_bert
 import tiny_hcl
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel, BertModel
 
 from keycontrast import encoders as library
@@ -19,8 +20,7 @@ from keycontrast.encoders import BUNDLED_SHA256
 from keycontrast.errors import InputError
 from keycontrast.files import sha256_of
 from keycontrast.text.batches import fixed_chunks
-from models.common.encoders import load_encoder
-from models.common.transformer import FrozenStates, encode
+from models.common.encoders import freeze_lower_layers, load_encoder
 from stages.common.device import choose_device
 from stages.common.encoders import embed_texts, resolve_encoder
 
@@ -148,34 +148,26 @@ def test_device_is_what_was_asked_for_or_an_error(monkeypatch):
     assert [choose_device(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda", "cpu", "cuda"]
 
 
-def test_a_frozen_encoder_reads_a_batch_once_and_a_trained_one_each_time(tiny):
-    encoder, _ = load_encoder(tiny)
-    ids, mask = torch.randint(5, 20, (3, 6)), torch.ones(3, 6, dtype=torch.bool)
-    mask[0, 4:] = False
-    kept = FrozenStates()
-    with torch.no_grad():
-        trained = kept.encode(encoder, ids, mask)
-        assert kept.encode(encoder, ids, mask) is not trained
-        encoder.requires_grad_(False)
-        first = kept.encode(encoder, ids, mask)
-        assert torch.equal(first, encode(encoder, ids, mask))
-        assert kept.encode(encoder, ids.clone(), mask.clone()) is first
-        whole = torch.ones_like(mask)   # the same words, more of which are real
-        assert torch.equal(kept.encode(encoder, ids, whole), encode(encoder, ids, whole))
-        kept.forget()
-        assert kept.encode(encoder, ids, mask) is not first
-        small = FrozenStates(limit=first.nbytes - 1)
-        assert small.encode(encoder, ids, mask) is not small.encode(encoder, ids, mask)
-        encoder.train()     # dropout
-        assert kept.encode(encoder, ids, mask) is not kept.encode(encoder, ids, mask)
+def test_freezing_lower_layers():
+    encoder, _ = load_encoder(None, tiny_hcl.encoder_config())
+    freeze_lower_layers(encoder, 0)
+    assert all(parameter.requires_grad for parameter in encoder.parameters())
+    freeze_lower_layers(encoder, 1)
+    free = {name for name, parameter in encoder.named_parameters() if parameter.requires_grad}
+    assert free == {name for name, _ in encoder.named_parameters() if name.startswith("encoder.layer.1.")}
+    with pytest.raises(ValueError, match="3 layers to freeze, the encoder has 2"):
+        freeze_lower_layers(encoder, 3)
 
 
-def test_an_hcl_model_forgets_what_its_frozen_encoder_made_under_other_weights():
-    model = tiny_hcl.model().eval()
-    model.encoder.requires_grad_(False)
-    ids, mask = torch.tensor([[2, 7, 8, 3]]), torch.ones(1, 4, dtype=torch.bool)
-    with torch.no_grad():
-        first = model.encode(ids, mask)
-        assert model.encode(ids, mask) is first
-        model.load_state_dict({name: value * 0.5 for name, value in model.state_dict().items()})
-        assert not torch.equal(model.encode(ids, mask), first)
+def test_weights_that_are_missing_are_not_made_up(tmp_path, caplog):
+    tiny_bert.save_encoder(tmp_path)  # with a pooler, which is left out without a word
+    encoder, tokenizer = load_encoder(tmp_path)
+    assert not any(name.startswith("pooler") for name in encoder.state_dict())
+    assert tokenizer.cls_token == "[CLS]" and "pooler" not in caplog.text
+    random, _ = load_encoder(tmp_path, pretrained=False)
+    assert not torch.equal(random.embeddings.word_embeddings.weight, encoder.embeddings.word_embeddings.weight)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["encoder.layer.1.attention.self.key.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"lacks 1 weights of a bert encoder: encoder.layer.1.attention.self.key"):
+        load_encoder(tmp_path)

@@ -1,10 +1,11 @@
-"""Decoding with the HCL model: beams, lengths, padding, caching and z."""
+"""Decoding with the HCL model: with or without a cache; padding, keywords, z."""
 
 import pytest
 import tiny_hcl
 import torch
 from whole_steps import whole
 
+from models.common.decoding import CachedSteps
 from models.hcl.model import HclModel
 
 BOS, EOS, PAD = (tiny_hcl.SPECIAL_IDS[role] for role in ("bos", "eos", "pad"))
@@ -30,35 +31,25 @@ def outputs(tokens):
     return rows
 
 
-def condition(model, items):
-    """Memory, its mask and z = mu_p of the prior, by hand."""
-    ids, mask, nodes = items
-    hidden = model.encode(ids, mask)
-    h_x = (hidden * mask.unsqueeze(-1)).sum(1) / mask.sum(1, keepdim=True)
-    z = model.prior(h_x, model.keyword_vectors()[nodes]).mu
-    return *model.memory(hidden, mask, None, z), z
-
-
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"decoder": {"kw_memory": True}}])
-@pytest.mark.parametrize("num_beams", [1, 4])
-def test_caching_changes_nothing(num_beams, groups, monkeypatch):
-    model = tiny_hcl.model(**groups)
-    cached = paraphrase(model, num_beams=num_beams)
+@pytest.mark.parametrize("options", [{"num_beams": 1}, {"num_beams": 4}, {"search": "contrastive"}])
+def test_a_cache_changes_nothing(options, groups, monkeypatch):
+    model = tiny_hcl.model(**groups).double()
+    cached = paraphrase(model, **options)
     monkeypatch.setattr(HclModel, "steps", whole)
-    assert torch.equal(cached, paraphrase(model, num_beams=num_beams))
+    assert torch.equal(cached, paraphrase(model, **options))
 
 
-@torch.no_grad()
-def test_a_cached_step_gives_the_scores_of_the_whole_prefix():
-    from transformers import DynamicCache, EncoderDecoderCache
-
-    model = tiny_hcl.model()
-    memory, mask, z = condition(model, inputs())
-    tokens = tiny_hcl.batch()["y_in"]
-    cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-    whole = model.decode(tokens, memory, mask, z)
-    parts = [model.decode(part, memory, mask, z, cache) for part in (tokens[:, :2], tokens[:, 2:3], tokens[:, 3:])]
-    torch.testing.assert_close(torch.cat(parts, dim=1), whole, atol=1e-5, rtol=1e-5)
+@pytest.mark.parametrize("search", ["beam", "contrastive"])
+def test_scores_are_float32_under_autocast(search, monkeypatch):
+    model, kinds, scores = tiny_hcl.model(), set(), CachedSteps.logits
+    monkeypatch.setattr(CachedSteps, "logits",
+                        lambda steps, states: kinds.add((states.dtype, (made := scores(steps, states)).dtype)) or made)
+    monkeypatch.setattr(model.decoder.transform_norm, "forward", lambda hidden: hidden)  # it returns float32 itself
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        tokens = paraphrase(model, search=search)
+    assert kinds == {(torch.bfloat16, torch.float32)}
+    assert all(len(output) >= 5 for output in outputs(tokens))
 
 
 def test_padding_and_batching_do_not_change_the_output():
@@ -78,11 +69,8 @@ def test_z_and_the_keyword_reach_the_output():
     assert outputs(paraphrase(model, z=torch.full((4, tiny_hcl.LATENT), 3.0))) != mean
     swapped = [outputs(model.paraphrase(ids, mask, (nodes + shift) % tiny_hcl.NODES)) for shift in range(1, 6)]
     assert any(output != mean for output in swapped)
-
-
-def test_without_keyword_no_node_is_needed():
-    model, (ids, mask, nodes) = tiny_hcl.model(keyword={"condition": False}), inputs()
-    assert torch.equal(model.paraphrase(ids, mask), model.paraphrase(ids, mask, nodes))
+    without = tiny_hcl.model(keyword={"condition": False})
+    assert torch.equal(without.paraphrase(ids, mask), without.paraphrase(ids, mask, nodes))
 
 
 def test_an_unseen_keyword_needs_its_vector():
@@ -99,12 +87,11 @@ def test_an_unseen_keyword_needs_its_vector():
 
 def test_misuse_is_explained():
     model, (ids, mask, nodes) = tiny_hcl.model(), inputs()
+    for options, message in (({"search": "sampling"}, "search is 'sampling', expected 'beam' or 'contrastive'"),
+                             ({"z": "prior"}, "z is 'prior', expected 'mean', 'sample' or a tensor")):
+        with pytest.raises(ValueError, match=message):
+            paraphrase(model, **options)
     with pytest.raises(ValueError, match=r"conditioned on keywords; give keyword_nodes \(B,\)"):
         model.paraphrase(ids, mask)
     with pytest.raises(ValueError, match=r"call eval\(\) before paraphrase\(\)"):
         model.train().paraphrase(ids, mask, nodes)
-    model.eval()
-    with pytest.raises(ValueError, match="give a batch to train on, or call paraphrase"):
-        model()
-    with pytest.raises(ValueError, match=r"decoding needs latent \(B, dz\)"):
-        model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=3)

@@ -56,7 +56,7 @@ def selecting(batch):
 
 @torch.no_grad()
 @pytest.mark.parametrize("groups", [{}, {"latent": {"enabled": False}}, {"keyword": {"condition": False}},
-                                    {"graph": {"iterations": 0}}, {"latent": {"enters": "layers"}}], ids=str)
+                                    {"graph": {"iterations": 0}}], ids=str)
 def test_the_selecting_loss_is_that_of_a_pass_without_negatives_and_output_keywords_to_the_bit(groups, batches):
     model = tiny_hcl.model(**groups)
     outputs = [model(selecting(batch)) for batch in batches]
@@ -66,30 +66,6 @@ def test_the_selecting_loss_is_that_of_a_pass_without_negatives_and_output_keywo
     if model.config.latent.enabled:
         assert values["kl"] == float(torch.cat([output.latent.kl for output in outputs]).mean())
         assert values["loss"] == pytest.approx((values["reconstruction"] + values["kl"]) / 6.0)
-
-
-@torch.no_grad()
-def test_negatives_and_output_keywords_move_monitors_alone(batches):
-    model = tiny_hcl.model()
-    before = validated(model, batches)
-    for batch in batches:
-        batch["ky"], batch["kneg"] = (batch["ky"] + 1) % 6, (batch["kneg"] + 2) % 6
-        batch["neg_ids"] = batch["neg_ids"].roll(1, 0)
-        batch["neg_mask"] = batch["neg_mask"].roll(1, 0)
-    after = validated(model, batches)
-    changed = {name for name in before if before[name] != after[name]}
-    assert all(name.startswith(tuple(CONTRASTS)) for name in changed)
-    assert {"instance_loss", "keyword_loss", "mahalanobis_loss"} <= changed
-
-
-@torch.no_grad()
-def test_reconstructions_without_the_posterior_equal_those_of_whole_passes(batches):
-    model = tiny_hcl.model()
-    values = validated(model, batches, every=1)
-    for source in ("prior", "mean", "zero"):
-        expected = torch.cat([tiny_hcl.reconstruction(model, selecting(batch), source) for batch in batches]).mean()
-        assert values[f"reconstruction_{source}"] == pytest.approx(float(expected), rel=1e-5)
-    assert values["reconstruction_prior"] != values["reconstruction_zero"] != values["reconstruction"]
 
 
 @torch.no_grad()
@@ -184,9 +160,6 @@ def test_what_a_model_lacks_is_left_out(batches):
     nameless = [{**batch, "ky": torch.full_like(batch["ky"], -1)} for batch in batches]
     values = validated(tiny_hcl.model(), nameless)
     assert values["keyword_masked"] == 1.0 and "keyword_loss" not in values
-
-
-def test_training_mode_is_refused(batches):
     with pytest.raises(ValueError, match=r"call eval\(\) on the model"):
         Validation(tiny_hcl.model().train()).add(batches[0])
 
@@ -209,7 +182,7 @@ def test_shares_of_training_monitors_add_up_to_those_of_the_batch():
         if output.keyword.mask[b]:
             own, u = batch["ky"][b], output.keyword.u_out[b]
             nodes = [j for i, j, sign in tiny_hcl.EDGES if i == own and sign < 0] or [int(batch["kneg"][b])]
-            cosines = torch.cosine_similarity(model.attention(model.graph, torch.tensor(nodes)), u, dim=-1)
+            cosines = torch.cosine_similarity(model.keyword_vectors()[nodes], u, dim=-1)
             of_impostor = torch.cosine_similarity(output.keyword.u_imp[b], u, dim=0)
             impostors.append([float(of_impostor), float(cosines.max()), float(cosines.min())])
     for name, expected in zip(("cosine", "hardest", "easiest"), zip(*impostors, strict=True), strict=True):
@@ -272,21 +245,19 @@ RAISED = [
     ("posterior_collapse", {"validation_kl": [9.0, 5.6, 5.4, 5.2], "validation_reconstruction_zero": 0.0}, 3,
      "5.2 nats per item (free bits: 5)", {}),
     ("posterior_collapse", {"validation_active_units": [9.0, 2.0, 1.0, 2.0]}, 2, "2 of 50 units active", {}),
-    ("posterior_collapse", {"validation_kl": [0.1, 9.0, 9.0, 0.1]}, 4, "latent.annealing_steps", {}),
     ("posterior_collapse", {"validation_kl": 5.2, "validation_reconstruction_zero": None}, 1, "", {}),
     ("posterior_collapse", {"validation_kl": 0.1}, 1, "", NO_FLOOR),
     ("latent_ignored", {"validation_reconstruction_mean": 19.0,
                         "validation_reconstruction_prior": [22.0, JUST - 0.01, JUST - 0.01, 19.9]}, 2, "19.9 with", {}),
     ("latent_ignored", {"validation_reconstruction_mean": 19.0,
-                        "validation_reconstruction_zero": [22.0, JUST - 0.01, JUST - 0.01, 19.9]}, 2, "latent.enters",
-     {}),
+                        "validation_reconstruction_zero": [22.0, JUST - 0.01, JUST - 0.01, 19.9]}, 2,
+     "latent.prior_share", {}),
     ("latent_ignored", {"validation_reconstruction_mean": [22.0, 22.0, IDLE + 0.01, 25.9]}, 3, "25.9 with its mean",
      {}),
     ("kl_under_floor", {"validation_under_floor": [0.2, 0.95, 1.0, 1.0]}, 2,
      "(5 nats by dimension) in 100% of the dimensions", {}),
     ("leak", {"validation_kl_train": [9.0, 5.9, 5.0, 3.0]}, 2,
      "3 nats on training items and 12 on validation items", {}),
-    ("leak", {"validation_kl_train": 12.0 * LEAK_RATIO + 0.1}, 1, "", {}),
     *(("keyword_ignored", {"validation_swap_outputs": [0.02, 0.009, 0.004, 0.004]}, 2, "moves by 0.40%", groups)
       for groups in ({}, MEMORY)),
     *((f"contrast_vanished_{name}", {f"train_{name}_vanished": [0.5, 0.95, 0.95, 0.99]}, 2, "99% of the items", {})
@@ -295,6 +266,7 @@ RAISED = [
        {}) for name in CONTRASTS),
     ("contrast_stuck_keyword", {"train_keyword": 0.693, "train_impostor_cosine": EQUAL_VECTORS}, 1,
      "lower graph.max_nbr", {}),
+    ("contrast_stuck_keyword", {"train_keyword": 0.693}, 1, "nothing to move", {"graph": {"iterations": 0}}),
     ("spread_shrinking", {"train_mean_log_sigma": SHRINKING}, 3, "from -0.1 to -0.6", {}),
     ("impostor_easy", {"train_impostor_cosine": [0.57, 0.5, 0.44, 0.35]}, 3, "0.35, nearer to the easiest", {})]
 

@@ -10,8 +10,7 @@ from transformer_cases import FIRST_WORD, RULES, VOCABULARY, encoded, model, pea
 
 from models.common import EOS, MASK, PAD
 from models.common.transformer import Decoder, DecoderStep, Heads, masking
-from models.pgkpr.pgkpr import RewriterConfig
-from models.pgkpr.rewriters import AggregationLayer, SeparateNormsLayer, primary_secondary, rewriter_of
+from models.pgkpr.rewriters import AggregationLayer, primary_secondary
 
 BOUND = 1e-5
 
@@ -81,15 +80,14 @@ def attended(attention, queries, states, allowed):
     return attention.output(torch.cat(contexts, dim=-1))
 
 
-@pytest.mark.parametrize("kind", [AggregationLayer, SeparateNormsLayer])
 @torch.no_grad()
-def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(kind):
+def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum():
     torch.manual_seed(0)
-    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5, "layers": 1}, kind).eval()
+    decoder = Decoder({"width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.5, "layers": 1},
+                      AggregationLayer).eval()
     (layer,) = decoder.layers
     for norm in (part for part in layer.modules() if isinstance(part, torch.nn.LayerNorm)):
         torch.nn.init.normal_(norm.weight)
-    norms = (layer.cross_norm, layer.secondary_norm if layer.separate_norms else layer.cross_norm)
     hidden, causal = torch.randn(3, 4, 8), torch.ones(4, 4, dtype=torch.bool).tril()
     memories = [(torch.randn(3, size, 8), torch.arange(size) < torch.tensor([[size], [1], [2]])) for size in (5, 3)]
     places, hide = Heads(2), torch.zeros(4, 4).masked_fill(~causal, -math.inf)
@@ -100,39 +98,17 @@ def test_a_layer_attends_to_both_memories_from_one_state_and_normalises_the_sum(
     for item in range(3):
         normed = layer.self_norm(hidden[item])
         x = hidden[item] + attended(layer.self_attention, normed, normed, causal)
-        x1, x2 = (x + attended(attention, norm(x), states[item], real[item].expand(4, -1)) for attention, norm,
-                  (states, real) in zip((layer.to_primary, layer.to_secondary), norms, memories, strict=True))
+        queries = layer.cross_norm(x)
+        x1, x2 = (x + attended(attention, queries, states[item], real[item].expand(4, -1))
+                  for attention, (states, real) in zip(layer.to_memories(), memories, strict=True))
         total = x1 + x2
         spread = (total.var(-1, correction=0, keepdim=True) + layer.joint_norm.eps).sqrt()
         x = (total - total.mean(-1, keepdim=True)) / spread * layer.joint_norm.weight
-        read = layer.forward_norm(x) if layer.separate_norms else x
-        expected = x + layer.narrow(layer.widen(read).clamp(min=0))
+        expected = x + layer.narrow(layer.widen(x).clamp(min=0))
         torch.testing.assert_close(found[item], expected, atol=BOUND, rtol=BOUND)
 
 
 # The model
-
-
-def test_separate_embeddings_belong_to_what_they_embed():
-    built, (batch, mask) = model("ianet", ianet={"embeddings": "separate"}), tagged_batch()
-    before = built.memory(batch, mask)
-    with torch.no_grad():
-        built.source_embedders[1].words.weight.mul_(2)
-    _, _, *one = (torch.equal(*parts) for parts in zip(before, built.memory(batch, mask), strict=True))
-    assert one == [True, True, False, False]  # keys and values of the primary sequence, of the secondary one
-
-
-def test_parameters_at_the_size_of_the_paper():
-    words, width, inner = 8000, 512, 2048
-    square, norm = width * width + width, 2 * width
-    feed_forward = 2 * width * inner + inner + width
-    encoder = 3 * (4 * square + feed_forward + 2 * norm) + norm
-    decoder = 4 * (12 * square + feed_forward + 3 * norm) + norm
-    with torch.device("meta"):
-        built = rewriter_of(RewriterConfig("ianet", vocab_size=words))
-    assert (len(built.encoders[0].layers), len(built.encoders[1].layers), len(built.decoder.layers)) == (3, 3, 4)
-    found = sum(parameter.numel() for parameter in built.parameters())
-    assert found == words * width + 2 * encoder + decoder + width * words + words
 
 
 def test_each_encoder_reads_its_own_sequence():

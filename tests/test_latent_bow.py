@@ -1,6 +1,5 @@
 """Latent bag of words: its loss, bags, memory and decoder against their formulas."""
 
-import math
 
 import pytest
 import torch
@@ -8,8 +7,6 @@ from recurrent_cases import VOCABULARY, batch, model, peaked
 
 from models.common import PAD
 from models.common.losses import bag_of_words
-from models.pgkpr import rewriters
-from models.pgkpr.rewriters import Bags
 
 
 def read(rewriter, content):
@@ -37,15 +34,6 @@ def test_loss_equals_a_loop_and_so_does_its_gradient():
     torch.testing.assert_close(*gradients)
 
 
-def test_loss_without_words_is_zero_and_of_a_missing_word_finite():
-    bag = torch.zeros(2, 3, requires_grad=True)
-    words = torch.tensor([[0], [2]])
-    found = bag_of_words(bag, words, words != 0)
-    assert found.tolist() == pytest.approx([0.0, -math.log(1e-6) / 2])
-    found.sum().backward()
-    assert bag.grad.isfinite().all() and not bag.grad[0].any()
-
-
 # The bags
 
 
@@ -71,25 +59,6 @@ def test_gumbel_counts_likeliest_words_when_decoding():
             total += torch.bincount(named, minlength=VOCABULARY)
         torch.testing.assert_close(found.memory[row], total)
     assert (read(rewriter, content)[2].memory == found.memory).all()
-
-
-def test_gumbel_bags_are_integer_at_temperature_zero_and_drawn_anew(monkeypatch):
-    monkeypatch.setattr(rewriters, "_TEMPERATURE", 1e-6)
-    rewriter, content = peaked("latent_bow", gumbel=True, dropout=0.0).train(), batch()
-    first, second = read(rewriter, content)[2], read(rewriter, content)[2]
-    torch.testing.assert_close(first.memory, first.memory.round(), atol=1e-4, rtol=0)
-    assert not torch.equal(first.memory, second.memory) and torch.equal(first.plain, second.plain)
-
-
-def test_the_loss_is_of_the_plain_bag_under_gumbel_too():
-    content = batch()
-    plain, gumbel = (peaked("latent_bow", gumbel=value, dropout=0.0).train() for value in (False, True))
-    found = [rewriter.sums(content, None) for rewriter in (plain, gumbel)]
-    assert found[0]["bow"].item() == found[1]["bow"].item()
-    assert found[0]["generation"].item() != found[1]["generation"].item()
-    words = content["bow_ids"]
-    expected = bag_of_words(read(plain, content)[2].plain, words, words != PAD).sum()
-    torch.testing.assert_close(found[0]["bow"], expected)
 
 
 # The memory
@@ -121,15 +90,6 @@ def test_equal_counts_are_taken_in_the_order_of_the_plain_bag():
     words, _ = rewriter.remember(found)
     assert words.tolist() == [[12, 20]] * 5
     torch.testing.assert_close(found.memory[:, 9], found.memory[:, 12])
-
-
-def test_gradients_reach_chosen_words_of_the_bag_alone():
-    rewriter = model("latent_bow")
-    bag = torch.rand(2, VOCABULARY, requires_grad=True)
-    words, memory = rewriter.remember(Bags(bag, bag, bag.detach()))
-    (memory * torch.randn_like(memory)).sum().backward()
-    chosen = torch.zeros_like(bag).scatter(1, words, 1.0).bool()
-    assert bag.grad[chosen].all() and not bag.grad[~chosen].any()
 
 
 @pytest.mark.parametrize("gumbel", [False, True])

@@ -159,7 +159,7 @@ def alone(encoder, graph, model, node, source):
             vector = encoder[0](**encoder[1](text, return_tensors="pt")).last_hidden_state.mean(1)
         u_in = model.attention.isolated(vector)
     else:
-        u_in = model.attention(graph, torch.tensor([node]))
+        u_in = model.attention.all_vectors(graph)[[node]]
     h_x = torch.randn(1, tiny_hcl.WIDTH, generator=torch.Generator().manual_seed(2))
     return u_in, model.prior(h_x, u_in)
 

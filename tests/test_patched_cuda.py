@@ -9,12 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from keycontrast.errors import InputError
 from models.common import training
 from models.common.training import History, Speed
-from stages.common import device
 from stages.common import training as stage_training
-from stages.common.device import choose_device
 
 ROOT = Path(__file__).resolve().parents[1]
 # Imports the stages, then every module of models/ and stages/, in a process where a question to CUDA's driver, which a
@@ -68,19 +65,6 @@ def test_no_module_touches_cuda_at_import(imported):
 def test_importing_any_stage_asks_for_no_gpu(imported):
     """A GPU that is in use before a fork cannot be used after it; nor is a thread there."""
     assert imported[0] == "0 1"
-
-
-@pytest.mark.parametrize(("there", "wanted", "found"), [(True, "auto", "cuda"), (True, "cuda", "cuda"),
-                                                        (True, "cpu", "cpu"), (False, "auto", "cpu")])
-def test_a_gpu_is_taken_where_there_is_one(monkeypatch, there, wanted, found):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
-    assert choose_device(wanted) == found
-
-
-def test_a_gpu_that_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr(device, "accelerator", lambda: None)
-    with pytest.raises(InputError, match="runtime.device is cuda, but torch sees no CUDA device"):
-        choose_device("cuda")
 
 
 def test_a_thread_locks_batches_in_memory_under_the_own_device(monkeypatch):

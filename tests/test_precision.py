@@ -1,6 +1,5 @@
 """The precision of products: recurrent layers out of autocast, TF32 as asked, devices that lack it, its record."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,7 +18,6 @@ from models.keywords.s_tagger import STagger, STaggerConfig
 from stages.common.device import check_precision, computed_in, computing, settled_precision
 from stages.common.encoders import embed_texts
 from stages.common.seeds import seed_everything
-from stages.common.tables import Provenance
 from stages.metrics.bertscore import BertScorer
 from stages.tracks.clld.new_texts import class_probabilities
 
@@ -113,20 +111,13 @@ def test_tf32_is_what_was_asked_for_and_never_what_torch_lets_cudnn_do_unasked()
         torch.use_deterministic_algorithms(False)
 
 
-def test_tables_say_their_precision_where_something_was_computed():
-    assert "precision" not in Provenance("clusters@sample", "0").as_metadata(1)
-    made = Provenance("node_vectors@sample", "0", precision=computed_in("bf16", True)).as_metadata(1)
-    assert made["precision"] == {"products": "bf16", "tf32": True, "compiled": False}
-    assert computed_in("fp32", False) == {"products": "fp32", "tf32": False, "compiled": False}
-
-
 TEXTS = ["what is the best way to learn a new language", "how do i learn language fast ?", "a cat", "dog"]
 
 
-def classifier_scores(folder, **switches):
+def classifier_scores(folder):
     tokenizer = tiny_bert.tokenizer(folder)
     encoding = tokenizer(TEXTS[:2], TEXTS[2:], return_tensors="pt", padding=True)
-    return torch.cat(word_saliency(tiny_bert.classifier(), encoding, **switches)).numpy()
+    return torch.cat(word_saliency(tiny_bert.classifier(), encoding)).numpy()
 
 
 def scaled_encoder():
@@ -149,8 +140,7 @@ def bertscores(folder):
 
 
 @pytest.mark.parametrize("compute", [
-    classifier_scores, partial(classifier_scores, method="integrated_gradients", steps=8), node_vectors,
-    class_shares, bertscores])
+    classifier_scores, node_vectors, class_shares, bertscores])
 def test_what_trains_nothing_says_nearly_the_same_in_bf16(compute, tmp_path):
     full = compute(tmp_path)
     with computing(runtime(device="cpu", precision="bf16")):

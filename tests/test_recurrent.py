@@ -1,11 +1,11 @@
-"""What holds of both LSTM rewriters: padding, batches, steps of decoding, saving, seeds, precision, learning."""
+"""Both LSTM rewriters: steps of decoding; and Residual-LSTM's additions and attention."""
 
 import pytest
 import torch
 from recurrent_cases import ARCHITECTURES, RULES, batch, model, peaked
 
 from models.common import BOS, PAD
-from models.common.decoding import beam_search, contrastive_search
+from models.common.decoding import beam_search
 from models.common.recurrent import LstmStack
 
 # settings that change how a model decodes, laid over those of the architecture
@@ -72,44 +72,6 @@ def test_search_equals_one_that_keeps_no_states(architecture, values, num_beams)
     lengths = (found != PAD).sum(1).tolist()
     assert len(set(map(tuple, found.tolist()))) > 3 and len(set(lengths)) > 1  # items leave at different steps
     assert not set(found.flatten().tolist()) & {1, *RULES.banned[2:]}
-
-
-@each_architecture
-def test_contrastive_search_takes_the_same_steps(architecture):
-    rewriter, content = peaked(architecture), batch(8)
-    steps, start = rewriter.begin(content, None, 0)
-    found = contrastive_search(steps, start, RULES, top_k=3, alpha=0.4)
-    assert found.tolist() == contrastive_search(Replay(rewriter, content), start, RULES, top_k=3, alpha=0.4).tolist()
-    assert found.tolist() != rewriter.rewrite(content, None, RULES).tolist()
-
-
-@each_case
-def test_half_precision_stays_close_and_learns(architecture, values):
-    rewriter, content = model(architecture, **values), batch()
-    full, outputs = sums(rewriter, content), rewriter.rewrite(content, None, RULES, 2)
-    with torch.autocast("cpu", torch.bfloat16):
-        parts = rewriter.sums(content, None)
-        assert rewriter.rewrite(content, None, RULES, 2).shape[0] == len(outputs)
-    assert {part.dtype for part in parts.values()} == {torch.float32}
-    assert {name: value.item() for name, value in parts.items()} == pytest.approx(full, rel=0.01)
-    sum(parts.values()).backward()
-    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in rewriter.parameters())
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_planned_batch_is_sorted_and_means_the_same(architecture):
-    rewriter, content = peaked(architecture), batch(6)
-    planned = rewriter.planned(content)
-    assert planned["x_lengths"].tolist() == sorted(content["x_lengths"].tolist(), reverse=True)
-    assert rewriter.planned(planned) is planned
-    found, whole = (rewriter.sums(some, None) for some in (planned, content))
-    assert all(torch.equal(value, whole[name]) for name, value in found.items())
-
-
-def test_lengths_stay_with_the_host():
-    lengths = model("residual_lstm").planned(batch())["x_host"]
-    assert lengths.to("meta") is lengths and lengths.to(torch.device("meta"), non_blocking=True) is lengths
-    assert lengths.pin_memory() is lengths
 
 
 # Residual-LSTM: the rule of its additions, and its attention

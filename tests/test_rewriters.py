@@ -1,19 +1,11 @@
-"""PGKPR, the plain Transformer and what IANet shares with them: sizes, losses, switches, decoding, saving, fitting."""
+"""PGKPR, the plain Transformer and what IANet shares with them: sizes, losses, switches, decoding, TS_s."""
 
 import math
 
 import pytest
 import torch
 from torch.nn import functional as F
-from transformer_cases import (
-    FIRST_WORD,
-    RULES,
-    encoded,
-    model,
-    peaked,
-    tagged_batch,
-    tagged_item,
-)
+from transformer_cases import FIRST_WORD, RULES, encoded, model, peaked, tagged_batch, tagged_item
 from whole_steps import WholeSteps
 
 from models.common import BOS, EOS, IGNORE, NOK, PAD, SEP
@@ -22,9 +14,9 @@ from models.common.transformer import Embedder, sinusoids
 from models.pgkpr.pgkpr import RewriterConfig, counterpart, perturbed
 from models.pgkpr.rewriters import rewriter_of
 
-BOTH = ("pgkpr", "transformer")
-ATTENTIVE = (*BOTH, "ianet")  # whose own facts are in test_ianet.py
+ATTENTIVE = ("pgkpr", "transformer", "ianet")  # IANet's own facts are in test_ianet.py
 ALL_NEGATIVES = {"neg": "all", "sim": "dot", "order": "sent_pos"}
+each_attentive = pytest.mark.parametrize("architecture", ATTENTIVE)
 
 
 def total(parts):
@@ -40,27 +32,17 @@ def gradients(built, parts):
 # Sizes
 
 
-@pytest.mark.parametrize("architecture", BOTH)
-def test_parameters_at_the_size_of_the_paper(architecture):
-    words, width, inner, layers = 8000, 512, 2048, 6
-    square, norm = width * width + width, 2 * width  # a projection with its bias; a LayerNorm
-    feed_forward = 2 * width * inner + inner + width
-    encoder_layer = 4 * square + feed_forward + 2 * norm
-    decoder_layer = 8 * square + feed_forward + 3 * norm
-    output = width * words + words
-    expected = words * width + layers * (encoder_layer + decoder_layer) + 2 * norm + output
-    if architecture == "pgkpr":
-        expected += square + norm + output
+@pytest.mark.parametrize(("architecture", "parameters"), [
+    ("pgkpr", 56_708_224), ("transformer", 52_340_544), ("ianet", 48_136_000)])
+def test_parameters_at_the_size_of_the_paper(architecture, parameters):
     with torch.device("meta"):
-        built = rewriter_of(RewriterConfig(architecture, vocab_size=words))
-    assert sum(parameter.numel() for parameter in built.parameters()) == expected
-    assert expected == {"pgkpr": 56_708_224, "transformer": 52_340_544}[architecture]
+        built = rewriter_of(RewriterConfig(architecture, vocab_size=8000))
+    assert sum(parameter.numel() for parameter in built.parameters()) == parameters
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
+@each_attentive
 def test_weights_begin_by_the_rule_of_xavier(architecture):
-    built = model(architecture)
-    for name, parameter in built.named_parameters():
+    for name, parameter in model(architecture).named_parameters():
         if parameter.dim() > 1:
             bound = math.sqrt(6 / sum(parameter.shape))
             assert 0.8 * bound < float(parameter.detach().abs().max()) <= bound, name
@@ -68,36 +50,23 @@ def test_weights_begin_by_the_rule_of_xavier(architecture):
             assert (parameter == float("norm" in name and "weight" in name)).all(), name
 
 
-def test_rows_of_an_ablation_table_begin_alike():
-    weights = [model("pgkpr", reconstruction={"weight": one}, contrast={"weight": two}).state_dict()
-               for one, two in ((1.0, 0.1), (0.0, 0.1), (1.0, 0.0), (0.0, 0.0))]
-    for other in weights[1:]:
-        assert other.keys() == weights[0].keys()
-        assert all(torch.equal(tensor, weights[0][name]) for name, tensor in other.items())
-
-
-def test_positions_are_sines_and_cosines_in_turn():
+def test_embeddings_are_scaled_by_the_root_of_the_width_and_positions_are_sines_and_cosines_in_turn():
     table = sinusoids(torch.arange(5), 7)
     for position in range(5):
         for place in range(7):
             angle = position / 10000 ** ((place - place % 2) / 7)
             assert float(table[position, place]) == pytest.approx(math.cos(angle) if place % 2 else math.sin(angle),
                                                                   abs=1e-6)
-
-
-def test_embeddings_are_scaled_by_the_root_of_the_width():
-    embedder = Embedder(9, 16, 0.0)
-    ids = torch.tensor([[3, 8, 3]])
-    expected = 4 * embedder.words.weight[ids] + sinusoids(torch.arange(3), 16)
-    torch.testing.assert_close(embedder(ids), expected)
-    torch.testing.assert_close(embedder(ids, position=1)[0], 4 * embedder.words.weight[ids[0]] + sinusoids(
-        torch.tensor([1]), 16))
+    embedder, ids = Embedder(9, 16, 0.0), torch.tensor([[3, 8, 3]])
+    words = 4 * embedder.words.weight[ids]
+    torch.testing.assert_close(embedder(ids), words + sinusoids(torch.arange(3), 16))
+    torch.testing.assert_close(embedder(ids, position=1), words + sinusoids(torch.tensor([1]), 16))
 
 
 # Losses
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
+@each_attentive
 def test_generation_is_the_sum_of_token_losses_of_each_item_alone(architecture):
     """PGKPR eq. 4."""
     built, (batch, mask) = model(architecture), tagged_batch()
@@ -113,23 +82,6 @@ def test_the_transformer_reads_the_plain_words_of_the_source():
     built, (batch, mask) = model("transformer"), tagged_batch()
     assert set(built.sums(batch, None)) == {"generation"} and not built.uses_keywords
     torch.testing.assert_close(built.sums(batch, mask), built.sums(batch | {"x_tags": batch["x_tags"] * 0}, ~mask))
-
-
-@pytest.mark.parametrize("architecture", ["transformer", "ianet"])
-def test_wrapped_sources_have_a_beginning_and_an_end(architecture):
-    plain, ended = (model(architecture, source={"wrapped": wrapped}) for wrapped in (False, True))
-    batch, mask = tagged_batch()
-    mask |= True  # of ianet, the primary sequence is the whole source
-    longer = {**batch, "x_ids": F.pad(F.pad(batch["x_ids"], (1, 0), value=BOS), (0, 1)),
-              "x_lengths": batch["x_lengths"] + 2}
-    longer["x_ids"][torch.arange(5), batch["x_lengths"] + 1] = EOS
-    whole = torch.ones_like(longer["x_ids"], dtype=torch.bool)
-    bias, *found = ended.memory(batch, mask)
-    expected, *others = plain.memory(longer, whole)
-    assert torch.equal(bias, expected)
-    keys = (found, others) if architecture == "transformer" else (found[1:3], others[1:3])
-    for one, other in zip(*keys, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_inner_dropout_falls_on_the_feed_forward_networks_alone():
@@ -196,11 +148,13 @@ def test_contrast_is_of_means_over_real_places(settings):
 
 
 @pytest.mark.parametrize(("weights", "passes"), [((1.0, 0.1), 2), ((0.0, 0.1), 2), ((1.0, 0.0), 1), ((0.0, 0.0), 1)])
-def test_a_loss_of_weight_0_is_not_computed(weights, passes, monkeypatch):
+def test_a_loss_of_weight_0_is_not_computed_and_changes_no_other(weights, passes, monkeypatch):
     batch, mask = tagged_batch()
-    full = model("pgkpr", reconstruction={"weight": 1.0}, contrast={"weight": 0.1}).sums(batch, mask)
+    whole = model("pgkpr", reconstruction={"weight": 1.0}, contrast={"weight": 0.1})
     built = model("pgkpr", reconstruction={"weight": weights[0]}, contrast={"weight": weights[1]})
-    shapes, encode = [], built.encoder.forward
+    assert whole.state_dict().keys() == built.state_dict().keys()  # rows of an ablation table begin alike
+    assert all(torch.equal(*pair) for pair in zip(whole.parameters(), built.parameters(), strict=True))
+    shapes, encode, full = [], built.encoder.forward, whole.sums(batch, mask)
     monkeypatch.setattr(built.encoder, "forward",
                         lambda words, ids, *seen: shapes.append(ids.shape) or encode(words, ids, *seen))
     parts = built.sums(batch, mask)
@@ -220,7 +174,7 @@ def test_one_pass_over_several_sequences_is_several_passes(settings, monkeypatch
     built, (batch, mask) = model("pgkpr", contrast=settings), tagged_batch()
     expected = built.sums(batch, mask)
     expected_gradients = gradients(built, expected)
-    monkeypatch.setattr(built, "_together", lambda: True)
+    monkeypatch.setattr(built, "_in_one_pass", lambda: True)
     seen, encode = [], built.encoder.forward
     monkeypatch.setattr(built.encoder, "forward",
                         lambda words, ids, *rest: seen.append(ids) or encode(words, ids, *rest))
@@ -230,15 +184,7 @@ def test_one_pass_over_several_sequences_is_several_passes(settings, monkeypatch
     torch.testing.assert_close(gradients(built, found), expected_gradients, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
-def test_a_planned_batch_gives_the_same_bits(architecture):
-    built, (batch, mask) = model(architecture), tagged_batch()
-    expected, planned = built.sums(batch, mask), built.planned({**batch, "p": mask.float()})
-    assert planned.keys() > batch.keys() and built.planned(planned).keys() == planned.keys()
-    assert all(torch.equal(value, expected[name]) for name, value in built.sums(planned, mask).items())
-
-
-@pytest.mark.parametrize("architecture", ATTENTIVE)
+@each_attentive
 def test_gradients_are_those_without_packing(architecture):
     """Padding that stands in one row leaves no trace: against each item alone, where there is none."""
     built, (batch, mask) = model(architecture, contrast={"weight": 0.0}).double(), tagged_batch()
@@ -249,7 +195,7 @@ def test_gradients_are_those_without_packing(architecture):
     torch.testing.assert_close(found, {name: one.grad for name, one in built.named_parameters()})
 
 
-@pytest.mark.parametrize("architecture", ATTENTIVE)
+@each_attentive
 def test_a_decoder_does_not_see_what_it_predicts(architecture):
     built, (batch, mask) = model(architecture), tagged_batch()
     given = built.memory(batch, mask)
@@ -261,20 +207,11 @@ def test_a_decoder_does_not_see_what_it_predicts(architecture):
     assert not torch.allclose(changed[:, 3:], states[:, 3:])
 
 
-def test_losses_are_float32_under_autocast_and_near_those_without():
-    built, (batch, mask) = model("pgkpr"), tagged_batch()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        low = built.sums(batch, mask)
-    for name, value in built.sums(batch, mask).items():
-        assert low[name].dtype == torch.float32
-        torch.testing.assert_close(low[name], value, rtol=0.03, atol=0.05)
-
-
 # Decoding
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("architecture", ATTENTIVE)
+@each_attentive
 def test_a_cache_changes_no_output(architecture, num_beams):
     outputs = set()
     for seed in range(3):
@@ -296,18 +233,12 @@ def test_outputs_depend_on_the_keywords_of_pgkpr_alone():
         assert built.uses_keywords == differs
 
 
-def test_decoding_refuses_dropout_and_missing_keywords():
+def test_misuse_is_explained():
     built, (batch, mask) = model("pgkpr"), tagged_batch()
     with pytest.raises(ValueError, match=r"Pgkpr: give the keywords of the sources, mask \(B, L\)"):
         built.rewrite(batch, None, RULES)
     with pytest.raises(ValueError, match=r"Pgkpr: call eval\(\) before rewrite\(\)"):
         built.train().rewrite(batch, mask, RULES)
-
-
-# Saving and naming
-
-
-def test_a_setting_that_is_unknown_is_named():
     with pytest.raises(ValueError, match="unknown setting sizes.depth"):
         RewriterConfig("pgkpr", sizes={"depth": 2})
 
@@ -318,10 +249,6 @@ LENGTHS = torch.tensor([9, 1, 4])
 REAL = torch.arange(9) < LENGTHS.unsqueeze(1)
 WORDS = (torch.arange(27).view(3, 9) + 100) * REAL  # every word and every tag of a text differs from all others
 TAGS = (torch.arange(27).view(3, 9) + 50) * REAL
-
-
-def keywords(seed):
-    return torch.rand(3, 9, generator=torch.Generator().manual_seed(seed)) < 0.5
 
 
 def by_loop(words, tags, mask):
@@ -355,7 +282,7 @@ def test_example_of_the_paper():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_sequences_are_those_of_a_loop_with_padding_behind(seed):
-    mask = keywords(seed)
+    mask = torch.rand(3, 9, generator=torch.Generator().manual_seed(seed)) < 0.5
     ids, targets, attention = perturbed(WORDS, TAGS, mask, LENGTHS)
     assert ids.shape == targets.shape == attention.shape == (3, 21) and attention.dtype == torch.bool
     for row, length in enumerate(LENGTHS.tolist()):

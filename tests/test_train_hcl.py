@@ -17,7 +17,6 @@ from tiny_training import DyingStore, Killed
 import stages.tracks.hcl.train
 from keycontrast.errors import InputError
 from models.common.training import Step
-from models.hcl.hcl import GaussianNetwork, Posterior
 from models.hcl.model import HclModel
 from pipeline.schemas import SCHEMAS
 from stages.common.device import computed_in
@@ -129,8 +128,7 @@ def test_dialogues_keep_the_end_of_what_is_too_long(tmp_path):
 
 
 @pytest.mark.parametrize("changes", [
-    {"latent": {"prior_share": 0.5}}, {"latent": {"posterior": "absolute", "batch_norm": 0.0, "free_bits": 5.0}},
-    {"precision": "bf16"}, {"freeze_layers": 1}], ids=str)
+    {"latent": {"prior_share": 0.5}}, {"precision": "bf16"}, {"freeze_layers": 1}], ids=str)
 def test_a_killed_training_ends_with_the_same_weights(encoder, tmp_path, changes):
     whole = train(encoder, FolderCheckpoints(tmp_path / "whole", "a"), **changes)
     with pytest.raises(Killed):
@@ -166,18 +164,6 @@ def test_micro_batches_add_up_to_the_batch(task):
     for name, value in parts.items():
         assert float(value) == pytest.approx(sum(float(share[name]) for _, share in shares), rel=1e-4, abs=1e-6), name
     assert float(parts["beta"]) == 0.5
-
-
-def test_validation_first_learns_the_statistics_of_the_training_items(task):
-    posterior = Posterior(16, 6, gamma=0.5).eval()
-    posterior.load_state_dict(task.model.posterior.state_dict(), strict=False)
-    task.model.posterior = posterior
-    with torch.no_grad():
-        task.validate()
-        texts = task.model.texts(task.train.batch(range(task.n_train)), ["x", "y"])
-        means = GaussianNetwork.forward(posterior, texts["x"].vector, texts["y"].vector).mu
-    torch.testing.assert_close(posterior.mean, means.mean(0), atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(posterior.variance, means.var(0, correction=0), atol=1e-6, rtol=1e-3)
 
 
 def test_every_parameter_learns_at_the_rate_of_its_origin(task):

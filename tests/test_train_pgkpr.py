@@ -7,10 +7,7 @@ import pandas as pd
 import pytest
 import tiny_rewriters
 import torch
-from safetensors.torch import load_file
-from test_parallel_training import start_two
 from tiny_training import DyingStore, Killed
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from keycontrast.errors import InputError
 from models.common import BOS, EOS
@@ -161,39 +158,6 @@ def test_micro_batches_add_up_to_the_batch(architecture, blocks):
     assert set(gradients) == set(added) and gradients
     for name, gradient in gradients.items():
         torch.testing.assert_close(added[name], gradient, rtol=1e-3, atol=1e-5)
-
-
-class Recorded(TorchDispatchMode):
-    """The names of all operations that are dispatched."""
-
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
-
-
-# What holds up whoever launches work on an accelerator, and what sorts there, so that sums have one order.
-WAITING = {"nonzero", "masked_select", "is_nonzero", "equal"}
-SORTING = {"index_copy", "index_copy_", "index_add", "index_add_", "index_put", "index_put_", "_index_put_impl_"}
-
-
-@pytest.mark.parametrize("together", [False, True])
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_loaded_batch_is_trained_on_without_waiting_or_sorting(architecture, together, monkeypatch):
-    task, items = make_task(architecture, contrast={"neg": "all"}), [5, 0, 4, 1]
-    if architecture == "pgkpr":
-        monkeypatch.setattr(task.module, "_together", lambda: together)
-    batch = task.load(items)
-    with Recorded() as recorded:
-        loss, _ = task.train_batch(batch, Step(0, 10, 0, items))
-        loss.backward()
-    # recurrent layers read their sizes, which are on the host
-    reading = set() if architecture in ("residual_lstm", "latent_bow") else {"_local_scalar_dense"}
-    assert "cross_entropy" not in recorded.names and "nll_loss_forward" in recorded.names  # it does record
-    assert not (WAITING | SORTING | reading) & set(recorded.names)
 
 
 @torch.no_grad()
@@ -360,18 +324,3 @@ def test_a_saved_model_rewrites_with_what_its_folder_holds(trained):
     assert "1 generation, 1 reconstruction, 0.1 contrast" in (trained["pgkpr"].weights / "README.md").read_text()
     with pytest.raises(InputError, match=r"no trained PGKPR model .vocabulary.json is missing"):
         load_lookup(trained["pgkpr"].folder)
-
-
-@pytest.mark.whole
-def test_two_processes_train_the_model_of_one(project, tmp_path):
-    """Coins and dropout are those of the micro-batch, whoever computes it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(tmp_path)
-        tiny_rewriters.write_project(tmp_path, MODELS, training={"learning_rate": None})
-    both = start_two(tmp_path, stage="train_pgkpr", name="pgkpr")
-    for one in both:
-        one.join(timeout=120)
-    assert [one.exitcode for one in both] == [0, 0]
-    weights = ModelPaths("pgkpr", 13).weights / "model.safetensors"
-    shared, alone = (load_file(home / weights) for home in (tmp_path, project))
-    assert max((alone[name] - shared[name]).abs().max().item() for name in alone) < 1e-5

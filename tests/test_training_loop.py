@@ -19,7 +19,6 @@ from models.common.training import (
     Speed,
     Step,
     Task,
-    add_gradients,
     epoch_batches,
     fit,
     loaded_ahead,
@@ -364,19 +363,6 @@ def test_missing_items_and_foreign_checkpoints_are_named():
 # Batches and how they are loaded
 
 
-@pytest.mark.parametrize("settings", [SETTINGS, EVERYTHING])
-def test_loading_ahead_changes_no_byte(settings):
-    def trained(prefetch):
-        task = Regression()
-        history = fit(task, replace(settings, prefetch=prefetch), Memory(), SEED)
-        return weights(task), history, task.loaders
-
-    (first, history, at_once), (second, other, ahead) = trained(0), trained(3)
-    assert_same(first, second)
-    assert history == other
-    assert at_once == {"MainThread"} and ahead == {"loader_0"}
-
-
 def test_what_goes_wrong_while_loading_comes_out_and_the_thread_ends():
     class Broken(Regression):
         def load(self, items):
@@ -420,53 +406,3 @@ def test_buckets_of_many_pools_still_mix_items():
     batches = epoch_batches(4000, 4, 1, np.arange(4000) % 7)
     found = {frozenset(batch) for batch in batches}
     assert len(found & {frozenset(batch) for batch in epoch_batches(4000, 4, 2, np.arange(4000) % 7)}) < 10
-
-
-def test_buckets_need_lengths():
-    shorn = type("Shorn", (Regression,), {"lengths": Task.lengths})()
-    with pytest.raises(ValueError, match=r"Shorn has no lengths\(\)"):
-        fit(shorn, replace(SETTINGS, bucket=True), Memory(), SEED)
-
-
-# Gradients of several micro-batches
-
-
-class Net(nn.Module):
-    """Layers of which the last is used by a part of the micro-batches alone, and one never."""
-
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 7), nn.Tanh(), nn.Linear(7, 3))
-        self.late, self.never = nn.Linear(3, 3), nn.Linear(3, 3)
-
-    def loss(self, number):
-        values = self.layers(torch.randn(4, 5, generator=torch.Generator().manual_seed(number)))
-        # The gradient of a sum is one number seen as many.
-        return (self.late(values).sum() + self.late.bias.sum() if number else values.square().sum())
-
-
-def gradients(net):
-    return {name: parameter.grad for name, parameter in net.named_parameters() if parameter.grad is not None}
-
-
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_sums_are_those_of_backward_passes_to_the_bit(count):
-    ours, plain = Net(), Net()
-    parameters = list(ours.parameters())
-    for number in range(count):
-        add_gradients([ours.loss(number)], [None], parameters)
-        plain.loss(number).backward()
-    expected, found = gradients(plain), gradients(ours)
-    assert found.keys() == expected.keys() and ("late.weight" in found) == (count > 1)
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_weights_of_several_outputs():
-    ours, plain = Net(), Net()
-    for number in (1, 2):
-        for net, add in ((ours, lambda out, by: add_gradients(out, by, list(ours.parameters()))),
-                         (plain, torch.autograd.backward)):
-            vectors = net.layers(torch.ones(4, 5))
-            add([net.loss(number), vectors], [None, torch.full((4, 3), 0.5)])
-    assert all(torch.equal(gradients(ours)[name], value) for name, value in gradients(plain).items())

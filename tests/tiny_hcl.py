@@ -28,7 +28,7 @@ def config(encoder=None, **groups):
     """Configuration with ``groups`` (graph, keyword, latent, contrasts, decoder) over small defaults."""
     graph = keyword_graph()
     latent = {"size": LATENT, "free_bits": 0.5, "free_bits_by": "dimension", "free_bits_for": "both",
-              "posterior": "absolute", "batch_norm": 0.0, "bow_loss": True}
+              "posterior": "absolute", "bow_loss": True}
     block = {"latent": latent, "decoder": {"layers": 2}}
     for name, values in groups.items():
         block[name] = {**block.get(name, {}), **values}
@@ -88,4 +88,4 @@ def reconstruction(model, batch, source):
     u_in = None if keyword is None else keyword.u_in
     prior = model.prior(text.vector, u_in)
     z = {"prior": prior.sample(batch["eps"]), "mean": prior.mu, "zero": 0.0 * batch["eps"]}[source]
-    return model.surprise(model.token_scores(text.states, u_in, z, batch), batch)
+    return model.target_nll(model.token_scores(text.states, u_in, z, batch), batch)

@@ -58,6 +58,6 @@ def tagged_item(whole, mask, row):
 def encoded(built, ids, real=None, encoder=None):
     """The states (B, S, d) of tokens (B, S) that an encoder of ``built`` reads, and 0 at padding."""
     tokens = RealTokens(torch.ones_like(ids, dtype=torch.bool) if real is None else real)
-    places, bias = built.seen(tokens)
+    places, bias = built.attended(tokens)
     states = (encoder or built.encoder)(built.embedder, tokens.rows(ids), places, bias)
     return tokens.padded(states).masked_fill(~tokens.real.unsqueeze(-1), 0)

@@ -1,7 +1,7 @@
 """CLLD, Contrastive Learning with Label Distance for Text Classification, in the order of the paper.
 
-Equations have their numbers beside the lines that compute them; docs/clld.md says how open points are read. Symbols:
-M texts in N classes, h the vector of a view (d), LDM (N, N) the label distance matrix, d_ab >= 1 its entries.
+Lines that compute an equation have its number; docs/clld.md states our readings of open points. Symbols: M texts in N
+classes, h the vector of a view (d), LDM (N, N) the label distance matrix, d_ab >= 1 its entries.
 """
 
 from collections import Counter
@@ -30,16 +30,24 @@ from models.common.training import Step, Task, batches_in_order
 from models.common.transformer import RealTokens, embed
 
 DROPOUT = 0.5  # before the classifier
-TAU = 5.0  # distance of pairs that a static matrix names, and the largest of an adaptive one
+TAU = 5.0  # distance of the pairs of a static matrix, and the largest of an adaptive one
 _LAMBDA = 0.5  # weight of the cross-entropy; the contrast has the rest
-_PROJECTION = 128  # width of what leaves the head
-# Of the contrast, in its paper; CLLD has none, which is 1.
+_PROJECTION = 128  # width of the head's output
+# Of each contrast in its paper; CLLD states none, which is 1.
 _TEMPERATURES = {"label_distance": 1.0, "supervised": 0.05, "twin": 0.05}
-# Of the encoder in the further views of SupCL-Seq (Sedghamiz et al. 2021); other contrasts have one, under its own.
+# Of the encoder in the further views of SupCL-Seq (Sedghamiz et al. 2021); other contrasts have one such view, under
+# the encoder's own dropout.
 _SUPCL_SEQ_DROPOUTS = (0.0, 0.05, 0.2)
-# Encoders whose classes take add_pooling_layer; others are built as they come.
+# Encoders whose classes have the argument add_pooling_layer.
 _WITH_POOLER = ("bert", "albert", "roberta")
-PAD, UNKNOWN = 0, 1  # ids of TextCNN's vocabulary
+
+# TextCNN and its vocabulary
+PAD, UNKNOWN = 0, 1  # ids
+_SPECIAL = ("[PAD]", "[UNK]")
+_WIDTHS = (3, 4, 5)  # words that filters span
+_LARGEST = 30000  # ids of a vocabulary, the two special ones included (ours)
+# Words with their inner apostrophes and hyphens, or single signs.
+_WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
 
 
 class ClldConfig(transformers.PretrainedConfig):
@@ -49,11 +57,10 @@ class ClldConfig(transformers.PretrainedConfig):
 
     def __init__(self, architecture: str = "encoder", classes: Sequence[str] | None = None,
                  encoder: Mapping[str, Any] | None = None, **settings: Any) -> None:
-        names = asdict(ModelSettings())
-        given = {"architecture": architecture, **{name: settings.pop(name) for name in names if name in settings}}
-        found: ModelSettings = filled(ModelSettings(), {name: one for name, one in given.items() if one is not None})
-        self.architecture, self.pool, self.ce_views = found.architecture, found.pool, found.ce_views
-        self.contrast, self.distance, self.textcnn = found.contrast, found.distance, found.textcnn
+        own = {name: value for name in asdict(ModelSettings()) if (value := settings.pop(name, None)) is not None}
+        model: ModelSettings = filled(ModelSettings(), {"architecture": architecture, **own})
+        self.architecture, self.pool, self.ce_views = model.architecture, model.pool, model.ce_views
+        self.contrast, self.distance, self.textcnn = model.contrast, model.distance, model.textcnn
         machine = ("_name_or_path", "transformers_version")  # a model must not depend on where it was made
         self.encoder = {name: value for name, value in (encoder or {}).items() if name not in machine}
         if classes is not None:
@@ -63,8 +70,8 @@ class ClldConfig(transformers.PretrainedConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, the groups nested."""
-        return {**super().to_dict(), **{name: asdict(getattr(self, name)) for name in ("contrast", "distance",
-                                                                                       "textcnn")}}
+        groups = {name: asdict(getattr(self, name)) for name in ("contrast", "distance", "textcnn")}
+        return {**super().to_dict(), **groups}
 
     @property
     def classes(self) -> list[str]:
@@ -79,7 +86,7 @@ class ClldConfig(transformers.PretrainedConfig):
 
     @property
     def views(self) -> int:
-        """Times that a training step encodes a text."""
+        """How often a training step encodes a text."""
         if self.contrast.kind == "supervised":
             return 1 + len(_SUPCL_SEQ_DROPOUTS)
         return 2 if self.contrasts or self.ce_views == "both" else 1
@@ -91,7 +98,7 @@ class ClldConfig(transformers.PretrainedConfig):
 class ClldModel(transformers.PreTrainedModel):
     """Classifier of texts, dropout and a linear layer on h, trained with a contrast between classes.
 
-    The head h' = MLP(h) and the label distances ``ldm`` (a buffer) serve the contrast; SupCL-Seq contrasts h.
+    The contrast reads the head h' = MLP(h), for SupCL-Seq h itself, and the label distances ``ldm`` (a buffer).
     """
 
     config: ClldConfig
@@ -118,23 +125,23 @@ class ClldModel(transformers.PreTrainedModel):
         self.classifier = nn.Linear(width, classes)
         self.head: nn.Module | None = None
         if config.contrast.kind not in ("none", "supervised"):
-            # Behind the classifier, and without moving the generator that draws it: all rows of a table begin alike.
+            # After the classifier and from a forked generator, so that all rows of a table start from equal weights.
             with torch.random.fork_rng(devices=[]):
                 self.head = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, _PROJECTION))
         if config.contrast.kind == "label_distance":
-            self.register_buffer("ldm", static_tau_pairs(classes, config.distance.pairs))  # of ones without pairs
+            self.register_buffer("ldm", static_tau_pairs(classes, config.distance.pairs))
         self.post_init()
 
     @classmethod
     def over(cls, encoder: transformers.PreTrainedModel, classes: Sequence[str], **settings: Any) -> Self:
-        """Return a model to train: the weights of ``encoder``, whose pooler is left out, and the rest random."""
+        """Return a model to train: the weights of ``encoder`` without its pooler, the rest random."""
         model = cls(ClldConfig("encoder", classes, encoder.config.to_dict(), **settings))
         model.encoder.load_state_dict({name: value for name, value in encoder.state_dict().items()
                                        if not name.startswith("pooler.")})
         return model
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw what the encoder does not draw itself: word embeddings as TextCNN's paper has it, the rest as torch."""
+        """Draw word embeddings as in TextCNN's paper, and the other weights of this class as torch draws them."""
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -0.25, 0.25)
             init.zeros_(module.weight[PAD])
@@ -158,7 +165,7 @@ class ClldModel(transformers.PreTrainedModel):
         return self.classifier(self.dropout(h))
 
     def train_views(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return logits, (M, N) or of all V views (V M, N), and the vectors contrasted (V M, d'), None for CT."""
+        """Return logits (M, N), or of all V views (V M, N), and the contrasted vectors (V M, d'), None for CT."""
         if self.config.views == 1:
             return self(input_ids, attention_mask), None
         if self.config.contrast.kind == "supervised":
@@ -185,7 +192,7 @@ def load_text_encoder(source: str | Path, pretrained: bool = True
 
 @contextmanager
 def dropout_rate(module: nn.Module, rate: float) -> Iterator[None]:
-    """Give every dropout of ``module`` this rate within the block, and its own again afterwards."""
+    """Set every dropout of ``module`` to this rate within the block."""
     own = [(part, part.p) for part in module.modules() if isinstance(part, nn.Dropout)]
     try:
         for part, _ in own:
@@ -200,10 +207,11 @@ def dropout_rate(module: nn.Module, rate: float) -> Iterator[None]:
 
 
 def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature: float = 1.0) -> Tensor:
-    """Return L_s, a scalar >= 0: the divergence of the shares of a vector's positives from equal ones, on average.
+    """Return L_s, a scalar >= 0: the mean divergence of the shares of a vector's positives from equal shares.
 
-    ``h`` (2M, d') are first views before second ones, ``labels`` (2M,) the class of each, ``ldm`` (N, N). A vector
-    without a positive is left out of the mean; without any the loss is 0 and so is its gradient.
+    Positives of a vector are the other vectors of its class. ``h`` (2M, d') are first views before second ones,
+    ``labels`` (2M,) their classes, ``ldm`` (N, N). A vector without a positive is left out of the mean; if all are, the
+    loss is 0, and so is its gradient.
 
     >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     >>> label_distance_contrast(h, torch.tensor([0, 1, 0, 1]), torch.ones(2, 2))
@@ -225,13 +233,13 @@ def label_distance_contrast(h: Tensor, labels: Tensor, ldm: Tensor, temperature:
 
 
 def log_share_of_positives(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of log q over the positives of each vector (K,), those of its class, and their number (K,).
+    """Return the mean of log q over the positives of each vector (K,), 0 without any, and their number (K,).
 
-    q is the softmax of the scores (K, K) of a vector with all others. Without a positive the mean is 0.
+    q is the softmax of the scores (K, K) of a vector with all others.
     """
     positives = (labels.unsqueeze(1) == labels).fill_diagonal_(False)  # eq. 6
     own = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-    # after every product with the scores: a factor of 0 or below would bring self-pairs back
+    # after all products with the scores: a factor of 0 or below would turn -inf into another value
     log_q = scores.masked_fill(own, -torch.inf).log_softmax(-1)  # eq. 5 (K, K)
     counts = positives.sum(-1)
     # not a product: 0 * -inf is NaN, and so is its gradient
@@ -242,7 +250,7 @@ def log_share_of_positives(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tens
 def supervised_contrast(h: Tensor, labels: Tensor, temperature: float = 0.05) -> Tensor:
     """Return minus the mean log share of a vector's positives in the softmax over all others, the mean over vectors.
 
-    SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out), of all views' vectors (V M, d).
+    SupCL-Seq (Sedghamiz et al. 2021), after Khosla et al. 2020, eq. 2 (L_out), of the vectors of all views (V M, d).
     """
     (h,) = at_least_float32(h)
     if len(h) < 2:
@@ -264,7 +272,7 @@ def twin_contrast(h: Tensor, temperature: float = 0.05) -> Tensor:
 
 
 def static_tau_pairs(n_classes: int, pairs: Iterable[tuple[int, int]]) -> Tensor:
-    """Return tau at the places of ``pairs``, both ways, and 1 elsewhere, the diagonal among them (N, N)."""
+    """Return tau for ``pairs`` of classes, in both orders, and 1 elsewhere (N, N)."""
     ldm = torch.ones(n_classes, n_classes)
     for a, b in pairs:
         ldm[a, b] = ldm[b, a] = TAU
@@ -272,10 +280,10 @@ def static_tau_pairs(n_classes: int, pairs: Iterable[tuple[int, int]]) -> Tensor
 
 
 def counted_distance(confusion: Tensor) -> Tensor:
-    """Return NEW = COUNT(CM) (N, N) float64, symmetric and in [1, tau], of counts, rows true, columns predicted.
+    """Return NEW = COUNT(CM) (N, N) float64, symmetric and in [1, tau], of counts [true, predicted].
 
-    NEW_ij = 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2, P_ij the share of class i that is taken for class j, and
-    P_ii = 0 (Algorithm 1, lines 6-8). All of it is 1 where nothing is confused.
+    NEW_ij = 1 + (tau - 1) S_ij / max S with S = (P + P^T) / 2, P_ij the share of class i that is classified as j, and
+    P_ii = 0 (Algorithm 1, lines 6-8). Without confusions NEW is 1 everywhere.
     """
     counts = confusion.double()
     # P; a class without a text has none
@@ -300,7 +308,7 @@ def update_label_distance(ldm: Tensor, confusion: Tensor, strength: float) -> Te
 class AdaptiveSchedule:
     """Schedule of an adaptive matrix (Algorithm 1): ten evaluations an epoch, every tenth an update (ours)."""
 
-    epochs: int  # n, as planned: early stopping does not change it
+    epochs: int  # n, early stopping aside
     steps_per_epoch: int  # optimiser steps
 
     @property
@@ -314,7 +322,7 @@ class AdaptiveSchedule:
         return self.epochs * self.steps_per_epoch
 
     def updates(self, steps: int) -> bool:
-        """Return whether the matrix is updated after so many optimiser steps: from the 11th of 50 epochs on."""
+        """Return whether the matrix is updated after so many optimiser steps: not in the first fifth of the epochs."""
         return steps % (10 * self.interval) == 0 and 5 * steps > self.total_steps
 
     def strength(self, steps: int) -> float:
@@ -329,14 +337,14 @@ class AdaptiveSchedule:
 class LabelledTexts:
     """The texts of a split with their classes: tokenised once, padded in batches."""
 
-    ids: Sequence[np.ndarray]  # tokens of each text, special ones included, cut to a length
+    ids: Sequence[np.ndarray]  # tokens of each text, special ones included
     labels: np.ndarray  # class of each (n,) int64
     pad: int = 0
 
     @classmethod
     def of(cls, tokenizer: transformers.PreTrainedTokenizerBase, texts: Sequence[str], labels: Sequence[int],
            max_length: int) -> "LabelledTexts":
-        """Tokenise ``texts``, which may be empty, and cut them to ``max_length`` tokens, special ones included."""
+        """Tokenise ``texts``, if there are any, and cut them to ``max_length`` tokens, special ones included."""
         encoded = tokenizer(list(texts), truncation=True, max_length=max_length, return_attention_mask=False,
                             return_token_type_ids=False)["input_ids"] if len(texts) else []
         ids = [np.asarray(row, dtype=np.int64) for row in encoded]
@@ -360,13 +368,13 @@ class LabelledTexts:
 
 
 class ClldTask(Task):
-    """Trains a CLLD classifier; the contrast L_s is one of the step's whole batch, however it is cut."""
+    """Trains a CLLD classifier; the contrast L_s is computed over the step's whole batch."""
 
     module: ClldModel
     train: LabelledTexts
     validation: LabelledTexts  # never of the test split
-    # Of the label distance matrix: evaluation (1-based count), step, epoch, strength, the validation's loss, accuracy,
-    # macro_f1 and confusion, and ldm, the matrix after the update (both nested lists).
+    # Of the label distance matrix: evaluation (1-based), step, epoch, strength; the loss, accuracy, macro_f1 and
+    # confusion of the validation; and ldm, the matrix after the update (both nested lists).
     updates: list[dict[str, Any]]
 
     def __init__(self, model: ClldModel, train: LabelledTexts, validation: LabelledTexts, learning_rate: float,
@@ -386,11 +394,11 @@ class ClldTask(Task):
         return self.train.batch(items)
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the same of validation texts, ``items`` being places in the order of their lengths."""
+        """Return the same of validation texts, which are numbered in the order of their lengths."""
         return self.validation.batch(self._by_length[list(items)].tolist())
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the share in the loss of the step's batch, and its parts; with a contrast, of whole batches alone."""
+        """Return the share in the loss of the step's batch, and its parts; with a contrast, only of whole batches."""
         entropy, parts, vectors = self._entropy(batch, step)
         if vectors is None:
             return entropy, parts
@@ -413,8 +421,8 @@ class ClldTask(Task):
         """Return the weighted contrast of the texts of a batch, of which ``vectors`` (B, V d') are the views."""
         labels = torch.from_numpy(self.train.labels[list(step.batch)])
         views = vectors.unflatten(1, (self.module.config.views, -1)).transpose(0, 1).flatten(0, 1)  # (V B, d')
-        found = self._contrast(views, labels.to(vectors.device))
-        return (1 - _LAMBDA) * found, {"contrast": found}
+        contrast = self._contrast(views, labels.to(vectors.device))
+        return (1 - _LAMBDA) * contrast, {"contrast": contrast}
 
     def validate(self) -> dict[str, float]:
         """Return mean cross-entropy, accuracy and macro F1 over the validation texts."""
@@ -435,21 +443,21 @@ class ClldTask(Task):
                 "macro_f1": float((2 * right / counted)[counted > 0].mean())}, confusion
 
     def evaluate(self, steps: int) -> dict[str, Any] | None:
-        """Return the values and confusions after so many steps, if an update reads them."""
+        """Return the values and confusions after so many steps, if the matrix is then updated."""
         if self.schedule is None or not self.schedule.updates(steps):
             return None
         values, confusion = self.judge()
         return {**values, "confusion": confusion.tolist()}
 
-    def on_evaluation(self, steps: int, found: dict[str, Any] | None) -> None:
-        """Move the label distance matrix if it is due (Algorithm 1)."""
-        if found is None or self.schedule is None:
+    def on_evaluation(self, steps: int, values: dict[str, Any] | None) -> None:
+        """Update the label distance matrix if it is due (Algorithm 1)."""
+        if values is None or self.schedule is None:
             return
         schedule, ldm = self.schedule, cast(Tensor, self.module.ldm)
         strength = schedule.strength(steps)
-        ldm.copy_(update_label_distance(ldm, torch.tensor(found["confusion"]), strength))
+        ldm.copy_(update_label_distance(ldm, torch.tensor(values["confusion"]), strength))
         self.updates.append({"evaluation": steps // schedule.interval, "step": steps,
-                             "epoch": ceil(steps / schedule.steps_per_epoch), "strength": strength, **found,
+                             "epoch": ceil(steps / schedule.steps_per_epoch), "strength": strength, **values,
                              "ldm": ldm.tolist()})
 
     def extra_state(self) -> dict[str, Any]:
@@ -457,20 +465,20 @@ class ClldTask(Task):
         return {"updates": self.updates}
 
     def load_extra(self, state: Mapping[str, Any]) -> None:
-        """Go back to :meth:`extra_state`; an empty one is that of a training without evaluations so far."""
+        """Restore :meth:`extra_state`, which is empty before the first evaluation."""
         self.updates = list(state.get("updates", []))
 
     def _entropy(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor], Tensor | None]:
         """Return the share of a micro-batch in L_c of the batch, parts of the loss, and contrasted vectors."""
         labels, count = batch["labels"], len(step.batch)
         logits, vectors = self.module.train_views(batch["input_ids"], batch["attention_mask"])
-        views = len(logits) // len(labels)  # that it reads; the mean over them
+        views = len(logits) // len(labels)
         entropy = F.cross_entropy(logits.float(), labels.repeat(views), reduction="sum") / views / count  # eq. 10
         right = (logits[:len(labels)].detach().argmax(-1) == labels).sum()
         return entropy, {"ce": entropy, "accuracy": right / count}, vectors
 
     def _contrast(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Return the contrast, a scalar, of the views' ``vectors`` (V M, d') of M texts, one view behind the other."""
+        """Return the contrast, a scalar, of the ``vectors`` (V M, d') of M texts, view after view."""
         contrast = self.module.config.contrast
         temperature = _TEMPERATURES[contrast.kind] if contrast.temperature is None else contrast.temperature
         if contrast.kind == "twin":
@@ -481,24 +489,17 @@ class ClldTask(Task):
         return label_distance_contrast(vectors, classes, cast(Tensor, self.module.ldm), temperature)
 
 
-# TextCNN (Kim 2014): convolutions over word embeddings, and the words that it reads
-
-_WIDTHS = (3, 4, 5)  # words that filters span
-_LARGEST = 30000  # ids of a vocabulary, the two special ones among them (ours)
-_SPECIAL = ("[PAD]", "[UNK]")
-# Words with their inner apostrophes and hyphens, or single signs.
-_WORD = r"\w+(?:['’-]\w+)*|[^\w\s]"
+# TextCNN (Kim 2014)
 
 
 class TextCnn(nn.Module):
-    """Encoder of texts as (B, filters of all widths) features: maxima over runs of w words, of filters of width w."""
+    """Convolutions over word embeddings: the features are maxima of each filter over the runs of words of its width."""
 
     def __init__(self, vocabulary: int, embedding: int, filters: int) -> None:
         super().__init__()
-        self.features = filters * len(_WIDTHS)  # width of the result
+        self.features = filters * len(_WIDTHS)  # width of the output
         self.embedding = nn.Embedding(vocabulary, embedding, padding_idx=PAD)
-        # So that two views of a text differ (docs/clld.md). The dropout of the original, on the features, belongs
-        # to the classifier.
+        # So that two views of a text differ (docs/clld.md); the paper's own dropout, of features, is the classifier's.
         self.dropout = nn.Dropout(0.1)
         self.convolutions = nn.ModuleList(nn.Conv1d(embedding, filters, width) for width in _WIDTHS)
 
@@ -507,31 +508,31 @@ class TextCnn(nn.Module):
         widest, length = max(_WIDTHS), max(input_ids.shape[1], max(_WIDTHS))
         there = F.pad(attention_mask, (0, length + widest - 1 - input_ids.shape[1])) != 0  # (B, L + widest - 1)
         ids = F.pad(input_ids, (0, length - input_ids.shape[1])).masked_fill(~there[:, :length], PAD)
-        # the run of a filter begins at every word behind which there are enough, and at the first in any case
+        # the run of a filter begins at every word that enough others follow, and at the first in any case
         within = torch.stack([there[:, width - 1:][:, :length] for width in _WIDTHS], dim=-1)  # (B, L, widths)
         within[:, 0] = True
-        # texts of fewer words than a filter spans go on as zero vectors; all other padding is left out, but on an
-        # accelerator, which would have to be waited for
+        # texts of fewer words than a filter spans are padded by zero vectors; other padding is left out, except on an
+        # accelerator, where the host would wait
         needed = there[:, :length].clone()
         needed[:, :widest] = True
         words = RealTokens(needed) if ids.is_cpu else None
-        taken, counts = (part.flatten(0, 1) if words is None else words.rows(part) for part in (ids, within))
-        embedded = self.dropout(self.embedding(taken))  # (n, embedding)
-        # One product for all widths, whose filters are continued by zeros to the widest, over words without padding:
-        # on a CPU, with texts of 5 to 50 words, a training step takes half the time that padded convolutions take.
+        rows, counts = (part.flatten(0, 1) if words is None else words.rows(part) for part in (ids, within))
+        embedded = self.dropout(self.embedding(rows))  # (n, embedding)
+        # One product for all widths, whose filters are padded with zeros to the widest: on a CPU, with texts of 5 to 50
+        # words, a training step takes half the time of padded convolutions.
         beyond = F.pad(embedded, (0, 0, 0, widest - 1))
         runs = torch.cat([beyond[shift:shift + len(embedded)] for shift in range(widest)], dim=-1)  # (n, widest e)
         weights = [convolution.get_parameter("weight").transpose(1, 2).flatten(1) for convolution in self.convolutions]
         filters = torch.cat([F.pad(weight, (0, runs.shape[1] - weight.shape[1])) for weight in weights])
         biases = torch.cat([convolution.get_parameter("bias") for convolution in self.convolutions])
         scores = F.relu(F.linear(runs, filters, biases))  # (n, features), of the runs that begin at each word
-        # ReLU is never below 0, so a run that does not count may stand as 0, and so may padding
+        # ReLU is never below 0, so that 0 leaves a run or padding out of the maximum
         counted = (scores.unflatten(-1, (len(_WIDTHS), -1)) * counts.unsqueeze(-1)).flatten(-2)
         return (counted.unflatten(0, ids.shape) if words is None else words.padded(counted)).amax(1)
 
 
 def word_tokenizer(texts: Iterable[str], min_count: int) -> transformers.PreTrainedTokenizerFast:
-    """Return a tokenizer of lower-case words and signs of ``texts``; rarer than ``min_count`` ones are unknown."""
+    """Return a tokenizer of the lower-case words and signs of ``texts``; those rarer than ``min_count`` are unknown."""
     splitting, counts = _rules(), Counter[str]()
     for text in texts:
         lower = splitting.normalizer.normalize_str(text)

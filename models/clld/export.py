@@ -1,9 +1,9 @@
 """CLLD classifiers as sequence classifiers of the Hugging Face library.
 
-Its classes for BERT, ALBERT and RoBERTa put the pooler's layer and tanh between [CLS] and the classifier. A model of
-``pool: cls`` fits by a layer of 2^-16 times the identity, so small that tanh returns every argument unchanged in
-float32 (its error is x^2 / 3 of x), and the classifier's weights times 2^16: powers of two round nothing. Do not
-convert such an export to float16. A model of ``pool: mean`` brings its class along (:mod:`models.clld.mean_pooled`).
+Its classes for BERT, ALBERT and RoBERTa have a layer and tanh between [CLS] and the classifier. For ``pool: cls`` the
+layer is 2^-16 times the identity, so small that tanh changes no argument in float32 (its relative error is x^2 / 3),
+and the classifier's weights are multiplied by 2^16: powers of two are exact. Do not convert such an export to float16.
+For ``pool: mean`` the export includes a class of its own (:mod:`models.clld.mean_pooled`).
 """
 
 from pathlib import Path
@@ -17,15 +17,14 @@ from models.clld.clld import DROPOUT, ClldModel
 from models.clld.mean_pooled import MeanPooledConfig, MeanPooledForSequenceClassification
 
 _SMALL = 2.0**-16
-# By type of encoder: the setting of its class that is the dropout before the classifier, the layer before the tanh, and
-# the classifier behind it.
+# By type of encoder: the setting of the dropout before the classifier, the layer before the tanh, and the classifier.
 _PLACES = {"bert": ("classifier_dropout", "bert.pooler.dense", "classifier"),
            "roberta": ("classifier_dropout", "classifier.dense", "classifier.out_proj"),
            "albert": ("classifier_dropout_prob", "albert.pooler", "classifier")}
 
 
 def sequence_classifier(model: ClldModel) -> PreTrainedModel:
-    """Return the classifier of the library with the logits of ``model``; a ValueError if no class expresses it."""
+    """Return a classifier of the library with the logits of ``model``; a ValueError if no class can express it."""
     config = model.config
     shared = {"id2label": config.id2label, "label2id": config.label2id, "problem_type": "single_label_classification"}
     if config.architecture == "textcnn":

@@ -1,8 +1,4 @@
-"""A sequence classifier by the mean over tokens, which the Hugging Face library lacks.
-
-This file travels in the folder of an exported classifier, where the library runs it for those who load it with
-``trust_remote_code=True``. So it imports nothing but torch and transformers.
-"""
+"""A sequence classifier by the mean over tokens; exports contain a copy, so it imports torch and transformers alone."""
 
 from typing import Any
 
@@ -51,6 +47,6 @@ class MeanPooledForSequenceClassification(PreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
-# `save_pretrained` then writes this file beside the weights, and says so in config.json.
+# `save_pretrained` then copies this file beside the weights and names it in config.json.
 MeanPooledConfig.register_for_auto_class()
 MeanPooledForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")

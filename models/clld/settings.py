@@ -31,12 +31,12 @@ class TextCnnSettings(TextCnnSizes):
 
 @dataclass(frozen=True)
 class ClldSettings:
-    """Everything that the classifiers of the CLLD track share."""
+    """Settings that the classifiers of the CLLD track share."""
 
     max_length: int = setting(128, "tokens of a text, special ones included; the rest is cut", ge=1)
-    pool: Literal["cls", "mean"] = setting("cls", "what stands for a text; textcnn has its own")
-    ce_views: Literal["first", "both"] = setting("first", "views that the cross-entropy reads; both gives CT two, too, "
-                                                          "so that it costs what a contrast costs")
+    pool: Literal["cls", "mean"] = setting("cls", "vector of a text: the state of [CLS], or the mean; not of textcnn")
+    ce_views: Literal["first", "both"] = setting("first", "views that the cross-entropy reads; under both CT has two "
+                                                          "views as well, and so costs as much as with a contrast")
     contrast: ContrastSettings = ContrastSettings()
     textcnn: TextCnnSettings = TextCnnSettings()
 
@@ -50,7 +50,7 @@ class Contrast(ContrastSettings):
 
 @dataclass(frozen=True)
 class Distance:
-    """The label distance matrix, as it begins: tau for ``pairs`` of class indices, and 1 for all others."""
+    """The initial label distance matrix: tau for ``pairs`` of class indices, and 1 for all others."""
 
     kind: Literal["ones", "static_tau_pairs", "adaptive"] = "ones"
     pairs: tuple[tuple[int, int], ...] = ()
@@ -58,14 +58,14 @@ class Distance:
 
 @dataclass(frozen=True)
 class TextCnnConfig(TextCnnSizes):
-    """Sizes of a TextCNN, with its vocabulary: padding and the unknown word are among the ids."""
+    """Sizes of a TextCNN and of its vocabulary, padding and the unknown word included."""
 
     vocabulary: int = 2
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """All that a saved model says of itself, besides its classes and its encoder."""
+    """Settings of a saved model, besides its classes and its encoder."""
 
     architecture: Literal["encoder", "textcnn"] = "encoder"
     pool: Literal["cls", "mean"] = "cls"

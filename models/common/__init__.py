@@ -1,11 +1,14 @@
-"""What several methods share. Here, without torch: ids of special tokens, and settings as frozen dataclasses."""
+"""Code that several methods share. This module, without torch: ids of special tokens, settings as dataclasses."""
 
 from dataclasses import field, is_dataclass, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-# Each vocabulary of PGKPR begins with them.
+# The first ids of each vocabulary of PGKPR.
 PAD, UNK, BOS, EOS, SEP, NOK, MASK = range(7)
 IGNORE = -100  # target at positions that are not to be predicted
+# Settings that are gone, and the value that the code now always has; models that were saved with it can be loaded.
+_GONE = {"latent.enters": "memory+embed", "latent.word_dropout": 0.0, "latent.batch_norm": 0.0,
+         "ianet.embeddings": "shared", "ianet.norms": "shared", "source": {"wrapped": False}}
 
 
 def setting(default: Any, text: str | None = None, **bounds: float) -> Any:
@@ -14,16 +17,18 @@ def setting(default: Any, text: str | None = None, **bounds: float) -> Any:
 
 
 def filled(default: Any, given: Any, place: str = "") -> Any:
-    """Return settings like ``default`` with the plain values ``given``, nested; ``place`` is their dotted name.
+    """Return ``default`` with the nested plain values ``given``; errors name a setting by ``place``, dotted.
 
-    Raises:
-        ValueError: a choice is unknown, or a name, such as that of a setting of an earlier version.
+    An unknown choice, or an unknown name, such as that of a setting of an earlier version, is a ValueError.
     """
     if is_dataclass(given):
         return given
     values, kinds = dict(given), get_type_hints(type(default))
-    for name, value in values.items():
+    for name, value in given.items():
         where = f"{place}.{name}" if place else name
+        if where in _GONE and value == _GONE[where]:
+            del values[name]
+            continue
         if name not in kinds:
             raise ValueError(f"unknown setting {where}. A model that another version of Keycontrast has saved must be "
                              f"trained again")

@@ -1,4 +1,4 @@
-"""Decoding for every generator: greedy, beam search and contrastive search over anything that takes steps.
+"""Decoding for every generator: greedy, beam and contrastive search over a model that decodes step by step.
 
 Greedy and beam search are equal to ``transformers`` with the same options, ties aside. Contrastive search is SimCTG's
 (Su et al. 2022, A Contrastive Framework for Neural Text Generation, eq. 5).
@@ -16,30 +16,30 @@ from models.common.losses import at_least_float32
 
 Pair = tuple[Tensor, Tensor]
 _BLOCK = 64  # words of a vocabulary whose largest score is found first
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 class Decodable(Protocol):
-    """Items that are being decoded: W hypotheses (beams or candidates) of one length for each, one at the beginning."""
+    """Items that are being decoded, with W hypotheses (beams or candidates) of one length each, one at first."""
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Append a token to every hypothesis (B, W) and return the states (B, W, d) that predict the next ones."""
+        """Append a token to every hypothesis (B, W); return the states (B, W, d) that predict the next ones."""
 
     def logits(self, states: Tensor) -> Tensor:
         """Return unnormalised scores (..., V) of the next token, at least float32; the search may overwrite them."""
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w of item b continue what was its hypothesis ``parents[b, w]``; (B, W'), W' may differ."""
+        """Make hypothesis w of item b a continuation of its hypothesis ``parents[b, w]`` (B, W'); W' may differ."""
 
     def keep(self, items: Tensor) -> None:
-        """Go on with the items at these rows (n,) alone."""
+        """Remove all items but these rows (n,)."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What every output satisfies, as in ``transformers``; ``banned`` tokens keep their share of the probability.
+    """Rules of outputs, as in ``transformers``; ``banned`` tokens keep their share of the probability.
 
-    The end token is not counted in lengths, and is forced after ``max_length`` at no cost to the score.
+    Lengths exclude the end token, which is forced after ``max_length`` at no cost to the score.
     """
 
     end: int
@@ -52,8 +52,6 @@ class Rules:
         if not 0 <= self.min_length <= self.max_length:
             raise ValueError(f"decoding: min_length {self.min_length} and max_length {self.max_length} must satisfy "
                              f"0 <= min <= max")
-        if self.end in self.banned:
-            raise ValueError(f"decoding: the end token {self.end} is banned, so no output could end")
 
     def forbidden(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return the tokens forbidden before ``min_length`` and those forbidden from then on."""
@@ -62,24 +60,24 @@ class Rules:
 
 
 class BeamCache:
-    """Keys and values of every token that was ever tried, and which hypothesis descends from which of them.
+    """Keys and values of every token that was tried, and the table of ancestors of each hypothesis.
 
     Each step writes W new slots per item, of ``slots`` in all. A change of beams moves no key and no value, only the
-    table of ancestors (B, W, slots), the mask of self-attention: the W hypotheses of an item attend, as W queries, to
-    its slots.
+    ancestors (B, W, slots), which are the mask of self-attention: the W hypotheses of an item are W queries to its
+    slots.
     """
 
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self.steps = 0  # tokens of each hypothesis
         self._used = 0  # slots written before the step in progress
-        self._ancestors: Tensor | None = None  # (B, W, slots so far); None as long as every slot is everyone's ancestor
-        self._kept: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
+        self._ancestors: Tensor | None = None  # (B, W, slots so far); None while all slots are ancestors of all
+        self._written: dict[int, Pair] = {}  # by layer, (B, H, slots, d / H) each
         self._memory: dict[int, Pair] = {}  # by layer, (B, H, S, d / H) each
         self._once: Any = None
 
     def allowed(self, width: int, device: torch.device) -> Tensor | None:
-        """Open a step of ``width`` hypotheses; return which slots each may attend to (B, 1, W, slots), None for all."""
+        """Begin a step of ``width`` hypotheses; return the mask of their slots (B, 1, W, slots), None for all."""
         if self._ancestors is None:
             return None
         batch = len(self._ancestors)
@@ -87,37 +85,36 @@ class BeamCache:
         self._ancestors = torch.cat([self._ancestors, own], dim=-1)
         return self._ancestors.unsqueeze(1)
 
-    def once(self, make: Callable[[], Made]) -> Made:
-        """Return what ``make`` made at the first step."""
+    def once(self, compute: Callable[[], Value]) -> Value:
+        """Return ``compute()`` of the first step."""
         if self._once is None:
-            self._once = make()
+            self._once = compute()
         return self._once
 
     def update(self, keys: Tensor, values: Tensor, layer: int) -> Pair:
         """Write keys and values (B, H, W, d / H) of this step; return those of all slots so far."""
-        if layer not in self._kept:
+        if layer not in self._written:
             batch, heads, _, width = keys.shape
             shape = (batch, heads, self.slots, width)
-            self._kept[layer] = keys.new_empty(shape), values.new_empty(shape)
+            self._written[layer] = keys.new_empty(shape), values.new_empty(shape)
+        all_keys, all_values = self._written[layer]
         end = self._used + keys.shape[2]
-        for kept, new in zip(self._kept[layer], (keys, values), strict=True):
-            kept[:, :, self._used : end] = new
-        all_keys, all_values = self._kept[layer]
+        all_keys[:, :, self._used:end], all_values[:, :, self._used:end] = keys, values
         return all_keys[:, :, :end], all_values[:, :, :end]
 
     def memory(self, layer: int, project: Callable[[], Pair]) -> Pair:
-        """Return keys and values of what a layer decodes from, projected at its first step."""
+        """Return keys and values of a layer's memory, projected at its first step."""
         if layer not in self._memory:
             self._memory[layer] = project()
         return self._memory[layer]
 
     def advance(self, width: int) -> None:
-        """Close a step in which every layer has written ``width`` slots."""
+        """End a step in which every layer has written ``width`` slots."""
         self._used += width
         self.steps += 1
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w continue what was hypothesis ``parents[b, w]`` (B, W)."""
+        """Make hypothesis w a continuation of hypothesis ``parents[b, w]`` (B, W)."""
         if self._ancestors is None:
             if parents.shape[1] > 1:
                 self._ancestors = torch.ones(*parents.shape, self._used, dtype=torch.bool, device=parents.device)
@@ -125,8 +122,8 @@ class BeamCache:
         self._ancestors = self._ancestors.gather(1, parents.unsqueeze(-1).expand(-1, -1, self._used))
 
     def keep(self, items: Tensor) -> None:
-        """Keep the items at these rows (n,)."""
-        for table in (self._kept, self._memory):
+        """Remove all items but these rows (n,)."""
+        for table in (self._written, self._memory):
             for layer, (keys, values) in table.items():
                 table[layer] = keys.index_select(0, items), values.index_select(0, items)
         if self._ancestors is not None:
@@ -140,8 +137,8 @@ Score = Callable[[Tensor], Tensor]
 class CachedSteps:
     """A :class:`Decodable` with a cache: each step runs the decoder on the newest tokens alone.
 
-    ``decode`` maps tokens (B, W), what is ``given`` of each item and the cache to states (B, W, d), ``score`` states to
-    scores (..., V); ``slots`` tokens will be tried per item.
+    ``decode`` maps tokens (B, W), the tensors ``given`` of each item and the cache to states (B, W, d), ``score`` maps
+    states to scores (..., V); ``slots`` tokens will be tried per item.
     """
 
     def __init__(self, decode: Decode, score: Score, given: Sequence[Tensor], slots: int) -> None:
@@ -159,11 +156,11 @@ class CachedSteps:
         return self._score(states)
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w continue what was ``parents[b, w]``."""
+        """Make hypothesis w a continuation of hypothesis ``parents[b, w]``."""
         self.cache.reorder(parents)
 
     def keep(self, items: Tensor) -> None:
-        """Keep the items at these rows."""
+        """Remove all items but these rows."""
         self._given = tuple(part.index_select(0, items) for part in self._given)
         self.cache.keep(items)
 
@@ -171,7 +168,7 @@ class CachedSteps:
 @torch.no_grad()
 def project_in_full(states: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return states (..., d) times weight (V, d) plus bias (V,) in the precision of the weights, under autocast too."""
-    with torch.autocast(states.device.type, enabled=False):  # eight bits would make ties of most candidates
+    with torch.autocast(states.device.type, enabled=False):  # in eight bits most candidates would have equal scores
         return F.linear(states.to(weight.dtype), weight, bias)
 
 
@@ -185,22 +182,22 @@ class Candidates(NamedTuple):
 
 def best_continuations(logits: Tensor, scores: Tensor, forbidden: Tensor, count: int) -> Candidates:
     """Return the best continuations by logits (B, W, V) of hypotheses of ``scores`` (B, W), no ``forbidden`` tokens."""
-    # fused, this is faster than torch's logsumexp, which writes down two tables of this size
+    # faster than subtracting torch's logsumexp, which allocates two more tables of this size
     chances = F.log_softmax(logits, dim=-1).index_fill_(-1, forbidden, -torch.inf)
-    # of each hypothesis (B, W, m): no others can be among the best
+    # the best of all are among the best of each hypothesis (B, W, m)
     values, tokens = _largest(chances, min(count, chances.shape[-1]))
     each = values.shape[-1]
     totals = (values + scores.unsqueeze(-1)).flatten(1)  # (B, W m)
     best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
-    lacking = count - best.shape[1]  # a vocabulary smaller than the beam
-    return Candidates(F.pad(best, (0, lacking), value=-torch.inf), F.pad(places // each, (0, lacking)),
-                      F.pad(tokens.flatten(1).gather(1, places), (0, lacking)))
+    missing = count - best.shape[1]  # of a vocabulary smaller than the beam
+    return Candidates(F.pad(best, (0, missing), value=-torch.inf), F.pad(places // each, (0, missing)),
+                      F.pad(tokens.flatten(1).gather(1, places), (0, missing)))
 
 
 def _largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the ``count`` largest of ``values`` (..., V), best first, and their places.
 
-    On a CPU the blocks that can hold them are found first: half the time for a vocabulary of 30,000 words.
+    On a CPU the blocks that can contain them are found first, in half the time for a vocabulary of 30,000 words.
     """
     blocks = values.shape[-1] // _BLOCK
     if not values.is_cpu or blocks <= count:
@@ -223,13 +220,13 @@ def beam_search(model: Decodable, start: Tensor, rules: Rules, *, num_beams: int
 @torch.no_grad()
 def best_outputs(model: Decodable, start: Tensor, rules: Rules, count: int, *, num_beams: int,
                  length_penalty: float = 1.0) -> Tensor:
-    """Return the ``count`` best different outputs that ``num_beams`` K hypotheses find for each item (B, count, L).
+    """Return the ``count`` best different outputs of a search with K = ``num_beams`` for each item (B, count, L).
 
     Best first: the output, the end token, then padding; padding alone where the search found fewer. ``start`` (B,) is
     the first token. Of the 2 K best continuations those among the first K that end are finished, with their sum of log
-    probabilities divided by length ** ``length_penalty``, the end token counted; the K best others go on. An item is
+    probabilities divided by length ** ``length_penalty``, the end token counted; the K best others continue. An item is
     done when it has K finished outputs and its best running hypothesis, divided likewise by its present length, is no
-    better than the worst of them. One beam is greedy. Scores that are equal within rounding may fall either way.
+    better than the worst of them. One beam is greedy. Equal scores may be ordered either way.
     """
     if not 1 <= count <= num_beams:
         raise ValueError(f"decoding: {count} outputs of {num_beams} beams; expected from 1 to as many as beams")
@@ -239,21 +236,21 @@ def best_outputs(model: Decodable, start: Tensor, rules: Rules, count: int, *, n
     before, after = rules.forbidden(start.device)
     tokens = start.unsqueeze(1)
     for length in range(rules.max_length):
-        (logits,) = at_least_float32(model.logits(model.step(tokens)))  # sums of logarithms do not bear fewer bits
+        (logits,) = at_least_float32(model.logits(model.step(tokens)))
         forbidden = before if length < rules.min_length else after
-        going, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * num_beams))
+        running, kept = beams.advance(best_continuations(logits, beams.scores.to(logits), forbidden, 2 * num_beams))
         if kept is not None:
             if not len(kept):
                 break
             model.keep(kept)
         if length + 1 < rules.max_length:
-            model.reorder(going.parents)
-        tokens = going.tokens
+            model.reorder(running.parents)
+        tokens = running.tokens
     return beams.outputs()
 
 
 class _Beams:
-    """Running and finished hypotheses of the items that are not done, and the R best outputs of those that are."""
+    """Running and finished hypotheses of the items that are not done, and the R best outputs of the others."""
 
     def __init__(self, start: Tensor, rules: Rules, width: int, length_penalty: float, count: int) -> None:
         self.rules, self.width, self.length_penalty = rules, width, length_penalty
@@ -265,30 +262,29 @@ class _Beams:
         self._finished = torch.full((items, width), -torch.inf, device=start.device)  # best first
         self._best = self._outputs.clone()  # the best finished outputs (n, R, max_length + 1)
 
-    def advance(self, found: Candidates) -> tuple[Candidates, Tensor | None]:
-        """Take the candidates of one step (n, 2 W); return those that run on, and the rows that go on, None for all."""
-        ended = found.tokens == self.rules.end
-        finishing = found.scores.masked_fill(~ended, -torch.inf)[:, : self.width]
+    def advance(self, candidates: Candidates) -> tuple[Candidates, Tensor | None]:
+        """Continue with candidates (n, 2 W); return those that run on, and the rows of items not done, None for all."""
+        ended = candidates.tokens == self.rules.end
+        finishing = candidates.scores.masked_fill(~ended, -torch.inf)[:, : self.width]
         if bool((finishing > -torch.inf).any()):
-            self._finish(finishing / self._divisor(self._length + 1), found.parents)
-        open_scores, places = found.scores.masked_fill(ended, -torch.inf).topk(self.width, dim=-1)
-        going = Candidates(*(part.gather(1, places) for part in found))
-        self.scores = open_scores
-        parents = going.parents.unsqueeze(-1).expand(-1, -1, self._length)
-        self._running = torch.cat([self._running.gather(1, parents), going.tokens.unsqueeze(-1)], dim=-1)
-        best, worst = open_scores[:, 0], self._finished[:, -1]
+            self._finish(finishing / self._divisor(self._length + 1), candidates.parents)
+        self.scores, places = candidates.scores.masked_fill(ended, -torch.inf).topk(self.width, dim=-1)
+        running = Candidates(*(part.gather(1, places) for part in candidates))
+        parents = running.parents.unsqueeze(-1).expand(-1, -1, self._length)
+        self._running = torch.cat([self._running.gather(1, parents), running.tokens.unsqueeze(-1)], dim=-1)
+        best, worst = self.scores[:, 0], self._finished[:, -1]
         done = ((worst > -torch.inf) & (best / self._divisor(self._length) <= worst)) | (best == -torch.inf)  # (n,)
         if not bool(done.any()):
-            return going, None
+            return running, None
         rows = done.nonzero().squeeze(-1)
         self._outputs[self._items[rows]] = self._best[rows]
         kept = (~done).nonzero().squeeze(-1)
         for name in ("_items", "_running", "scores", "_finished", "_best"):
             setattr(self, name, getattr(self, name).index_select(0, kept))
-        return Candidates(*(part.index_select(0, kept) for part in going)), kept
+        return Candidates(*(part.index_select(0, kept) for part in running)), kept
 
     def outputs(self) -> Tensor:
-        """End what still runs, at no cost, and return the best outputs of each item (B, R, L)."""
+        """End the running hypotheses, at no cost, and return the best outputs of each item (B, R, L)."""
         if len(self._items):
             everyone = torch.arange(self.scores.shape[1], device=self.scores.device).expand_as(self.scores)
             self._finish(self.scores / self._divisor(self._length + 1), everyone)
@@ -306,19 +302,19 @@ class _Beams:
         return float(length) ** self.length_penalty
 
     def _finish(self, scores: Tensor, parents: Tensor) -> None:
-        """Enter running hypotheses ``parents`` (n, m) that end now with these final ``scores`` (n, m)."""
+        """Add running hypotheses ``parents`` (n, m), which end now with final ``scores`` (n, m), to the finished."""
         count = self._best.shape[1]
-        # stable: of equal scores what was found first is kept
+        # stable: of equal scores the earlier one wins
         score, place = (part[:, :count] for part in scores.sort(dim=-1, descending=True, stable=True))  # (n, R)
         parent = parents.gather(1, place).unsqueeze(-1).expand(-1, -1, self._length)
         output = self._best.new_full((*score.shape, self._best.shape[-1]), self.rules.pad)
         output[..., : self._length] = self._running.gather(1, parent)
         output[..., self._length] = self.rules.end
-        output = output.masked_fill((score == -torch.inf).unsqueeze(-1), self.rules.pad)  # these do not end here
+        output = output.masked_fill((score == -torch.inf).unsqueeze(-1), self.rules.pad)  # these have not ended
         both = torch.cat([self._finished[:, :count], score], dim=-1)
         chosen = both.sort(dim=-1, descending=True, stable=True).indices[:, :count, None]
-        together = torch.cat([self._best, output], dim=1)
-        self._best = together.gather(1, chosen.expand(-1, -1, together.shape[-1]))
+        outputs = torch.cat([self._best, output], dim=1)
+        self._best = outputs.gather(1, chosen.expand(-1, -1, outputs.shape[-1]))
         self._finished = torch.cat([self._finished, scores], dim=-1).topk(self.width, dim=-1).values
 
 
@@ -344,16 +340,16 @@ def _greedy(model: Decodable, start: Tensor, rules: Rules) -> Tensor:
 
 @torch.no_grad()
 def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: int = 5, alpha: float = 0.6) -> Tensor:
-    """Return one output per item (B, L), of likely tokens whose states are unlike those before them.
+    """Return one output per item (B, L), of likely tokens whose states differ from those before them.
 
-    Each step takes, of the ``top_k`` likeliest tokens v that are allowed, the largest (1 - alpha) p(v | prefix) - alpha
-    max_j cos(h_v, h_j) of states h after v and after the tokens before. ``top_k`` of 1 and ``alpha`` of 0 are greedy.
+    Each step takes, of the ``top_k`` likeliest allowed tokens v, the one of largest (1 - alpha) p(v | prefix) - alpha
+    max_j cos(h_v, h_j), with states h after v and after the earlier tokens. ``top_k`` 1 or ``alpha`` 0 is greedy.
     """
     before, after = rules.forbidden(start.device)
     outputs = start.new_full((len(start), rules.max_length + 1), rules.pad)
     items = torch.arange(len(start), device=start.device)
     state = model.step(start.unsqueeze(1))  # (n, 1, d)
-    seen = F.normalize(at_least_float32(state)[0], dim=-1)  # (n, tokens so far, d), of length 1: products are cosines
+    seen = F.normalize(at_least_float32(state)[0], dim=-1)  # (n, tokens so far, d), unit vectors
     for length in range(rules.max_length):
         logits = at_least_float32(model.logits(state))[0].squeeze(1)
         logits.index_fill_(-1, before if length < rules.min_length else after, -torch.inf)
@@ -362,8 +358,8 @@ def contrastive_search(model: Decodable, start: Tensor, rules: Rules, *, top_k: 
         states = model.step(words)  # (n, k, d)
         directions = F.normalize(at_least_float32(states)[0], dim=-1)
         confidence = torch.exp(values - logits.logsumexp(-1, keepdim=True))
-        likeness = (directions @ seen.transpose(1, 2)).amax(-1)  # (n, k)
-        scores = ((1 - alpha) * confidence - alpha * likeness).masked_fill(values == -torch.inf, -torch.inf)
+        similarity = (directions @ seen.transpose(1, 2)).amax(-1)  # (n, k)
+        scores = ((1 - alpha) * confidence - alpha * similarity).masked_fill(values == -torch.inf, -torch.inf)
         chosen = scores.argmax(-1, keepdim=True)  # (n, 1)
         model.reorder(chosen)
         tokens = words.gather(1, chosen).squeeze(1)

@@ -7,8 +7,7 @@ import transformers
 from torch import nn
 from transformers.utils import logging
 
-# Both encoder and attention kernel of these are known to the tests. Their pooler (a tanh layer that only
-# next-sentence prediction trained) is not loaded.
+# Types that are tested. Their pooler, a tanh layer that only next-sentence prediction trained, is not loaded.
 _FAMILY = ("bert", "albert", "roberta")
 
 
@@ -17,11 +16,9 @@ def load_encoder(source: str | Path | None, config: transformers.PretrainedConfi
     """Load an encoder, in evaluation mode and without pooler, and its tokenizer.
 
     ``source`` is a folder written by ``save_pretrained``, or an id of the library; without it, and for ``pretrained``
-    False, weights are random. ``config`` replaces the source's own.
+    False, weights are random. ``config`` replaces the source's own; it is needed without a source.
     """
     if config is None:
-        if source is None:
-            raise ValueError("load_encoder: give a source to load from, or a configuration to build from")
         config = transformers.AutoConfig.from_pretrained(source)
     if config.model_type not in _FAMILY:
         raise ValueError(f"load_encoder: {source or 'the configuration'} is a {config.model_type!r} model, "
@@ -30,13 +27,13 @@ def load_encoder(source: str | Path | None, config: transformers.PretrainedConfi
         model = transformers.AutoModel.from_config(config, attn_implementation="sdpa", add_pooling_layer=False)
     else:
         verbosity = logging.get_verbosity()
-        logging.set_verbosity_error()  # the library warns of pooler and head, which are left out on purpose
+        logging.set_verbosity_error()  # the library warns about pooler and head, which are left out on purpose
         try:
-            model, found = transformers.AutoModel.from_pretrained(source, config=config, attn_implementation="sdpa",
-                                                     add_pooling_layer=False, output_loading_info=True)
+            model, report = transformers.AutoModel.from_pretrained(
+                source, config=config, attn_implementation="sdpa", add_pooling_layer=False, output_loading_info=True)
         finally:
             logging.set_verbosity(verbosity)
-        if missing := sorted(found["missing_keys"]):  # the library would fill them with random numbers
+        if missing := sorted(report["missing_keys"]):  # the library would fill them with random numbers
             shown = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
             raise ValueError(f"load_encoder: {source} lacks {len(missing)} weights of a {config.model_type} encoder: "
                              f"{shown}")
@@ -48,14 +45,13 @@ def special_ids(tokenizer: transformers.PreTrainedTokenizerBase) -> dict[str, in
     roles = {"pad": "pad_token_id", "bos": "cls_token_id", "eos": "sep_token_id", "unk": "unk_token_id",
              "mask": "mask_token_id"}
     ids = {role: getattr(tokenizer, name) for role, name in roles.items()}
-    missing = [roles[role] for role, number in ids.items() if number is None]
-    if missing:
+    if missing := [roles[role] for role, number in ids.items() if number is None]:
         raise ValueError(f"special_ids: the tokenizer has no {', '.join(missing)}; a BERT tokenizer has them all")
     return {role: int(number) for role, number in ids.items()}
 
 
 def freeze_lower_layers(encoder: nn.Module, count: int) -> None:
-    """Freeze the embeddings and the lowest ``count`` layers, a ValueError if there are fewer; 0 freezes nothing."""
+    """Freeze the embeddings and the lowest ``count`` layers; 0 freezes nothing, and too many are a ValueError."""
     if count == 0:
         return
     layers = getattr(getattr(encoder, "encoder", None), "layer", None)

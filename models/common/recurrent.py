@@ -1,6 +1,6 @@
 """Recurrent layers: reading texts of several lengths, stacks, attention, a pointer to the source, decoding."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,18 +10,17 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from models.common.decoding import project_in_full
 from models.common.losses import at_least_float32
-from models.common.training import HostTensor
 
 States = tuple[tuple[Tensor, Tensor], ...]  # hidden and cell (1, N, d) of every layer
 State = tuple[Tensor, ...]  # of W hypotheses per item, (B, W, d) each
-Given = tuple[Tensor, ...]  # what is decoded from, (B, ...) each
+Given = tuple[Tensor, ...]  # tensors of the sources, (B, ...) each
 Advance = Callable[[Tensor, State, Given], tuple[Tensor, State]]
 _LEAST = 1e-12  # added to probabilities before their logarithm
 
 
 def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
               state: Tensor | tuple[Tensor, ...] | None = None) -> Any:
-    """Return ``layer(inputs, state)`` in the precision of its weights: autocast would give cuDNN's layers float16."""
+    """Return ``layer(inputs, state)`` in the precision of its weights; autocast would run cuDNN's layers in float16."""
     weight = next(layer.parameters())
     with torch.autocast(weight.device.type, enabled=False):
         if isinstance(state, tuple):
@@ -29,22 +28,11 @@ def recurrent(layer: nn.Module, inputs: Tensor | PackedSequence,
         return layer(inputs.to(weight.dtype), None if state is None else state.to(weight.dtype))
 
 
-def by_length(batch: Mapping[str, Tensor], names: Sequence[str]) -> dict[str, Tensor]:
-    """Return the order of texts ``names`` by length, the way back, and the lengths, on the host, for :func:`read`."""
-    found: dict[str, Tensor] = {}
-    for name in names:
-        lengths, order = batch[f"{name}_mask"].sum(-1).cpu().sort(descending=True, stable=True)
-        places = {"order": order, "back": order.argsort()}
-        found |= {f"{name}_{key}": value.to(batch[f"{name}_mask"].device) for key, value in places.items()}
-        found[f"{name}_host"] = HostTensor.of(lengths)
-    return found
-
-
-def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name: str) -> tuple[Tensor, State]:
-    """Read texts ``name``, embedded (B, L, d): outputs (B, L, d'), 0 at padding, and last states (B, d') each."""
-    given = batch if f"{name}_host" in batch else by_length(batch, [name])
-    order, back, lengths = (given[f"{name}_{key}"] for key in ("order", "back", "host"))
-    packed = pack_padded_sequence(embedded.index_select(0, order), lengths.as_subclass(Tensor), batch_first=True)
+def read(layer: nn.RNNBase, embedded: Tensor, mask: Tensor) -> tuple[Tensor, State]:
+    """Read texts (B, L, d) under ``mask`` (B, L): outputs (B, L, d'), 0 at padding, and last states (B, d') each."""
+    lengths, order = mask.sum(-1).cpu().sort(descending=True, stable=True)
+    order, back = order.to(mask.device), order.argsort().to(mask.device)
+    packed = pack_padded_sequence(embedded.index_select(0, order), lengths, batch_first=True)
     outputs, state = recurrent(layer, packed)
     padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])
     last = state if isinstance(state, tuple) else (state,)
@@ -52,7 +40,7 @@ def read(layer: nn.RNNBase, embedded: Tensor, batch: Mapping[str, Tensor], name:
 
 
 class LstmStack(nn.Module):
-    """LSTM layers of one width, left to right, whose input is added back every few layers (Prakash et al. 2016: 2).
+    """LSTM layers of one width, left to right, with residual additions every few layers (Prakash et al. 2016: 2).
 
     x^(l+1) = h^(l), the output of layer l after dropout; behind every n-th layer x^(l+1) = h^(l) + x^(l+1-n).
     """
@@ -78,7 +66,7 @@ class LstmStack(nn.Module):
 
 
 def attend(queries: Tensor, memory: Tensor, mask: Tensor | None = None, scale: float | None = None) -> Tensor:
-    """Return the mean of memory (B, S, d), real under ``mask`` (B, S), that queries draw by dot products (B, Q, d)."""
+    """Return the means of memory (B, S, d) under ``mask`` (B, S), weighted by dot products with queries (B, Q, d)."""
     allowed = None if mask is None else mask.unsqueeze(1)  # (B, 1, S)
     return F.scaled_dot_product_attention(queries, memory, memory, attn_mask=allowed, scale=scale)
 
@@ -133,18 +121,18 @@ class PointerGenerator(nn.Module):
         (logits,) = at_least_float32(logits)
         cost = F.cross_entropy(logits, targets, reduction="none")
         generate = torch.sigmoid(self.gate(features).float()).squeeze(-1)
-        found = generate * torch.exp(-cost) + (1 - generate) * matching
-        return -torch.log(found / (generate + (1 - generate) * mass) + _LEAST)
+        chance = generate * torch.exp(-cost) + (1 - generate) * matching
+        return -torch.log(chance / (generate + (1 - generate) * mass) + _LEAST)
 
     def scores(self, features: Tensor, weights: Tensor, x_ids: Tensor, words: Tensor) -> Tensor:
-        """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); arguments as of :meth:`nll` and :func:`mixed`."""
+        """Return log(P(w) + 1e-12) (B, W, V) of features (B, W, d); see :meth:`nll` and :func:`mixed`."""
         logits = project_in_full(self.reduce(features[..., :self.width]), words, self.bias)
         generate = torch.sigmoid(self.gate(features).float())
         return torch.log(mixed(logits, generate, weights, x_ids) + _LEAST)
 
 
 class RecurrentSteps:
-    """Decoding with recurrent layers: each of the W hypotheses of an item has states of its own (B, W, d)."""
+    """A :class:`models.common.decoding.Decodable` of recurrent layers, with states (B, W, d) of each hypothesis."""
 
     def __init__(self, advance: Advance, score: Callable[[Tensor, Given], Tensor], state: Sequence[Tensor],
                  given: Sequence[Tensor]) -> None:
@@ -160,12 +148,12 @@ class RecurrentSteps:
         return self._score(states, self.given)
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w continue what was ``parents[b, w]``."""
+        """Make hypothesis w a continuation of hypothesis ``parents[b, w]``."""
         first = self.state[0].shape[1] * torch.arange(len(parents), device=parents.device).unsqueeze(1)  # (B, 1)
         rows = (first + parents).flatten()
         self.state = tuple(part.flatten(0, 1).index_select(0, rows).view(*parents.shape, -1) for part in self.state)
 
     def keep(self, items: Tensor) -> None:
-        """Keep the items at these rows."""
+        """Remove all items but these rows."""
         self.state = tuple(part.index_select(0, items) for part in self.state)
         self.given = tuple(part.index_select(0, items) for part in self.given)

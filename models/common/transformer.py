@@ -1,4 +1,4 @@
-"""Transformers, normalised before each part (Vaswani et al. 2017): attention, layers, encoder and decoder.
+"""Transformers with pre-norm layers (Vaswani et al. 2017), and a pass through BERT of few operations.
 
 Projections of several layers are joined into one product, and padding has no rows (:class:`RealTokens`).
 """
@@ -11,32 +11,30 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertModel, EncoderDecoderCache
+from transformers import BertModel
 from transformers.models.bert.modeling_bert import BertLayer
 
 from models.common.decoding import BeamCache, Pair
 from models.common.losses import at_least_float32
 
 Pooling = Literal["mean", "cls"]
-Cache = EncoderDecoderCache | BeamCache
 Projection = tuple[Tensor, Tensor]  # weight and bias, as F.linear takes them
-# What each query may see: under a tensor of booleans, or of numbers added to products; True: none that comes later
+# What each query attends to: a tensor of booleans, or of numbers added to products; True: nothing that comes later
 Visible = Tensor | bool | None
 Noise = Sequence[Tensor | None]
-_TABLE = 256  # positions that a table of them begins with
-_ALIGNED = 64  # words come in multiples of it, as matrix units of accelerators want them
+_TABLE = 256  # positions in a table at first
+_ALIGNED = 64  # a vocabulary of a multiple of this size is multiplied faster by matrix units of accelerators
 
 
 # Real tokens of a padded batch as rows
 
 
 class RealTokens:
-    """Places of the tokens of a padded batch; moves between (B, L, ...) and a row per token (M, ...).
+    """Converts between a padded batch (B, L, ...) and a row per token (M, ...), so that padding costs nothing.
 
-    Projections, norms and feed-forward networks work on rows, so that padding costs nothing. If there is any padding,
-    one more row, the last, stands for all of it: both directions are gathers, forward and backward, with the same bits
-    on every device. No loss may read that row. ``real`` (B, L) is True for tokens; ``index`` (M,) are the places of the
-    rows in the flat batch, ascending, then one of padding; ``inverse`` (B L,) is the row of each place.
+    If there is any padding, one last row represents all of it: both directions are gathers, forward and backward, with
+    the same bits on every device. No loss may read that row. ``real`` (B, L) is True for tokens; ``index`` (M,) are the
+    places of the rows in the flat batch, ascending, then one of padding; ``inverse`` (B L,) is the row of each place.
     """
 
     def __init__(self, real: Tensor, index: Tensor | None = None, inverse: Tensor | None = None) -> None:
@@ -49,22 +47,13 @@ class RealTokens:
 
     @classmethod
     def stacked(cls, parts: Sequence[Self]) -> Self:
-        """Return the tokens of several batches of one length as those of one; rows stand as in the parts."""
+        """Return the tokens of several batches of one length as those of one batch, with the rows of the parts."""
         index, inverse, places, rows = [], [], 0, 0
         for part in parts:
             index.append(part.index + places)
             inverse.append(part.inverse + rows)
             places, rows = places + len(part.inverse), rows + len(part.index)
         return cls(torch.cat([part.real for part in parts]), torch.cat(index), torch.cat(inverse))
-
-    @classmethod
-    def given(cls, batch: Mapping[str, Tensor], name: str) -> Self:
-        """Return the places that :meth:`named` put into a batch."""
-        return cls(*(batch[f"{name}_{part}"] for part in ("real", "index", "inverse")))
-
-    def named(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors by which :meth:`given` knows it, to be computed where batches are loaded."""
-        return {f"{name}_real": self.real, f"{name}_index": self.index, f"{name}_inverse": self.inverse}
 
     def rows(self, padded: Tensor) -> Tensor:
         """Return the rows (M, ...) of ``padded`` (B, L, ...)."""
@@ -83,7 +72,7 @@ class RealTokens:
 def gathered(flat: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
     """Return the rows ``index`` (M,) of ``flat`` (N, ...); gradients are gathered by ``inverse`` (N,).
 
-    That is the gradient where rows which share a place in ``index`` or in ``inverse`` have none.
+    This is the gradient if rows with equal places in ``index`` or ``inverse`` have none.
     """
     return _Gathered.apply(flat, index, inverse)
 
@@ -104,7 +93,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class Attention(nn.Module):
-    """Multi-head attention, whose projections of what it reads may be joined with others; d is ``width``."""
+    """Multi-head attention of width d, whose projections may be joined with those of other layers."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -118,15 +107,15 @@ class Attention(nn.Module):
         return self.query, self.key, self.value
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, visible: Visible, places: "Heads") -> Tensor:
-        """Return what queries draw from keys and values, (B, H, L, d / H) each, as ``places`` has their vectors."""
-        drawn = F.scaled_dot_product_attention(
+        """Return the output, in the form of ``places``, for queries, keys and values (B, H, L, d / H)."""
+        attended = F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=visible if isinstance(visible, Tensor) else None,
             dropout_p=self.dropout if self.training else 0.0, is_causal=visible is True)
-        return self.output(places.joined(drawn))
+        return self.output(places.joined(attended))
 
 
 def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
-    """Return each group of linear layers as one, in the precision of autocast; two copies for all groups."""
+    """Return each group of linear layers as one layer, in the precision of autocast, from two copies in all."""
     parts = [layer for group in groups for layer in group]
     weight, bias = (torch.cat([layer.get_parameter(name) for layer in parts]) for name in ("weight", "bias"))
     weight, bias = (part.to(precision(part)) for part in (weight, bias))
@@ -135,50 +124,50 @@ def joined_groups(groups: Sequence[Sequence[nn.Module]]) -> list[Projection]:
 
 
 def joined_by_layer(projections: Sequence[Sequence[nn.Linear]]) -> list[Projection | None]:
-    """Return :func:`joined_groups` of each layer's projections; None without gradients, where it spares nothing.
+    """Return :func:`joined_groups` of each layer's projections; None without gradients, where it saves nothing.
 
-    Frozen layers are joined apart, or gradients would pass through them.
+    Frozen layers are joined one by one, because gradients would pass through a copy that they share with others.
     """
     if not torch.is_grad_enabled():
         return [None] * len(projections)
     trained = [any(part.weight.requires_grad for part in parts) for parts in projections]
-    together = [parts for parts, wanted in zip(projections, trained, strict=True) if wanted]
-    pieces = iter(joined_groups(together) if together else ())
-    return [next(pieces) if wanted else joined_groups([parts])[0]
-            for parts, wanted in zip(projections, trained, strict=True)]
+    together = [parts for parts, is_trained in zip(projections, trained, strict=True) if is_trained]
+    joined = iter(joined_groups(together) if together else ())
+    return [next(joined) if is_trained else joined_groups([parts])[0]
+            for parts, is_trained in zip(projections, trained, strict=True)]
 
 
 class Heads:
-    """Vectors as the heads of attention, and back: rows (M, d) of ``tokens``, or (B, L, d) without them."""
+    """Converts vectors, rows (M, d) of ``tokens`` or (B, L, d) without them, to heads of attention, and back."""
 
     def __init__(self, heads: int, tokens: RealTokens | None = None) -> None:
         self.heads, self.tokens = heads, tokens
-        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+        self._cached: dict[int, tuple[Tensor, Tensor]] = {}
 
     def split(self, vectors: Tensor, parts: int) -> tuple[Tensor, ...]:
-        """Return the ``parts`` that stand one behind the other in vectors (M, parts d), (B, H, L, d / H) each."""
+        """Return the ``parts`` that are concatenated in vectors (M, parts d), as heads (B, H, L, d / H) each."""
         size = vectors.shape[-1] // (parts * self.heads)
         if self.tokens is None and parts == 1:
             return (vectors.unflatten(-1, (self.heads, size)).transpose(1, 2),)
         if self.tokens is None:
             return tuple(part.transpose(1, 2) for part in vectors.unflatten(-1, (parts, self.heads, size)).unbind(2))
         batch, length = self.tokens.real.shape
-        found = gathered(vectors.view(-1, size), *self._places(parts))
-        return found.view(parts, batch, self.heads, length, size).unbind(0)
+        heads = gathered(vectors.view(-1, size), *self._places(parts))
+        return heads.view(parts, batch, self.heads, length, size).unbind(0)
 
-    def joined(self, drawn: Tensor) -> Tensor:
-        """Return the vectors (M, d) of which ``drawn`` (B, H, L, d / H) are the heads."""
-        by_token = drawn.transpose(1, 2)
+    def joined(self, heads: Tensor) -> Tensor:
+        """Return the vectors (M, d) of ``heads`` (B, H, L, d / H)."""
+        by_token = heads.transpose(1, 2)
         if self.tokens is None:
             return by_token.flatten(2)
-        if by_token.is_contiguous():  # as fused kernels leave it
+        if by_token.is_contiguous():  # the layout of fused kernels
             return self.tokens.rows(by_token.flatten(2))
         into, back = self._places(1)
-        return gathered(drawn.reshape(-1, drawn.shape[-1]), back, into).view(-1, self.heads * drawn.shape[-1])
+        return gathered(heads.reshape(-1, heads.shape[-1]), back, into).view(-1, self.heads * heads.shape[-1])
 
     def _places(self, parts: int) -> tuple[Tensor, Tensor]:
-        """Return, for heads (parts, B, H, L), where each stands among rows (M, parts, H), and the other way round."""
-        if parts not in self._known:
+        """Return the place of each head (parts, B, H, L) among rows (M, parts, H), and the inverse."""
+        if parts not in self._cached:
             tokens = self.tokens
             assert tokens is not None
             (batch, length), count = tokens.real.shape, parts * self.heads
@@ -187,27 +176,26 @@ class Heads:
             into = torch.add(kinds, tokens.inverse.view(batch, 1, length), alpha=count)
             first = torch.arange(0, count * batch * length, length, device=device)  # of every head of every text
             back = self._start.view(-1, 1, 1) + first.view(parts, batch, self.heads)[:, 0]
-            self._known[parts] = into.flatten(), back.flatten()
-        return self._known[parts]
+            self._cached[parts] = into.flatten(), back.flatten()
+        return self._cached[parts]
 
     @cached_property
     def _start(self) -> Tensor:
-        """Where each row (M,) stands in the first head of its text, among heads (B, H, L)."""
+        """Place of each row (M,) in the first head of its text, among heads (B, H, L)."""
         assert self.tokens is not None
         return torch.add(self.tokens.index * self.heads, self.tokens.columns, alpha=1 - self.heads)
 
 
 class DecoderStep:
-    """What all layers of a decoder share in one pass.
+    """The state of one pass that all layers of a decoder share.
 
-    ``projections`` are to queries, keys and values of each layer's self-attention, None if not joined; ``memories``
-    keys and values of each layer, by memory, whose padding ``biases`` hide; ``noise`` is of all additions, or drawn for
-    each.
+    ``projections`` are the joined ones of each layer's self-attention, or None; ``memories`` keys and values of each
+    layer, by memory, whose padding ``biases`` hide; ``noise`` is that of all additions, or the dropout that draws it.
     """
 
     def __init__(self, places: Heads, projections: Sequence[Projection | None], visible: Visible,
                  memories: Sequence[Sequence[Pair]], biases: Sequence[Tensor],
-                 noise: Sequence[Tensor | None] | nn.Dropout, cache: Cache | None = None) -> None:
+                 noise: Sequence[Tensor | None] | nn.Dropout, cache: BeamCache | None = None) -> None:
         self.places, self.projections, self.visible = places, projections, visible
         self.memories, self.biases, self.noise, self.cache = memories, biases, noise, cache
 
@@ -219,24 +207,23 @@ class DecoderStep:
         else:
             queries, keys, values = split(F.linear(normed, *projection), 3)
         if self.cache is not None:
-            cache = self.cache if isinstance(self.cache, BeamCache) else self.cache.self_attention_cache
-            keys, values = cache.update(keys, values, number)
+            keys, values = self.cache.update(keys, values, number)
         return attention(queries, keys, values, self.visible, self.places)
 
-    def drawn(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
+    def cross(self, number: int, memory: int, attention: Attention, normed: Tensor) -> Tensor:
         """Return the output of attention of layer ``number`` to a memory."""
         (queries,) = self.places.split(attention.query(normed), 1)
         return attention(queries, *self.memories[memory][number], self.biases[memory], self.places)
 
     def added(self, hidden: Tensor, part: Tensor, place: int) -> Tensor:
-        """Return ``hidden`` plus ``part``, some of it dropped, as addition ``place`` of all layers."""
+        """Return ``hidden`` plus ``part`` under dropout, as addition ``place`` of all layers."""
         if isinstance(self.noise, nn.Dropout):
             return hidden + self.noise(part)
         return added(hidden, part, self.noise[place])
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, attention to the memory and a feed-forward network, each normalised before."""
+    """Self-attention, attention to the memory and a feed-forward network, each behind a norm."""
 
     memories = 1
     additions = 3
@@ -259,26 +246,26 @@ class DecoderLayer(nn.Module):
         """Transform hidden, the vectors of ``step``, as layer ``number`` of a stack."""
         first = self.additions * number
         hidden = step.added(hidden, step.own(number, self.self_attention, self.norms[0](hidden)), first)
-        hidden = step.added(hidden, step.drawn(number, 0, self.cross_attention, self.norms[1](hidden)), first + 1)
+        hidden = step.added(hidden, step.cross(number, 0, self.cross_attention, self.norms[1](hidden)), first + 1)
         return step.added(hidden, self.narrow(self.activation(self.widen(self.norms[2](hidden)))), first + 2)
 
 
 def precision(like: Tensor) -> torch.dtype:
     """Return the type in which products with tensors like ``like`` are computed, under autocast too."""
-    kind = like.device.type
-    lowered = like.dtype == torch.float32 and torch.is_autocast_enabled(kind)
-    return torch.get_autocast_dtype(kind) if lowered else like.dtype
+    device = like.device.type
+    is_lowered = like.dtype == torch.float32 and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_lowered else like.dtype
 
 
 def masking(real: Tensor, like: Tensor) -> Tensor:
     """Return numbers to add to products with places (..., S): 0 where they are ``real``, minus infinity elsewhere."""
     length = real.shape[-1]
-    aligned = F.pad(real, (0, -length % 16))  # attention on a GPU would else copy the mask in each layer
+    aligned = F.pad(real, (0, -length % 16))  # otherwise attention on a GPU copies the mask in each layer
     return torch.zeros_like(aligned, dtype=precision(like)).masked_fill_(~aligned, -torch.inf)[..., :length]
 
 
 def residual_noise(like: Tensor, rate: float, count: int, training: bool) -> Sequence[Tensor | None]:
-    """Return factors of ``count`` parts that are added to vectors like ``like``: dropout, drawn for all in one go."""
+    """Return the dropout factors of ``count`` tensors like ``like``, drawn at once; None without dropout."""
     if not training or rate == 0:
         return [None] * count
     kept = 1 - rate
@@ -286,7 +273,7 @@ def residual_noise(like: Tensor, rate: float, count: int, training: bool) -> Seq
 
 
 def added(hidden: Tensor, part: Tensor, noise: Tensor | None) -> Tensor:
-    """Return ``hidden`` plus ``part``, of which ``noise`` drops some."""
+    """Return ``hidden`` plus ``part`` times the dropout factors ``noise``."""
     return hidden + part if noise is None else torch.addcmul(hidden, part.to(hidden.dtype), noise)
 
 
@@ -301,16 +288,16 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 
 class Embedder(nn.Module):
-    """Token embeddings times sqrt(d), plus sinusoidal positions, with dropout; encoder and decoder share one."""
+    """Token embeddings times sqrt(d), plus sinusoidal positions, with dropout."""
 
     def __init__(self, vocab_size: int, width: int, dropout: float) -> None:
         super().__init__()
         self.words = nn.Embedding(vocab_size, width)
         self.dropout = nn.Dropout(dropout)
-        self._table: Tensor | None = None  # vectors of positions; not saved, since positions say what they are
+        self._table: Tensor | None = None  # vectors of positions; not saved, because they can be computed
 
     def forward(self, ids: Tensor, tokens: RealTokens | None = None, position: int | None = None) -> Tensor:
-        """Return vectors (B, L, d) of tokens (B, L); (M, d) of the rows of ``tokens``; or all at one position."""
+        """Return vectors (B, L, d) of ids (B, L), perhaps all at one ``position``; (M, d) of the rows of ``tokens``."""
         if tokens is not None:
             positions = self._positions(tokens.real.shape[1]).index_select(0, tokens.columns)
         elif position is not None:
@@ -320,7 +307,7 @@ class Embedder(nn.Module):
         return self.dropout(torch.add(positions, self.words(ids), alpha=math.sqrt(self.words.embedding_dim)))
 
     def _positions(self, count: int) -> Tensor:
-        """Return the vectors of at least ``count`` positions, kept on the device for the next batch."""
+        """Return the vectors of at least ``count`` positions, cached on the device."""
         weight, table = self.words.weight, self._table
         if table is None or len(table) < count or (table.device, table.dtype) != (weight.device, weight.dtype):
             size = max(_TABLE, 1 << (count - 1).bit_length())
@@ -330,7 +317,7 @@ class Embedder(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network, each normalised before."""
+    """Self-attention and a feed-forward network, each behind a norm."""
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
                  activation: Callable[[Tensor], Tensor] = F.relu) -> None:
@@ -342,7 +329,7 @@ class EncoderLayer(nn.Module):
         self.activation = activation
 
     def forward(self, hidden: Tensor, projection: Projection, bias: Tensor, places: Heads, noise: Noise) -> Tensor:
-        """Transform hidden (M, d), the rows of ``places``; ``bias`` hides padding, ``noise`` is of both additions."""
+        """Transform hidden (M, d), the rows of ``places``; ``bias`` hides padding, ``noise`` is for both additions."""
         heads = places.split(F.linear(self.norms[0](hidden), *projection), 3)
         hidden = added(hidden, self.attention(*heads, bias, places), noise[0])
         return added(hidden, self.narrow(self.activation(self.widen(self.norms[1](hidden)))), noise[1])
@@ -358,7 +345,7 @@ class Encoder(nn.Module):
         self.dropout = sizes["dropout"]
 
     def forward(self, embedder: Embedder, ids: Tensor, places: Heads, bias: Tensor) -> Tensor:
-        """Return the states (M, d) of tokens (M,), rows of ``places``, of which ``bias`` (B, 1, 1, S) hides padding."""
+        """Return the states (M, d) of tokens (M,), the rows of ``places``; ``bias`` (B, 1, 1, S) hides padding."""
         tokens = places.tokens
         assert tokens is not None
         hidden = embedder(ids, tokens)
@@ -380,7 +367,7 @@ class Decoder(nn.Module):
         self.memories, self.additions = kind.memories, kind.additions
 
     def project(self, memory: int, states: Tensor, places: Heads) -> list[Tensor]:
-        """Return keys and values (B, H, S, d / H) of every layer, in turn, of a memory's states (M, d)."""
+        """Return keys and values (B, H, S, d / H) of a memory's states (M, d) for every layer, in turn."""
         attentions: list[Attention] = [layer.to_memories()[memory] for layer in self.layers]  # type: ignore[operator]
         (projection,) = joined_groups([[part for one in attentions for part in (one.key, one.value)]])
         return list(places.split(F.linear(states, *projection), 2 * len(attentions)))
@@ -389,8 +376,8 @@ class Decoder(nn.Module):
                 tokens: RealTokens | None = None) -> Tensor:
         """Return the states (B, L, d) from which the next tokens are predicted, or the rows (M, d) of ``tokens``.
 
-        ``ids`` are (B, L), with a cache the next ones of as many beams, with ``tokens`` their rows (M,). ``given`` is
-        for each memory the mask of its padding, then :meth:`project` of each.
+        ``ids`` are (B, L), with a cache the next ones of L hypotheses, with ``tokens`` their rows (M,). ``given`` is
+        the mask of padding of each memory, then :meth:`project` of each.
         """
         if cache is not None:
             hidden, allowed = embedder(ids, position=cache.steps), cache.allowed(ids.shape[1], ids.device)
@@ -412,7 +399,7 @@ class Decoder(nn.Module):
 
 
 def layer_sizes(sizes: Mapping[str, Any]) -> tuple[int, int, int, float, Callable[[Tensor], Tensor]]:
-    """Return width, heads, feed-forward width, dropout and activation of a layer, of the block ``sizes``."""
+    """Return width, heads, feed-forward width, dropout and activation of a layer from the block ``sizes``."""
     inner = nn.Sequential(nn.ReLU(), nn.Dropout(sizes["dropout"])) if sizes.get("inner_dropout") else F.relu
     return sizes["width"], sizes["heads"], sizes["feed_forward"], sizes["dropout"], inner
 
@@ -444,53 +431,23 @@ def embed(encoder: nn.Module, ids: Tensor, mask: Tensor, pooling: Pooling = "mea
 
 
 def encode(encoder: nn.Module, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:
-    """Return the last hidden states (B, L, d): in few operations for BERT, else by the library's own pass."""
+    """Return the last hidden states (B, L, d): by :func:`bert_states` if possible, else by the library's pass."""
     if is_plain_bert(encoder):
         return bert_states(cast(BertModel, encoder), ids, mask, types)
     segments = {} if types is None else {"token_type_ids": types}
     return encoder(input_ids=ids, attention_mask=mask.long(), **segments).last_hidden_state
 
 
-class FrozenStates:
-    """Encoder states of batches that a frozen encoder reads again, such as those of every validation.
-
-    On a CPU only, where a batch is recognised without waiting for a device; at most ``limit`` bytes are stored.
-    """
-
-    def __init__(self, limit: int = 1 << 26) -> None:
-        self.limit = limit
-        self.forget()
-
-    def forget(self) -> None:
-        """Forget all, since the weights are others now."""
-        self._kept: dict[tuple[object, ...], Tensor] = {}
-        self._size = 0
-
-    def encode(self, encoder: nn.Module, ids: Tensor, mask: Tensor) -> Tensor:
-        """Return :func:`encode` of a batch, which nobody may write into."""
-        trained = encoder.training or any(parameter.requires_grad for parameter in encoder.parameters())
-        if trained or torch.is_grad_enabled() or not ids.is_cpu:
-            return encode(encoder, ids, mask)
-        key = (ids.shape, ids.numpy().tobytes(), mask.numpy().tobytes(), torch.is_autocast_enabled("cpu"))
-        if key in self._kept:
-            return self._kept[key]
-        states = encode(encoder, ids, mask)
-        if self._size + states.nbytes <= self.limit:
-            self._kept[key] = states
-            self._size += states.nbytes
-        return states
-
-
-# A pass through a BERT in fewer operations than the library's, over the library's own weights: a GPU takes longer to
-# launch its work for a few short texts than to do it.
+# A pass through the library's BERT in fewer operations than its own: for few short texts, a GPU takes longer to launch
+# operations than to compute them.
 
 
 def is_plain_bert(encoder: nn.Module) -> bool:
-    """Return whether :func:`bert_states` computes what ``encoder`` does."""
-    wanted = {"hidden_act": "gelu", "is_decoder": False, "add_cross_attention": False, "chunk_size_feed_forward": 0,
-              "position_embedding_type": "absolute", "_attn_implementation": "sdpa"}
+    """Return whether :func:`bert_states` computes the same as ``encoder``."""
+    plain = {"hidden_act": "gelu", "is_decoder": False, "add_cross_attention": False, "chunk_size_feed_forward": 0,
+             "position_embedding_type": "absolute", "_attn_implementation": "sdpa"}
     return type(encoder) is BertModel and all(getattr(encoder.config, name, value) == value
-                                              for name, value in wanted.items())
+                                              for name, value in plain.items())
 
 
 def bert_states(model: BertModel, ids: Tensor, mask: Tensor, types: Tensor | None = None) -> Tensor:

@@ -1,11 +1,4 @@
-"""Baselines of HCL's table that are built here: recurrent ones, Transformers; and all of them by name.
-
-``config.sizes`` of each is its block of :mod:`stages.tracks.hcl.params`.
-
-Group-wise contrastive learning (Cai et al. 2020, Group-wise Contrastive Learning for Neural Dialogue Generation): a
-target model p_m learns on pairs by cross-entropy first; then a copy p_n of it is frozen, and p_m learns to raise,
-against p_n, the probability of pairs that match, and to lower that of pairs that do not.
-"""
+"""Baselines of HCL's table with networks of our own, recurrent and Transformers; and all baselines by name."""
 
 import copy
 import math
@@ -30,8 +23,8 @@ from models.common.training import Step
 from models.hcl.hcl import kl_weight
 from models.hcl.pretrained import T5, Batch, DialoGpt, PieceModel, SimCtg, T5Claps
 
-_PHRASES = 5  # keywords of a source at most
-_BOUND = 0.08  # of the CVAE's weights at the start
+_PHRASES = 5  # phrases of a source at most
+_BOUND = 0.08  # of the CVAE's initial weights
 _ANNEALING = 10_000  # steps
 _LOGVAR = (-8.0, 8.0)  # our choice, as in HCL
 _PRETRAINING = 5_000  # steps by likelihood alone, at most
@@ -39,7 +32,7 @@ _RISING = 7_000  # steps at speed 1 until the contrast has 0.999 of the loss
 
 
 class PieceConfig(PretrainedConfig):
-    """Configuration of a baseline that is built here; ``sizes`` is its block of the params, plain."""
+    """Configuration of a baseline with a network of our own; ``sizes`` is its block of ``train_hcl``, plain."""
 
     model_type = "keycontrast-pieces"
 
@@ -51,20 +44,12 @@ class PieceConfig(PretrainedConfig):
 
 
 class OwnPieceModel(PieceModel, PreTrainedModel):
-    """A baseline that is built here, on a :class:`PieceConfig`; its weights are drawn from torch's generator."""
+    """A baseline with a network of our own; its weights are drawn from torch's generator."""
 
     config: PieceConfig
     config_class = PieceConfig
     base_model_prefix = "pieces"
     main_input_name = "x_ids"
-
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of real tokens of sources and, where there are any, of targets."""
-        found = {**batch}
-        for name, mask in (("x", "x_mask"), ("y", "y_in_mask")):
-            if mask in batch and f"{name}_real" not in batch:
-                found |= transformer.RealTokens(batch[mask]).named(name)
-        return found
 
     def first(self, batch: Batch) -> Tensor:
         """Return the first token of each output (B,)."""
@@ -72,7 +57,7 @@ class OwnPieceModel(PieceModel, PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw matrices by Xavier's rule, and embeddings so that they are as long as positions; biases begin at 0."""
+        """Draw matrices by Xavier's rule, and embeddings so that they are as long as positions; biases are 0."""
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.Embedding):
@@ -84,7 +69,7 @@ class OwnPieceModel(PieceModel, PreTrainedModel):
 
 
 def item_sums(values: Tensor, tokens: transformer.RealTokens) -> Tensor:
-    """Return the sums (B,) of values (M,), the rows of ``tokens``, over the tokens of each item."""
+    """Return the sums (B,) of values (M,), rows of ``tokens``, over the tokens of each item."""
     return tokens.padded(values).masked_fill(~tokens.real, 0.0).sum(-1)
 
 
@@ -95,7 +80,7 @@ def piece_nll(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 class PieceTransformer(OwnPieceModel):
-    """Transformer (Vaswani et al. 2017), whose encoder, decoder and scores of words share one table of embeddings."""
+    """Transformer (Vaswani et al. 2017); encoder, decoder and word scores share one table of embeddings."""
 
     title = "Transformer"
     _supports_sdpa = True
@@ -109,8 +94,8 @@ class PieceTransformer(OwnPieceModel):
         self.post_init()
 
     def memory(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Return what outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
-        tokens = transformer.RealTokens.given(self.planned(batch), "x")
+        """Return the tensors that outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
+        tokens = transformer.RealTokens(batch["x_mask"])
         places = transformer.Heads(self.config.sizes["heads"], tokens)
         bias = transformer.masking(tokens.real, self.bias)[:, None, None]
         states = self.encoder(self.embedder, tokens.rows(batch["x_ids"]), places, bias)
@@ -118,8 +103,7 @@ class PieceTransformer(OwnPieceModel):
 
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
-        batch = self.planned(batch)
-        tokens = transformer.RealTokens.given(batch, "y")
+        tokens = transformer.RealTokens(batch["y_in_mask"])
         states = self.decoder(self.embedder, tokens.rows(batch["y_in"]), self.memory(batch), None, tokens)
         logits = F.linear(states, self.embedder.words.weight, self.bias)
         return item_sums(piece_nll(logits, tokens.rows(batch["y_out"])), tokens)
@@ -130,42 +114,47 @@ class PieceTransformer(OwnPieceModel):
         return CachedSteps(partial(self.decoder, self.embedder), score, self.memory(batch), slots), self.first(batch)
 
 
+# Group-wise contrastive learning (Cai et al. 2020, Group-wise Contrastive Learning for Neural Dialogue Generation): a
+# target model p_m is trained on pairs by cross-entropy first; then a copy p_n of it is frozen, and p_m is trained to
+# raise, against p_n, the probability of pairs that match, and to lower that of other pairs.
+
+
 def pair_loss(advantage: Tensor, match: Tensor) -> Tensor:
     """Return -log(1/2 + s (sigmoid(G) - 1/2)) of pairs, with ``match`` s in [-1, 1].
 
-    ``advantage`` is G = log p_m(r | c) - log p_n(r | c), of sums over all tokens; s of 0 teaches nothing.
+    ``advantage`` is G = log p_m(r | c) - log p_n(r | c), of sums over all tokens; with s = 0 there is no gradient.
     """
-    # 1/2 + s (h - 1/2) = (1 + s) / 2 h + (1 - s) / 2 (1 - h), whose terms' logarithms are stable
+    # 1/2 + s (h - 1/2) = (1 + s) / 2 h + (1 - s) / 2 (1 - h), whose terms have stable logarithms
     towards = torch.log((1 + match) / 2) + F.logsigmoid(advantage)
     away = torch.log((1 - match) / 2) + F.logsigmoid(-advantage)
     return -torch.logaddexp(towards, away)
 
 
 def contrast_share(step: float, speed: float) -> float:
-    """Return a, the share of the contrast in the loss, so many steps after the reference was frozen."""
+    """Return a, the share of the contrast in the loss, ``step`` steps after the reference was frozen."""
     return min(1.0, max(0.0, (math.tanh((step * speed - 3500) / 1000) + 1) / 2))
 
 
 class GroupWise(PieceTransformer):
-    """The target model: a Transformer as it is used; it is trained within :class:`GroupWiseTraining`.
+    """The target model, a Transformer, which is trained within :class:`GroupWiseTraining`.
 
-    Training batches hold C other contexts of each item's response and C other responses to its context besides:
+    Training batches also have C other contexts of each item's response and C other responses to its context:
     ``cand_x_*`` (B, 2, C, Lx), ``cand_y_*`` (B, 2, C, T) and ``cand_score`` (B, 2, C).
     """
 
     title = "Group-wise (Cai et al. 2020)"
 
     def settled(self, total: int) -> int:
-        """Return the step from which the contrast has nearly its whole share: a > 0.999."""
+        """Return the step from which a > 0.999."""
         begin = self.pretraining(total)
         return begin + math.ceil(_RISING / self.speed(total)) if self.config.sizes["speed"] else total
 
     def pretraining(self, total: int) -> int:
-        """Return the step at which the reference is frozen: after a share of all steps, or 5,000 if that is less."""
+        """Return the step at which the reference is frozen: after a share of all steps, 5,000 at most."""
         return min(_PRETRAINING, round(self.config.sizes["pretrain_share"] * total))
 
     def speed(self, total: int) -> float:
-        """Return the speed at which the contrast takes over; by default it has done so when the training ends."""
+        """Return the speed at which a rises; by default the rise ends with the training."""
         speed: float | None = self.config.sizes["speed"]
         return speed or _RISING / (total - self.pretraining(total))
 
@@ -175,36 +164,35 @@ class GroupWise(PieceTransformer):
 
 
 class GroupWiseTraining(nn.Module):
-    """The target model and its frozen reference, whose weights are buffers too, so that they survive in checkpoints."""
+    """The target model and its frozen reference, whose weights are also buffers, so that checkpoints include them."""
 
     def __init__(self, model: GroupWise) -> None:
         super().__init__()
         self.model, self.frozen = model, copy.deepcopy(model).requires_grad_(False)
         for name, parameter in self.frozen.named_parameters():
-            self.register_buffer(f"reference_{name.replace('.', '/')}", parameter.data)  # one memory
+            self.register_buffer(f"reference_{name.replace('.', '/')}", parameter.data)  # shares its memory
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The model's device."""
         return self.model.device
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Return (1 - a) NLL + a times the contrast, as long as an item, and both parts, after pretraining by NLL."""
+        """Return (1 - a) NLL + a |y| contrast, with |y| the mean target length, and both parts; at first NLL alone."""
         since = step.number - self.model.pretraining(step.total)
         if since < 0:
             return {"loss": self.model.nll(batch)}
         if since == 0:
-            self.frozen.load_state_dict(self.model.state_dict())  # a copy of the target model as it is now
+            self.frozen.load_state_dict(self.model.state_dict())
         nll, contrast = self.contrast(batch)
         share = contrast_share(since, self.model.speed(step.total))
-        # the contrast is a value per pair, the likelihood one per token: losses are divided by tokens later
-        whole = (1 - share) * nll + share * self.model.config.mean_target_length * contrast
-        return {"loss": whole, "reconstruction": nll, "group_contrast": contrast}
+        # losses are divided by tokens later, and the contrast is a value per pair
+        loss = (1 - share) * nll + share * self.model.config.mean_target_length * contrast
+        return {"loss": loss, "reconstruction": nll, "group_contrast": contrast}
 
     def contrast(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return -log p_m(y | x) of observed pairs (B,), and the mean of the pair losses of each and its draws (B,)."""
-        found, score = drawn(batch, self.model.config.sizes["sample_k"])
-        pairs = self.model.planned(found)   # once for both
+        pairs, score = drawn(batch, self.model.config.sizes["sample_k"])
         own, reference = -self.model.nll(pairs), self.reference(pairs)
         count = len(batch["x_ids"])  # the observed pairs first, then one draw for every item
         match = torch.cat([torch.ones_like(own[:count]), 2 * score - 1])
@@ -212,7 +200,7 @@ class GroupWiseTraining(nn.Module):
 
     @torch.no_grad()
     def reference(self, batch: Batch) -> Tensor:
-        """Return log p_n(y | x) (B,), dropout off."""
+        """Return log p_n(y | x) (B,), without dropout."""
         return -self.frozen.eval().nll(batch)
 
 
@@ -223,16 +211,16 @@ def drawn(batch: Batch, count: int) -> tuple[dict[str, Tensor], Tensor]:
     rows = torch.arange(items, device=scores.device).repeat(count)  # (count B,)
     side = torch.randint(2, (count * items,), device=scores.device)
     which = torch.randint(candidates, (count * items,), device=scores.device)
-    found = {}
+    pairs = {}
     for name in ("x_ids", "x_mask", "y_in", "y_out", "y_in_mask"):
-        own, taken = batch[name], batch[f"cand_{name}"][rows, side, which]
-        length = max(own.shape[1], taken.shape[1])
-        found[name] = torch.cat([F.pad(part, (0, length - part.shape[1])) for part in (own, taken)])
-    return found, scores[rows, side, which]
+        own, candidate = batch[name], batch[f"cand_{name}"][rows, side, which]
+        length = max(own.shape[1], candidate.shape[1])
+        pairs[name] = torch.cat([F.pad(part, (0, length - part.shape[1])) for part in (own, candidate)])
+    return pairs, scores[rows, side, which]
 
 
 class Pointing(OwnPieceModel):
-    """An LSTM that writes words of the vocabulary or of the source: states s (B, T, d), embedded words x (B, T, e)."""
+    """An LSTM that predicts words of the vocabulary or the source; states s (B, T, d), embedded words x (B, T, e)."""
 
     decoder: nn.LSTM
     words: rnn.PointerGenerator
@@ -245,16 +233,15 @@ class Pointing(OwnPieceModel):
 
     @abstractmethod
     def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
-        """Return the first hidden state and cell (B, 1, d), and what is decoded from, the source's tokens last."""
+        """Return the first hidden state and cell (B, 1, d), and tensors of the source, its tokens last."""
 
     @abstractmethod
     def features(self, embedded: Tensor, states: Tensor, given: rnn.Given) -> tuple[Tensor, Tensor]:
-        """Return [s; contexts; x] (B, T, ...) of states s behind words x, and the attention to the source (B, T, S)."""
+        """Return [s; contexts; x] (B, T, ...) of states s after words x, and the attention to the source (B, T, S)."""
 
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x) of each item (B,)."""
-        batch = self.planned(batch)
-        tokens, (state, given) = transformer.RealTokens.given(batch, "y"), self.encode(batch)
+        tokens, (state, given) = transformer.RealTokens(batch["y_in_mask"]), self.encode(batch)
         embedded = self.dropout(self.table(batch["y_in"]))
         states, _ = rnn.recurrent(self.decoder, embedded, tuple(part.transpose(0, 1).contiguous() for part in state))
         features, weights = self.features(embedded, states, given)
@@ -265,7 +252,7 @@ class Pointing(OwnPieceModel):
                                         self.table.weight), tokens)
 
     def copyable(self, x_ids: Tensor) -> Tensor:
-        """Return which source tokens (B, 1, S) may be copied: words, and neither [CLS], [SEP] nor padding."""
+        """Return which source tokens (B, 1, S) may be copied: all but [CLS], [SEP] and padding."""
         config = self.config
         special = [x_ids == each for each in (config.bos_token_id, config.eos_token_id, config.pad_token_id)]
         return ~(special[0] | special[1] | special[2]).unsqueeze(1)
@@ -278,9 +265,9 @@ class Pointing(OwnPieceModel):
         embedded = self.table(tokens)  # (B, W, e)
         rows = embedded.flatten(0, 1).unsqueeze(1)
         states, last = rnn.recurrent(self.decoder, rows, tuple(part.flatten(0, 1).unsqueeze(0) for part in state))
-        found, weights = self.features(embedded, states.view(*tokens.shape, -1), given)
-        return torch.cat([found, weights.to(found.dtype)], dim=-1), tuple(
-            part.view(*tokens.shape, -1) for part in last)
+        features, weights = self.features(embedded, states.view(*tokens.shape, -1), given)
+        state = tuple(part.view(*tokens.shape, -1) for part in last)
+        return torch.cat([features, weights.to(features.dtype)], dim=-1), state
 
     def _scored(self, states: Tensor, given: rnn.Given) -> Tensor:
         x_ids = given[-1]
@@ -289,7 +276,7 @@ class Pointing(OwnPieceModel):
 
 
 class PointerSeq2Seq(Pointing):
-    """An LSTM decoder with attention and copying over a bidirectional one, from tanh(W [last states]) (our choice)."""
+    """An LSTM decoder with attention and copying over a bidirectional LSTM; it starts from tanh(W [last states])."""
 
     title = "Seq2Seq with attention and pointer"
 
@@ -306,19 +293,15 @@ class PointerSeq2Seq(Pointing):
         self.words = rnn.PointerGenerator(3 * width, embedding, config.vocab_size)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of real tokens, and sources by their length."""
-        return batch if "x_host" in batch else {**super().planned(batch), **rnn.by_length(batch, ["x"])}
-
     @property
     def table(self) -> nn.Embedding:
         """Embeddings of the words that are read and written."""
         return self.embedding
 
     def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
-        """Return the decoder's first states, and what is decoded from."""
+        """Return the decoder's first states, and tensors of the source."""
         embedded = self.dropout(self.embedding(batch["x_ids"]))
-        memory, last = rnn.read(self.encoder, embedded, batch, "x")
+        memory, last = rnn.read(self.encoder, embedded, batch["x_mask"])
         state = tuple(torch.tanh(layer(part)).unsqueeze(1) for layer, part in zip(self.bridge, last, strict=True))
         return state, (memory, self.attention.keys(memory), batch["x_mask"].bool(), batch["x_ids"])
 
@@ -332,9 +315,9 @@ class Seq2SeqDu(Pointing):
     """Symbols: D = BERT(x), a vector per token (B, m, d); S, the mean of BERT's states of each phrase (B, k, d).
 
     D'_i = sum_j softmax_j(v tanh(W1 d_i + W2 s_j)) s_j, and S'_j likewise of D. [D; D'] and [S; S'] are projected to d;
-    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or of the source. Our choice:
-    it starts from the mean of the fused D; one BERT reads tokens and phrases. ``config.keywords`` are of each source,
-    ``config.lexicon`` of training texts.
+    an LSTM of width d attends to both, additively, and predicts a word of the vocabulary or the source. Our choice: it
+    starts from the mean of the fused D; one BERT reads tokens and phrases. ``config.keywords`` are those of each
+    source, ``config.lexicon`` those of training texts.
     """
 
     title = "Seq2Seq-DU, adapted"
@@ -351,18 +334,18 @@ class Seq2SeqDu(Pointing):
         self.decoder = nn.LSTM(width, width, batch_first=True)
         self.read_source, self.read_schema = (rnn.AdditiveAttention(width, width, width) for _ in range(2))
         self.words = rnn.PointerGenerator(3 * width, width, config.vocab_size)
-        self._found: dict[str, list[str]] = {}
+        self._phrases: dict[str, list[str]] = {}
         self.post_init()
 
     @property
     def table(self) -> nn.Embedding:
         """Embeddings of the words that are read and written: BERT's."""
-        found: nn.Embedding = self.encoder.embeddings.word_embeddings
-        return found
+        embeddings: nn.Embedding = self.encoder.embeddings.word_embeddings
+        return embeddings
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw BERT's part as BERT's own is, the rest as every baseline's."""
+        """Draw BERT's weights as BERT does, and the others as in every baseline."""
         if any(module is part for part in self.encoder.modules()):
             self.encoder._init_weights(module)
         else:
@@ -372,25 +355,25 @@ class Seq2SeqDu(Pointing):
         """Return the phrases of texts, ``s_ids``, ``s_mask`` (B, k, L) with [CLS] and [SEP]; ``s_real`` (B, k)."""
         rows = [self.phrases(source) or [""] for source in sources]
         count = max(map(len, rows))
-        made = tokenizer([phrase for row in rows for phrase in row + [""] * (count - len(row))], padding=True,
-                         return_tensors="pt")
+        encoded = tokenizer([phrase for row in rows for phrase in row + [""] * (count - len(row))], padding=True,
+                            return_tensors="pt")
         real = torch.arange(count) < torch.tensor([len(row) for row in rows]).unsqueeze(1)
-        return {"s_ids": made["input_ids"].unflatten(0, (-1, count)), "s_real": real,
-                "s_mask": made["attention_mask"].bool().unflatten(0, (-1, count))}
+        return {"s_ids": encoded["input_ids"].unflatten(0, (-1, count)), "s_real": real,
+                "s_mask": encoded["attention_mask"].bool().unflatten(0, (-1, count))}
 
     def phrases(self, source: str) -> list[str]:
-        """Return the keyword of a text, if the data set has it, and known ones that it holds, the longest first."""
-        if source not in self._found:
+        """Return the keyword of a text, if it has one, and the keywords of the lexicon in it, the longest first."""
+        if source not in self._phrases:
             own = self.config.keywords.get(source)
             words = " " + re.sub(r"[\W_]+", " ", source.lower()) + " "
-            held = [one for one in self.config.lexicon if one != own and (
+            others = [one for one in self.config.lexicon if one != own and (
                 f" {one} " in words or (not one.isascii() and one in words))]
-            held = [*([own] if own else []), *sorted(held, key=lambda one: (-len(one), one))]
-            self._found[source] = held[:_PHRASES]
-        return self._found[source]
+            phrases = [*([own] if own else []), *sorted(others, key=lambda one: (-len(one), one))]
+            self._phrases[source] = phrases[:_PHRASES]
+        return self._phrases[source]
 
     def encode(self, batch: Batch) -> tuple[rnn.State, rnn.Given]:
-        """Return the decoder's first states, and what is decoded from: both memories, and the source."""
+        """Return the decoder's first states, both memories, and the source."""
         mask, real = batch["x_mask"].bool(), batch["s_real"]
         tokens = transformer.encode(self.encoder, batch["x_ids"], mask)
         flat = batch["s_mask"].flatten(0, 1)
@@ -413,11 +396,11 @@ class Seq2SeqDu(Pointing):
 
 
 class Cvae(OwnPieceModel):
-    """A conditional variational autoencoder of GRUs, without attention, whose sizes are those of the released code.
+    """A conditional variational autoencoder of GRUs, without attention.
 
-    One GRU, both ways, makes a vector of a text; another reads that of the source, whose state is c (B, dc). p(z | x)
-    is a tanh layer of width max(2 dz, 100) and a linear one on c, q(z | x, y) one linear layer on [c; vector of y]; the
-    decoder starts from a linear layer on [c; z]. Texts are written from the prior's mean (our choice).
+    A bidirectional GRU computes a vector of a text; another GRU reads that of the source, and its state is c (B, dc).
+    p(z | x) is a tanh layer of width max(2 dz, 100) and a linear one on c, q(z | x, y) one linear layer on [c; vector
+    of y]; the decoder starts from a linear layer on [c; z]. Generation uses the prior's mean (our choice).
     """
 
     title = "CVAE (Zhao et al. 2017)"
@@ -441,22 +424,17 @@ class Cvae(OwnPieceModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw everything uniformly, as the released code does."""
+        """Draw all weights uniformly, as in the released code."""
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -_BOUND, _BOUND)
 
     def settled(self, total: int) -> int:
-        """Return the step from which the KL counts in full: a share of all, but no more than in the released code."""
+        """Return the step from which w is 1: after a share of all steps, 10,000 at most, as in the released code."""
         return min(_ANNEALING, round(self.config.sizes["annealing_share"] * total))
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of real tokens, and its texts by their length."""
-        texts = [name for name in ("x", "y") if f"{name}_mask" in batch and f"{name}_host" not in batch]
-        return {**super().planned(batch), **rnn.by_length(batch, texts)}
-
     def vector(self, batch: Batch, name: str) -> Tensor:
-        """Return the last states of texts ``name``, both ways (B, d)."""
-        return rnn.read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch, name)[1][0]
+        """Return the last states of texts ``name`` in both directions (B, d)."""
+        return rnn.read(self.encoder, self.embedding(batch[f"{name}_ids"]), batch[f"{name}_mask"])[1][0]
 
     def condition(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Return c (B, dc), and mean and log variance of p(z | x) (B, dz)."""
@@ -465,7 +443,6 @@ class Cvae(OwnPieceModel):
 
     def parts(self, batch: Batch) -> dict[str, Tensor]:
         """Return ``reconstruction`` with z from the posterior, ``kl`` of it from the prior, and ``bow``, (B,) each."""
-        batch = self.planned(batch)
         c, mu_p, logvar_p = self.condition(batch)
         mu, logvar = _gaussian(self.posterior(torch.cat([c, self.vector(batch, "y")], dim=-1)))
         noise = batch["eps"] if "eps" in batch else torch.randn_like(mu)
@@ -476,12 +453,11 @@ class Cvae(OwnPieceModel):
     def reconstruction(self, given: Tensor, batch: Batch) -> Tensor:
         """Return -log p(y | x, z) of each item (B,) from [c; z] (B, dc + dz)."""
         states, _ = rnn.recurrent(self.decoder, self.embedding(batch["y_in"]), self.bridge(given).unsqueeze(0))
-        tokens = transformer.RealTokens.given(batch, "y")
+        tokens = transformer.RealTokens(batch["y_in_mask"])
         return item_sums(piece_nll(self.words(tokens.rows(states)), tokens.rows(batch["y_out"])), tokens)
 
     def likelihood(self, batch: Batch) -> Tensor:
         """Return -log p(y | x, z) of each item (B,) at the mean of p(z | x)."""
-        batch = self.planned(batch)
         c, mu, _ = self.condition(batch)
         return self.reconstruction(torch.cat([c, mu], dim=-1), batch)
 
@@ -491,17 +467,17 @@ class Cvae(OwnPieceModel):
 
     def validation(self, batch: Batch) -> dict[str, Tensor]:
         """Return the bound, reconstruction plus the whole KL, and its parts."""
-        found = self.parts(batch)
-        return {"loss": found["reconstruction"] + found["kl"], **found}
+        parts = self.parts(batch)
+        return {"loss": parts["reconstruction"] + parts["kl"], **parts}
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Return reconstruction + w KL + bag of words, w rising from 0 to 1 with the steps, and the parts."""
-        found = self.parts(batch)
+        parts = self.parts(batch)
         weight = kl_weight(step.number, self.settled(step.total))
-        return {"loss": found["reconstruction"] + weight * found["kl"] + found["bow"], **found}
+        return {"loss": parts["reconstruction"] + weight * parts["kl"] + parts["bow"], **parts}
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
-        """Encode sources, z at the prior's mean; see :meth:`PieceModel.begin`."""
+        """Encode sources, with z at the prior's mean; see :meth:`PieceModel.begin`."""
         c, mu, _ = self.condition(batch)
         state = self.bridge(torch.cat([c, mu], dim=-1)).unsqueeze(1)
         return rnn.RecurrentSteps(self._advanced, self._scored, [state], []), self.first(batch)
@@ -522,7 +498,7 @@ def _gaussian(values: Tensor) -> tuple[Tensor, Tensor]:
     return mu, logvar.clamp(*_LOGVAR)
 
 
-# Each a ``PieceModel`` beside a ``PreTrainedModel``.
+# Each is a ``PieceModel`` and a ``PreTrainedModel``.
 MODELS: dict[str, Any] = {
     "cvae": Cvae, "seq2seq": PointerSeq2Seq, "transformer": PieceTransformer, "seq2seq_du": Seq2SeqDu,
     "group_wise": GroupWise, "dialogpt": DialoGpt, "simctg": SimCtg, "t5": T5, "t5_claps": T5Claps}
@@ -531,8 +507,8 @@ MODELS: dict[str, Any] = {
 def load_pieces(folder: str | Path, architecture: str) -> Any:
     """Return the model that ``save_pretrained`` wrote into ``folder``, in evaluation mode."""
     model = MODELS[architecture].from_pretrained(folder).eval()
-    # Weights that are mapped from a file lie there at any address; some products round otherwise from an odd one than
-    # where torch allocates, and a model is to give the same bits before it was saved and after.
+    # Weights that are mapped from a file can have any address, and some products round differently at unaligned ones. A
+    # copy makes a saved model compute the same bits as before.
     for weight in (*model.parameters(), *model.buffers()):
         weight.data = weight.data.clone()
     return model

@@ -1,9 +1,4 @@
-"""The keyword graph (HCL section 3.1): nodes, signed edges, what training items see of it, and keyword vectors
-(eq. 4-9).
-
-What a batch reads of the graph follows from node ids and edges alone. A loader finds it on the CPU while the device
-computes (:class:`Planner`), so that no step counts or searches there, for which the host would have to wait.
-"""
+"""The keyword graph (HCL section 3.2.2): nodes, signed edges, views of training items, keyword vectors (eq. 4-9)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,13 +11,18 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from models.common.losses import at_least_float32
-from models.common.training import HostTensor
 
 Sizes = Sequence[tuple[int, int]]  # of each round: nodes that receive, and edges into them
+_NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
+# Numbers in one tensor of edge vectors (E, d) above which a round is computed again for its gradients: two dozen such
+# tensors then exist for one round at a time, not for all.
+LARGEST = 2**22
+# Cosines of candidates differ by about 0.3: the hardest weighs twenty times what the easiest does.
+_TEMPERATURE = 0.1
 
 
 class KeywordGraph(nn.Module):
-    """Keyword nodes with constant vectors h0 and signed directed edges, in rows by receiving node; all of it buffers.
+    """Keyword nodes with constant vectors h0 and signed directed edges, sorted by receiving node; all of it buffers.
 
     Edges into node i are ``offsets[i]`` to ``offsets[i + 1]``. Every node has exactly one self loop, of positive sign,
     so that no softmax over neighbours is empty. The constructor makes an empty graph, which loading fills.
@@ -45,21 +45,10 @@ class KeywordGraph(nn.Module):
 
     @classmethod
     def from_edges(cls, vectors: Tensor, target: Tensor, source: Tensor, sign: Tensor) -> "KeywordGraph":
-        """Build the graph of vectors (n, d) and edges (E',), of sign +1 or -1; one self loop per node is added."""
-        nodes = vectors.shape[0]
+        """Build the graph of vectors (n, d) and edges (E',), each given once; one self loop per node is added."""
+        nodes = len(vectors)
         target, source = target.to(torch.int64), source.to(torch.int64)
-        between = target != source
-        for name, ids in (("target", target), ("source", source)):
-            outside = (ids < 0) | (ids >= nodes)
-            if outside.any():
-                raise ValueError(f"KeywordGraph: {name} {int(ids[outside][0])} is no node; there are {nodes}")
-        if not torch.isin(sign, torch.tensor([-1, 1], dtype=sign.dtype)).all():
-            raise ValueError("KeywordGraph: sign must be +1 or -1")
-        pairs, counts = torch.unique((target * nodes + source)[between], return_counts=True)
-        if (counts > 1).any():
-            pair = int(pairs[counts > 1][0])
-            raise ValueError(f"KeywordGraph: the edge {pair // nodes} <- {pair % nodes} is given twice")
-        loops = torch.arange(nodes)
+        between, loops = target != source, torch.arange(nodes)
         target, source = torch.cat([target[between], loops]), torch.cat([source[between], loops])
         sign = torch.cat([sign[between].to(torch.int8), torch.ones(nodes, dtype=torch.int8)])
         order = torch.argsort(target * nodes + source)
@@ -80,7 +69,7 @@ class KeywordGraph(nn.Module):
         return copy
 
     def negative_neighbours(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the negative neighbours of nodes (B,), -1 for none: places of their nodes (M,), sorted; ids (M,)."""
+        """Return the negative neighbours of nodes (B,), -1 for none: row in B of each (M,), sorted, and id (M,)."""
         known = torch.nonzero(nodes >= 0).squeeze(-1)
         numbers, place = runs(self.offsets, nodes[known])
         negative = self.sign[numbers] < 0
@@ -88,20 +77,20 @@ class KeywordGraph(nn.Module):
 
 
 def runs(offsets: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the numbers (E,) of all that ``rows`` (R,) hold, row by row, and the place of its row among them (E,)."""
+    """Return the entries (E,) of ``rows`` (R,), which begin at ``offsets``, and the place in R of each one's row."""
     starts = offsets[rows]
     counts = offsets[rows + 1] - starts
     place = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts)
     return (starts - (counts.cumsum(0) - counts))[place] + torch.arange(len(place), device=rows.device), place
 
 
-def impostor_candidates(
-    graph: KeywordGraph, output_nodes: Tensor, negative_nodes: Tensor, neighbours: bool = True
-) -> tuple[Tensor, Tensor, Tensor]:
+def impostor_candidates(graph: KeywordGraph, output_nodes: Tensor, negative_nodes: Tensor,
+                        neighbours: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """Return the samples (M,), sorted, and nodes (M,) that impostors are made of, and which samples have one (B,).
 
-    The negative neighbours of the output keyword, unless ``neighbours`` is False (the ablation without graph); where it
-    has none, the sample's own negative keyword, unless that is the output keyword. Nodes are (B,), -1 for none.
+    Candidates are the negative neighbours of the output keyword, unless ``neighbours`` is False (the ablation without
+    graph). A sample without any has its own negative keyword, unless that is the output keyword. Nodes are (B,), -1
+    for none.
     """
     if neighbours:
         sample, node = graph.negative_neighbours(output_nodes)
@@ -115,7 +104,7 @@ def impostor_candidates(
     return sample[order], node[order], mask | own
 
 
-# What training items see of the graph
+# Views: the graph as training items see it
 
 
 @dataclass(frozen=True)
@@ -125,20 +114,20 @@ class Views:
     edge_offsets: Tensor  # where the edges of each view begin and end (G + 2,)
     edges: Tensor  # numbers of edges (C,) as KeywordGraph counts them; those of a view together, ascending
     targets: Tensor  # the nodes that these go into (C,)
-    signs: Tensor  # what is left of each (C,) int8: 0 nothing, else its sign
+    signs: Tensor  # sign of each in the view (C,) int8; 0 where it is removed
     node_offsets: Tensor  # where the nodes of each view begin and end (G + 2,)
     nodes: Tensor  # ids of nodes (N,); those of a view together, ascending
-    rows: Tensor  # row of ``vectors`` that is the node's h^0 (N,); -1 for a node that is gone
+    rows: Tensor  # row of ``vectors`` that is the node's h^0 (N,); -1 for a removed node
     vectors: Tensor  # (R, d)
 
 
-class _SeenGraph:
-    """The graph as the views of a batch have it: nodes are keys ``view * n + node``, edges ``view * E + edge``."""
+class _ViewedGraph:
+    """The graph in the views ``of`` (M,) of a batch: keys are ``view * n + node`` and ``view * E + edge``."""
 
     def __init__(self, graph: KeywordGraph, views: Views | None, of: Tensor) -> None:
         self.graph = graph
-        none = of[:0]
-        self.edges = self.signs = self.receivers = self.nodes = self.rows = none  # ascending, but signs and rows
+        # keys in ascending order, with the signs of edges and the rows of nodes
+        self.edges = self.signs = self.receivers = self.nodes = self.rows = of[:0]
         if views is not None:
             chosen = torch.unique(of)
             edges, edge_rows = runs(views.edge_offsets, chosen)
@@ -149,7 +138,7 @@ class _SeenGraph:
             self.nodes, self.rows = of_node * graph.num_nodes + views.nodes[nodes], views.rows[nodes]
 
     def row_of(self, keys: Tensor) -> Tensor:
-        """Return the rows of the vectors of nodes (M,): -1 where one is gone, -2 where it is as in the graph."""
+        """Return the rows of the vectors of nodes (M,): -1 for a removed node, -2 for one as in the whole graph."""
         return _replaced(self.nodes, self.rows, keys, torch.full_like(keys, -2))
 
     def into(self, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,26 +150,26 @@ class _SeenGraph:
         return receivers[left], (view * graph.num_nodes + graph.source[numbers])[left]
 
     def differing(self, keys: Tensor, hops: int) -> list[Tensor]:
-        """Return which nodes, of those that ``keys`` need, have another vector in a view after 0 to ``hops`` rounds."""
+        """Return the nodes around ``keys`` whose vectors differ from the whole graph's after 0 to ``hops`` rounds."""
         within = [torch.unique(keys[keys >= self.graph.num_nodes])]
         edges = [self.into(within[0])]
         for _ in range(hops - 1):
             within.append(torch.unique(edges[-1][1]))  # self loops keep the nodes
             edges.append(self.into(within[-1]))
-        found = [self.nodes]
+        differing = [self.nodes]
         for nodes, (receivers, senders) in zip(within[::-1], edges[::-1], strict=True):
-            differs = torch.isin(senders, found[-1])
-            other = torch.bincount(receivers[differs], minlength=len(nodes)) > 0
-            found.append(nodes[other | torch.isin(nodes, self.receivers)])
-        return found
+            changed = torch.isin(senders, differing[-1])
+            receives_change = torch.bincount(receivers[changed], minlength=len(nodes)) > 0
+            differing.append(nodes[receives_change | torch.isin(nodes, self.receivers)])
+        return differing
 
     def shared(self, keys: Tensor, differing: Tensor) -> Tensor:
-        """Return ``keys``, the whole graph's in the place of those that do not differ from it."""
+        """Return ``keys``, those whose vectors do not differ replaced by the keys of the whole graph."""
         return torch.where(torch.isin(keys, differing), keys, keys % self.graph.num_nodes)
 
 
 def _replaced(table: Tensor, values: Tensor, keys: Tensor, other: Tensor) -> Tensor:
-    """Return ``values`` where ``keys`` (M,) stand in ``table``, which ascends, and ``other`` (M,) elsewhere."""
+    """Return ``values`` where ``keys`` (M,) are in the ascending ``table``, and ``other`` (M,) elsewhere."""
     if not len(table):
         return other
     place = torch.searchsorted(table, keys).clamp_(max=len(table) - 1)
@@ -188,13 +177,13 @@ def _replaced(table: Tensor, values: Tensor, keys: Tensor, other: Tensor) -> Ten
 
 
 def view_rows(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> Tensor:
-    """Return the rows of the vectors of ``nodes`` (S,) in their views: -1 for one gone, -2 for one unchanged."""
-    return _SeenGraph(graph, views, of).row_of(of * graph.num_nodes + nodes)
+    """Return the rows of the vectors of ``nodes`` (S,) in their views: -1 for a removed node, -2 if unchanged."""
+    return _ViewedGraph(graph, views, of).row_of(of * graph.num_nodes + nodes)
 
 
 def neighbours(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> tuple[Tensor, Tensor]:
-    """Return from which nodes (E,) each of ``nodes`` (S,) receives in its view, itself left out; and its place (E,)."""
-    places, keys = _SeenGraph(graph, views, of).into(of * graph.num_nodes + nodes)
+    """Return the senders (E,) to ``nodes`` (S,) in their views, without self loops, and the place in S of each (E,)."""
+    places, keys = _ViewedGraph(graph, views, of).into(of * graph.num_nodes + nodes)
     senders = keys % graph.num_nodes
     other = senders != nodes[places]
     return senders[other], places[other]
@@ -204,36 +193,36 @@ def neighbours(graph: KeywordGraph, nodes: Tensor, views: Views, of: Tensor) -> 
 class Neighbourhood:
     """The nodes and edges of T rounds over a neighbourhood of T hops."""
 
-    nodes: Tensor  # ids (n,); those that receive in a round are the first of them, fewer in each
-    receivers: Tensor  # of the edges (E,), as places among the nodes, sorted; each round reads the first of them
-    senders: Tensor
+    nodes: Tensor  # ids (n,); in each round fewer of them receive, always the first ones
+    receivers: Tensor  # of the edges (E,), as places among the nodes, sorted; each round reads the first ones
+    senders: Tensor  # likewise (E,)
     sizes: Sizes
-    changed: Tensor  # those of the nodes that begin with a vector of their own (R,)
-    rows: Tensor  # these vectors' rows among those of the views (R,)
+    changed: Tensor  # places of nodes whose initial vector is of a view (R,)
+    rows: Tensor  # rows of these vectors in ``Views.vectors`` (R,)
 
 
 def neighbourhood(graph: KeywordGraph, seeds: Tensor, hops: int, views: Views | None = None,
                   of: Tensor | None = None) -> tuple[Neighbourhood, Tensor]:
-    """Return the neighbourhood of ``seeds`` (S,), and the row of each of them among its nodes (S,).
+    """Return the neighbourhood of ``seeds`` (S,) in the views ``of`` (S,), and the row of each among its nodes (S,).
 
-    Nothing here depends on the size of the graph, which is on the CPU. Seeds are seen in the views ``of`` (S,); a node
-    is copied for a view only where that has another vector of it after the rounds.
+    A node is copied for a view only where its vector after the rounds differs from the whole graph's. The cost does not
+    depend on the size of the graph, which is on the CPU.
     """
     of = torch.zeros_like(seeds) if of is None else of
-    seen, keys = _SeenGraph(graph, views, of), of * graph.num_nodes + seeds
-    differing = seen.differing(keys, hops)
-    keys = seen.shared(keys, differing[hops])
+    viewed, keys = _ViewedGraph(graph, views, of), of * graph.num_nodes + seeds
+    differing = viewed.differing(keys, hops)
+    keys = viewed.shared(keys, differing[hops])
     parts, edges = [torch.unique(keys)], []
     for step in range(hops, 0, -1):
-        near, senders = seen.into(parts[-1])
-        edges.append((near + sum(map(len, parts[:-1])), seen.shared(senders, differing[step - 1])))
+        near, senders = viewed.into(parts[-1])
+        edges.append((near + sum(map(len, parts[:-1])), viewed.shared(senders, differing[step - 1])))
         outer = torch.unique(edges[-1][1])
         parts.append(outer[~torch.isin(outer, torch.cat(parts))])
     nodes, levels = torch.cat(parts), torch.tensor([len(part) for part in parts]).cumsum(0).tolist()
     ascending, order = torch.sort(nodes)
     receivers, senders = (torch.cat(side) for side in zip(*edges, strict=True))
     ends = torch.bincount(receivers, minlength=levels[-2]).cumsum(0).tolist()  # edges into the receivers up to each
-    rows = seen.row_of(nodes)
+    rows = viewed.row_of(nodes)
     changed = torch.nonzero(rows >= 0).squeeze(-1)
     return (Neighbourhood(nodes % max(graph.num_nodes, 1), receivers, order[torch.searchsorted(ascending, senders)],
                           [(near, ends[near - 1]) for near in levels[-2::-1]], changed, rows[changed]),
@@ -248,7 +237,10 @@ def places_of(mask: Tensor) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Planner:
-    """Finds on the CPU what batches of a model read of the graph and its ``views``, and the places of their tokens."""
+    """Finds which parts of the graph and its ``views`` a batch reads, and the places of its tokens.
+
+    This follows from node ids and edges alone, and is done on the CPU: on the device, the host would wait for it.
+    """
 
     graph: KeywordGraph
     uses_keyword: bool
@@ -256,15 +248,15 @@ class Planner:
     views: Views | None = None
 
     def plan(self, batch: Mapping[str, Tensor], training: bool = True) -> dict[str, Tensor]:
-        """Return what is added to a batch:
+        """Return the tensors that are added to a batch:
 
         - ``token_places``, ``token_samples`` of :func:`places_of`;
-        - ``kw_rows`` (2 B + M,), where input and output keywords and candidates of impostors are among the vectors,
-          0 for those without a node; ``kw_known`` (3, B), 1 for input and output keywords that are nodes, and for
-          samples with an impostor; ``kw_samples`` (M,), the sample of each candidate;
-        - ``kw_alone`` (B, d), vectors of input keywords that are new nodes, if any is or may be dropped;
-        - in ``training`` their neighbourhood as ``kw_nodes``, ``kw_receivers``, ``kw_senders``, ``kw_sizes`` and, with
-          views, ``kw_changed`` and ``kw_vectors``; else vectors are read off those of all nodes.
+        - ``kw_rows`` (2 B + M,), rows of input and output keywords and candidates of impostors among the vectors, 0 for
+          those without a node; ``kw_known`` (3, B), 1 for input and output keywords that are nodes, and for samples
+          with an impostor; ``kw_samples`` (M,), the sample of each candidate;
+        - ``kw_alone`` (B, d), vectors of input keywords that are new nodes, if there are or may be any;
+        - in ``training`` the neighbourhood as ``kw_nodes``, ``kw_receivers``, ``kw_senders``, ``kw_sizes`` and, with
+          views, ``kw_changed`` and ``kw_vectors``; otherwise rows are those of all nodes.
         """
         places = places_of(batch["y_in_mask"])
         return places | self._keywords(batch, training) if self.uses_keyword else places
@@ -288,18 +280,17 @@ class Planner:
             plan["kw_alone"] = cast(Tensor, alone)
         if training and self.iterations > 0 and real.any():
             of = F.pad(batch["view"], (0, len(nodes) - len(kx)))[real] if "view" in batch else None
-            around, found = neighbourhood(self.graph, nodes[real], self.iterations, self.views, of)
-            rows = torch.zeros_like(nodes).index_put((real,), found)
+            around, places = neighbourhood(self.graph, nodes[real], self.iterations, self.views, of)
+            rows = torch.zeros_like(nodes).index_put((real,), places)
             plan |= {"kw_nodes": around.nodes, "kw_receivers": around.receivers, "kw_senders": around.senders,
-                     "kw_sizes": HostTensor.of(torch.tensor(around.sizes))}
+                     "kw_sizes": torch.tensor(around.sizes)}
             if self.views is not None:
                 plan |= {"kw_changed": around.changed, "kw_vectors": self.views.vectors[around.rows]}
         return {**plan, "kw_rows": rows}
 
     def _seen(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the input keywords (B,) in the batch's views, -1 where one is gone, and the vectors of new nodes."""
-        if self.views is None:
-            raise ValueError("HclModel: the batch says what it must not see of the graph, the planner has no views")
+        """Return the input keywords (B,) in the batch's views, -1 for removed ones, and the vectors of new nodes."""
+        assert self.views is not None  # of a batch with ``view``
         kx, view, alone = batch["kx"], batch["view"], batch["unseen_vectors"]
         rows = view_rows(self.graph, kx, self.views, view)
         gone = rows == -1
@@ -314,7 +305,7 @@ class Planner:
 
 
 def segment_sum(values: Tensor, index: Tensor, count: int) -> Tensor:
-    """Sum of those of ``values`` (E, ...) that belong to each of ``count`` rows, in float32 at least."""
+    """Return the sums of the ``values`` (E, ...) of each of ``count`` rows, in float32 at least."""
     (values,) = at_least_float32(values)
     return values.new_zeros(count, *values.shape[1:]).index_add(0, index, values)
 
@@ -325,17 +316,11 @@ def largest(scores: Tensor, index: Tensor, count: int) -> Tensor:
 
 
 def weighted_mean(scores: Tensor, values: Tensor, index: Tensor, count: int) -> Tensor:
-    """Mean of the ``values`` (E, d) of each row, weighed by the softmax of ``scores`` (E,); zeros for no value."""
+    """Return the mean of each row's ``values`` (E, d), weighted by the softmax of ``scores`` (E,); zeros for none."""
     (scores,) = at_least_float32(scores)  # (E,)
     weights = torch.exp(scores - largest(scores.detach(), index, count).index_select(0, index))
     total = segment_sum(weights, index, count).clamp(min=1.0)  # at least 1, the weight of the largest score
     return segment_sum(weights.unsqueeze(-1) * values, index, count) / total.unsqueeze(-1)
-
-
-_NODES = 2048  # nodes updated at once when the whole graph is run: bounds memory
-# Numbers in one tensor of edge vectors (E, d) above which a round is computed again for its gradients: two dozen such
-# tensors then exist for one round at a time, not for all.
-LARGEST = 2**22
 
 
 class EdgeFeedForward(nn.Module):
@@ -356,9 +341,8 @@ class GraphAttention(nn.Module):
 
     Symbols of the paper (HCL section 3.2.2): h_i node vectors, r_ij vector of the edge by which i receives from j, Wp,
     Wh the bilinear weights of eq. 4, Wq, Wk, Wr, Wv those of eq. 7 and 9, for all rounds. N_i holds the neighbours of
-    both signs, and i itself. Products are of nodes, not of edges, of which there are more: r Wp (h Wh)^T = r g^T with g
-    = h Wh Wp^T, and q (r Wr)^T = (q Wr^T) r^T; likewise each end of an edge has its half of the hidden layer of FFN_0.
-    A round of more than ``largest`` numbers in (E, d) is computed again for its gradients.
+    both signs, and i itself. There are fewer nodes than edges, so that matrices multiply nodes: r Wp (h Wh)^T = r g^T
+    with g = h Wh Wp^T, and q (r Wr)^T = (q Wr^T) r^T; likewise each end of an edge has half of FFN_0's hidden layer.
     """
 
     def __init__(self, width: int, iterations: int = 2, layer_norm: bool = True, largest: int = LARGEST) -> None:
@@ -367,17 +351,8 @@ class GraphAttention(nn.Module):
         # lists of one: names of parameters, from which their weights are drawn, have a number
         self.ffn0 = nn.ModuleList([EdgeFeedForward(2 * width, width)])
         self.ffn1 = nn.ModuleList([EdgeFeedForward(width, width)])
-        self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (
-            nn.Linear(width, width, bias=False) for _ in range(6)
-        )
+        self.Wp, self.Wh, self.Wq, self.Wk, self.Wr, self.Wv = (nn.Linear(width, width, bias=False) for _ in range(6))
         self.norm = nn.LayerNorm(width) if layer_norm else nn.Identity()
-
-    def forward(self, graph: KeywordGraph, seeds: Tensor) -> Tensor:
-        """Return the vectors of ``seeds`` (S,) as (S, d), computed on their neighbourhood of T hops."""
-        if self.iterations == 0 or len(seeds) == 0:
-            return graph.h0[seeds]
-        around, rows = neighbourhood(graph, seeds, self.iterations)
-        return self.rounds(graph.h0[around.nodes], around.receivers, around.senders, around.sizes)[rows]
 
     def of_batch(self, h0: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
         """Return the vectors (m, d) that a batch's plan reads, see :meth:`Planner.plan`, given all h^0 (n, d)."""
@@ -387,14 +362,14 @@ class GraphAttention(nn.Module):
         return self.rounds(h, batch["kw_receivers"], batch["kw_senders"], batch["kw_sizes"].tolist())
 
     def isolated(self, vectors: Tensor) -> Tensor:
-        """Return the vectors (M, d) of new nodes, of initial ``vectors`` (M, d), which have only their self loops."""
+        """Return the vectors (M, d) of new nodes, which have initial ``vectors`` (M, d) and only their self loops."""
         count = len(vectors)
         loops = torch.arange(count, device=vectors.device)
         return self.rounds(vectors, loops, loops, [(count, count)] * self.iterations) if count else vectors
 
     @torch.no_grad()
     def all_vectors(self, graph: KeywordGraph) -> Tensor:
-        """Return the vectors of all nodes (n, d), without gradients; run once for an evaluation."""
+        """Return the vectors of all nodes (n, d), without gradients."""
         if self.iterations == 0 or graph.num_nodes == 0:
             return graph.h0
         h, r = graph.h0, graph.h0.new_zeros(graph.num_edges, graph.h0.shape[1])
@@ -411,7 +386,7 @@ class GraphAttention(nn.Module):
         return h
 
     def rounds(self, h: Tensor, receivers: Tensor, senders: Tensor, sizes: Sizes) -> Tensor:
-        """Return the vectors (m, d) of the nodes that the last round makes, from h^0 (n, d); see `Neighbourhood`."""
+        """Return the vectors (m, d) after the last round, from h^0 (n, d); see :class:`Neighbourhood`."""
         weights, r = self._weights(), None
         for near, edges in sizes:
             arguments = weights, h, h[:near], None if r is None else r[:edges], receivers[:edges], senders[:edges]
@@ -422,7 +397,7 @@ class GraphAttention(nn.Module):
         return h
 
     def _weights(self) -> tuple[Tensor, Tensor]:
-        """Return [g, k, v] of what nodes send (3 d, d), and [q, q Wr^T, g] of what they read, once for all rounds."""
+        """Return the joined weights of senders, [g, k, v] (3 d, d), and of receivers, [q, q Wr^T, g] (3 d, d)."""
         with torch.autocast(self.Wp.weight.device.type, enabled=False):
             scale = 1.0 / math.sqrt(self.width)
             bilinear, query = (self.Wp.weight * scale).T @ self.Wh.weight, self.Wq.weight * scale
@@ -444,7 +419,7 @@ class GraphAttention(nn.Module):
         h_i, q, through, g_i, *halves_i = of_receivers.split(self.width, dim=-1)
         if r is None:  # r^0_ij = FFN_0([h_i ; h_j])
             r = cast(EdgeFeedForward, self.ffn0[0]).second(F.gelu(halves_i[0] + halves_j[0]))
-        full = torch.promote_types(r.dtype, torch.float32)  # of sums, where autocast makes products of half precision
+        full = torch.promote_types(r.dtype, torch.float32)  # of sums; products are of half precision under autocast
         # eq. 4: a softmax of two is a sigmoid of their difference; b_j = 1 - b_i
         b_i = torch.sigmoid((r * (g_i - g_j)).sum(-1, keepdim=True, dtype=full))
         p = torch.lerp(h_j, h_i, b_i)  # eq. 5: b_i h_i + b_j h_j
@@ -454,14 +429,11 @@ class GraphAttention(nn.Module):
         return self.norm(near + m), r
 
 
-# Candidates differ by about 0.3 in cosine: the hardest weighs twenty times what the easiest does.
-_TEMPERATURE = 0.1
-
-
 class Impostor(nn.Module):
-    """Combine a sample's candidates into one vector u_imp = sum_i W_i u_i; the paper leaves W open.
+    """Combines a sample's candidates into one vector u_imp = sum_i W_i u_i; the paper leaves W open.
 
-    ``cosine`` weighs them by their cosine to the output keyword, a constant; ``linear`` maps their mean by a matrix.
+    ``cosine`` weights them by their cosine to the output keyword, without gradient; ``linear`` maps their mean by a
+    matrix.
     """
 
     def __init__(self, width: int, weight: str = "cosine") -> None:
@@ -471,7 +443,7 @@ class Impostor(nn.Module):
             self.W = nn.Linear(width, width, bias=False)
 
     def forward(self, u_out: Tensor, candidates: Tensor, samples: Tensor) -> Tensor:
-        """Return u_imp (B, d) of candidates (M, d) of ``samples``, given u_out (B, d); zeros where there is none."""
+        """Return u_imp (B, d) of candidates (M, d) of ``samples``, given u_out (B, d); zeros without a candidate."""
         with torch.no_grad():
             scores = (cosines(u_out, candidates, samples) / _TEMPERATURE if self.weight == "cosine"
                       else candidates.new_zeros(len(candidates)))
@@ -480,14 +452,14 @@ class Impostor(nn.Module):
 
 
 def cosines(one: Tensor, others: Tensor, samples: Tensor) -> Tensor:
-    """Return the cosine of each of ``others`` (M, d) to that of ``one`` (B, d) which it belongs to (M,)."""
+    """Return the cosine (M,) of each of ``others`` (M, d) to the vector of its sample in ``one`` (B, d)."""
     one, others = at_least_float32(one, others)
     return (F.normalize(one, dim=-1).index_select(0, samples) * F.normalize(others, dim=-1)).sum(-1)
 
 
 @torch.no_grad()
-def likeness(u_out: Tensor, u_imp: Tensor, candidates: Tensor, samples: Tensor) -> Tensor:
-    """Return the cosines to u_out (B, d) of impostor, hardest and easiest candidate (3, B); 0 for a sample without."""
+def impostor_cosines(u_out: Tensor, u_imp: Tensor, candidates: Tensor, samples: Tensor) -> Tensor:
+    """Return the cosines to u_out (B, d) of impostor, hardest and easiest candidate (3, B); 0 without a candidate."""
     of_impostor, of_candidates = F.cosine_similarity(u_out, u_imp, dim=-1), cosines(u_out, candidates, samples)
     hardest, easiest = (sign * largest(sign * of_candidates, samples, len(u_out)) for sign in (1, -1))
     return torch.stack([of_impostor, hardest, easiest]).masked_fill(torch.isinf(hardest), 0.0)

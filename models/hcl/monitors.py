@@ -1,4 +1,4 @@
-"""What is measured of a model in validation, and named alarms from a training's history."""
+"""Measurements of a model in validation, and named alarms from a training's history."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,56 +10,56 @@ from torch import Tensor
 from models.common.losses import at_least_float32, gaussian_kl
 from models.common.transformer import mean_pool
 from models.hcl.graph import places_of
-from models.hcl.hcl import LIKENESS, VANISHED_LOSS, HclConfig, HclNetwork, HclOutput, validation_loss
+from models.hcl.hcl import IMPOSTOR_COSINES, VANISHED_LOSS, HclConfig, HclOutput, validation_loss
+from models.hcl.model import HclModel
 from models.hcl.settings import CONTRASTS
 
 Row = Mapping[str, float]
 
 ACTIVE_VARIANCE = 0.01  # a unit is active if its posterior mean varies more than this over inputs
-EVERY = 4  # reconstructions from the prior, its mean and zero cost a pass of the decoder each: of every fourth item
+EVERY = 4  # one item in four is probed: reconstructions from the prior, its mean and zero cost a decoder pass each
 
 
 class Validation:
-    """Adds up validation batches; negatives and output keywords, which monitors alone read, change no choice.
+    """Collects the values of validation batches; negatives and output keywords change monitors alone, never ``loss``.
 
     One item in ``every`` is probed: reconstructed from the prior, its mean and zero, and given another keyword.
     """
 
-    def __init__(self, model: HclNetwork, every: int = EVERY) -> None:
+    def __init__(self, model: HclModel, every: int = EVERY) -> None:
         self.model, self.every = model, every
         self._items = 0
         self._rows: dict[str, list[Tensor]] = {}
 
     @torch.no_grad()
     def add(self, batch: Mapping[str, Tensor]) -> None:
-        """Take in a batch, the model in evaluation mode; see :meth:`HclNetwork.passed`."""
+        """Add a batch, the model in evaluation mode; see :meth:`HclModel.forward`."""
         if self.model.training:
             raise ValueError("Validation: call eval() on the model, or dropout decides the values")
-        output = self.model.passed(batch, validating=True)
-        self._keep(loss=validation_loss(output, self.model.config), reconstruction=output.reconstruction)
+        output = self.model(batch, validating=True)
+        self._append(loss=validation_loss(output, self.model.config), reconstruction=output.reconstruction)
         if (latent := output.latent) is not None:
             mu = latent.posterior.mu
             if self.model.config.latent.posterior == "relative":  # in units of the prior's spread
                 mu = (mu - latent.prior.mu) * torch.exp(-0.5 * latent.prior.logvar)
-            self._keep(kl=latent.kl, _kl_dims=latent.kl_dims, _mu=mu)
-        for name, found in output.contrasts.items():
-            self._keep(**{f"_{name}_loss": found.loss, f"_{name}_mask": found.mask})
+            self._append(kl=latent.kl, _kl_dims=latent.kl_dims, _mu=mu)
+        for name, contrasted in output.contrasts.items():
+            self._append(**{f"_{name}_loss": contrasted.loss, f"_{name}_mask": contrasted.mask})
         self._probe(output, batch)
         self._items += len(output.reconstruction)
 
     @torch.no_grad()
     def add_seen(self, batch: Mapping[str, Tensor]) -> None:
-        """Take in a batch of training items, with the plan of a training step, for their KL alone."""
+        """Add a batch of training items, with the plan of a training step, for their KL alone."""
         texts, batch = self.model.texts(batch, ["x", "y"]), self.model.planned(batch)
-        keyword = self.model.keywords(batch)
-        prior, posteriors = self.model.gaussians(texts, keyword)
+        prior, posteriors = self.model.gaussians(texts, self.model.keywords(batch))
         q = posteriors.of_text(0)
-        self._keep(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
+        self._append(kl_train=gaussian_kl(q.mu, q.logvar, prior.mu, prior.logvar))
 
     def values(self) -> dict[str, float]:
         """Return the values by name, means over items; those without any sample are left out.
 
-        - ``loss`` selects: L_rec(z ~ q) + KL over the mean target length.
+        - ``loss`` selects checkpoints: L_rec(z ~ q) + KL over the mean target length.
         - ``reconstruction`` in nats; ``_prior``, ``_mean``, ``_zero`` of the probed items: z of the prior, its mean,
           and z = 0; ``swap_outputs``, total variation of the next token's distribution under another's keyword.
         - ``kl``, and ``kl_train`` of training items; ``active_units``, dimensions of z whose posterior mean varies;
@@ -67,28 +67,28 @@ class Validation:
         - for each contrast ``_masked``, share of samples that take no part; of the others ``_loss`` and ``_vanished``.
         """
         rows = {name: torch.cat(parts) for name, parts in self._rows.items()}
-        found = {name: float(part.mean()) for name, part in rows.items() if len(part) and not name.startswith("_")}
-        found |= {name: found["reconstruction"] + worse for name, worse in found.items()
-                  if name.startswith("reconstruction_")}
+        values = {name: float(part.mean()) for name, part in rows.items() if len(part) and not name.startswith("_")}
+        values |= {name: values["reconstruction"] + difference for name, difference in values.items()
+                   if name.startswith("reconstruction_")}
         if "_mu" in rows:
             latent, mean = self.model.config.latent, rows["_kl_dims"].mean(0)  # (dz,)
             by_total = latent.free_bits_by == "total"
             under = mean.sum() <= latent.free_bits if by_total else mean <= latent.free_bits / len(mean)
-            found["under_floor"] = float(under.float().mean())
-            found["active_units"] = float((rows["_mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
+            values["under_floor"] = float(under.float().mean())
+            values["active_units"] = float((rows["_mu"].var(0, correction=0) > ACTIVE_VARIANCE).sum())
         for name in CONTRASTS:
             if f"_{name}_mask" in rows:
                 mask = rows[f"_{name}_mask"]
                 loss = rows[f"_{name}_loss"][mask]
-                found[f"{name}_masked"] = float((~mask).float().mean())
+                values[f"{name}_masked"] = float((~mask).float().mean())
                 if len(loss):
-                    found |= {f"{name}_loss": float(loss.mean()),
-                              f"{name}_vanished": float((loss < VANISHED_LOSS).float().mean())}
-        return found
+                    values |= {f"{name}_loss": float(loss.mean()),
+                               f"{name}_vanished": float((loss < VANISHED_LOSS).float().mean())}
+        return values
 
     def _probe(self, output: HclOutput, batch: Mapping[str, Tensor]) -> None:
         """Measure how much worse some items are without the posterior, and what another keyword changes."""
-        first = -self._items % self.every  # by the item's number, however items fall into batches
+        first = -self._items % self.every  # counts items over batches
         chosen = torch.arange(first, len(output.hidden), self.every, device=output.hidden.device)
         if not len(chosen) or (output.latent is None and output.keyword is None):
             return
@@ -99,18 +99,18 @@ class Validation:
         def scores_of(u_in: Tensor | None, z: Tensor | None) -> Tensor:
             return self.model.token_scores(hidden, u_in, z, part)  # (N, V)
 
-        def worse(scores: Tensor) -> Tensor:
-            return self.model.surprise(scores, part) - output.reconstruction[chosen]
+        def difference(scores: Tensor) -> Tensor:
+            return self.model.target_nll(scores, part) - output.reconstruction[chosen]
 
         u_in, mean = None if output.keyword is None else output.keyword.u_in[chosen], None
         if output.latent is not None:
             prior, noise = output.latent.prior, self.model.noise(batch)
             mean = prior.mu[chosen]
-            self._keep(reconstruction_prior=worse(scores_of(u_in, prior.sample(noise)[chosen])),
-                       reconstruction_zero=worse(scores_of(u_in, torch.zeros_like(mean))))
+            self._append(reconstruction_prior=difference(scores_of(u_in, prior.sample(noise)[chosen])),
+                         reconstruction_zero=difference(scores_of(u_in, torch.zeros_like(mean))))
         scores = scores_of(u_in, mean)
         if output.latent is not None:
-            self._keep(reconstruction_mean=worse(scores))
+            self._append(reconstruction_mean=difference(scores))
         if output.keyword is None:
             return
         donors = _donors(output.keyword.u_in)[chosen]
@@ -122,48 +122,48 @@ class Validation:
             (full,) = at_least_float32(hidden)
             mean = self.model.prior(mean_pool(full, part["x_mask"]), other).mu
         moved = 0.5 * (scores.softmax(-1) - scores_of(other, mean).softmax(-1)).abs().sum(-1)  # (N,)
-        self._keep(swap_outputs=moved[has_donor[part["token_samples"]]])
+        self._append(swap_outputs=moved[has_donor[part["token_samples"]]])
 
-    def _keep(self, **tensors: Tensor) -> None:
+    def _append(self, **tensors: Tensor) -> None:
         for name, tensor in tensors.items():
             self._rows.setdefault(name, []).append(tensor.detach())
 
 
 def _donors(vectors: Tensor) -> Tensor:
-    """Return for each row of ``vectors`` (B, d) the number of the next one that differs, in a ring; -1 if none does."""
+    """Return for each row of ``vectors`` (B, d) the number of the next one that differs, in a ring; -1 without one."""
     kinds = vectors.unique(dim=0, return_inverse=True)[1]
     places = torch.arange(len(kinds), device=kinds.device)
     ahead = (places.unsqueeze(1) + places) % len(kinds)  # (B, B), each row from its own number on
     differs = kinds[ahead] != kinds.unsqueeze(1)
-    found = ahead.gather(1, differs.int().argmax(1, keepdim=True)).squeeze(1)
-    return found.masked_fill(~differs.any(1), -1)
+    nearest = ahead.gather(1, differs.int().argmax(1, keepdim=True)).squeeze(1)
+    return nearest.masked_fill(~differs.any(1), -1)
 
 
 # Thresholds of the alarms
 
 SMALL_KL = 0.2  # nats per item; by Pinsker's inequality, prior and posterior then differ in one draw of three at most
-ABOVE_FREE_BITS = 1.1  # free bits hold the KL up without anything to say; a tenth above them is noise over batches
+ABOVE_FREE_BITS = 1.1  # free bits hold up the KL of a posterior without content; a tenth is noise over batches
 ACTIVE_SHARE = 0.05  # of dz that varies over inputs; below, the rest of z is noise
 IGNORED_MARGIN = 0.01  # of a reconstruction of 20 to 30 nats: about the KL that is small
-FLOOR_SHARE = 0.9  # of dimensions without a gradient of KL; above, prior, keyword and graph hardly learn from it
+FLOOR_SHARE = 0.9  # of dimensions without a gradient of KL; above, it hardly trains prior, keyword and graph
 LEAK_RATIO, LEAK_NATS = 2.0, 1.0  # KL on training and validation items; overfitting or chance alone come to less
-# Items whose target's keyword is a neighbour of the input's, training above validation: on QQP 0.88 where the graph
-# tells an item its target, 0.18 where siblings do, 0.04 where its component is hidden.
+# Share of items whose target's keyword is a neighbour of the input's, training above validation: on QQP 0.88 where the
+# graph tells an item its target, 0.18 where siblings do, 0.04 where its component is hidden.
 LEAK_SHARE = 0.15
-IGNORED_SWAP = 0.01  # total variation of the next token: not one of a hundred is another under another keyword
-VANISHED_SHARE = 0.9  # of losses under 0.01; above, the contrast teaches nobody
-STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3  # a contrast that teaches falls by more in so many epochs
-# Place of the impostor on the way from the easiest candidate to the hardest (a plain mean of candidates lies above the
+IGNORED_SWAP = 0.01  # total variation of the next token: another keyword changes less than one token in a hundred
+VANISHED_SHARE = 0.9  # of losses under 0.01; above, the contrast hardly trains
+STUCK_CHANGE, STUCK_EPOCHS = 0.02, 3  # a contrast that trains falls by more in so many epochs
+# Place of the impostor on the way from the easiest candidate to the hardest (a plain mean of candidates is above the
 # middle), and how far these must be apart to leave a choice.
 EASY_PLACE, EASY_SPREAD = 0.5, 0.02
 EQUAL_VECTORS = 0.95  # cosine of output and impostor keyword; above, the contrast can hardly tell them apart
-SHRUNK_LOG_SIGMA = 0.35  # half of log 2: at this fall of mean log s all distances have doubled, and no vector moved
+SHRUNK_LOG_SIGMA = 0.35  # half of log 2: at this fall of mean log s all distances double without a moving vector
 _REC = "validation_reconstruction"
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that a training should be looked at for, since ``epoch`` (from 1); ``advice`` says what to try."""
+    """A problem of a training since ``epoch`` (from 1); ``advice`` says what to try."""
 
     name: str
     epoch: int
@@ -172,7 +172,7 @@ class Alarm:
 
 
 class _Sign(NamedTuple):
-    """An alarm that stands if ``holds``; ``message`` is filled with the last row, ``first`` and ``config``."""
+    """A condition that raises an alarm; ``message`` is filled with the last row, ``first`` and ``config``."""
 
     name: str
     columns: Sequence[str]  # which the last epoch must have
@@ -183,7 +183,7 @@ class _Sign(NamedTuple):
 
 
 def _gain(row: Row) -> float:
-    """Return how much z from the posterior is worth at least, as a share of the reconstruction; 0 if not measured."""
+    """Return how much worse the best other z is than the posterior's, relative to its reconstruction; 0 if unknown."""
     others = [row[name] for name in (f"{_REC}_prior", f"{_REC}_zero") if name in row]
     return min(others) / row[_REC] - 1.0 if len(others) == 2 else 0.0
 
@@ -201,7 +201,7 @@ def _leaks(row: Row, *_: object) -> bool:
 
 
 def _easy(row: Row, *_: object) -> bool:
-    impostor, hardest, easiest = (row[f"train_{name}"] for name in LIKENESS)
+    impostor, hardest, easiest = (row[f"train_{name}"] for name in IMPOSTOR_COSINES)
     return hardest - easiest > EASY_SPREAD and impostor - easiest < EASY_PLACE * (hardest - easiest)
 
 
@@ -219,8 +219,7 @@ _SIGNS = (
         _collapsed,
         "KL(q || p) is {validation_kl:.3g} nats per item (free bits: {config.latent.free_bits:g}) with "
         "{validation_active_units:.0f} of {config.latent.size} units active: z says little of the target",
-        "lengthen latent.annealing_steps or the training, raise latent.free_bits or decoder.source_dropout, or set "
-        "latent.batch_norm"),
+        "lengthen latent.annealing_steps or the training, or raise latent.free_bits or decoder.source_dropout"),
     _Sign(
         "latent_ignored", (_REC, f"{_REC}_prior", f"{_REC}_mean", f"{_REC}_zero"),
         lambda config: config.latent.enabled,
@@ -229,11 +228,11 @@ _SIGNS = (
         "reconstruction is {validation_reconstruction:.4g} nats with z from the posterior, "
         "{validation_reconstruction_prior:.4g} with z from the prior, {validation_reconstruction_mean:.4g} with its "
         "mean and {validation_reconstruction_zero:.4g} with z = 0: the decoder hardly reads z, or what the prior says",
-        "let z enter in another place (latent.enters), write a share of the texts from the prior's mean "
-        "(latent.prior_share), or raise decoder.source_dropout or latent.free_bits"),
+        "reconstruct a share of the texts from the prior's mean (latent.prior_share), or raise decoder.source_dropout "
+        "or latent.free_bits"),
     _Sign(
         "kl_under_floor", ("validation_under_floor",),
-        lambda config: config.latent.enabled and config.latent.posterior == "absolute"  # else it is taught all the same
+        lambda config: config.latent.enabled and config.latent.posterior == "absolute"  # else the prior is not in it
         and config.latent.free_bits_for == "both",
         lambda row, *_: row["validation_under_floor"] > FLOOR_SHARE,
         "KL is under its free bits ({config.latent.free_bits:g} nats by {config.latent.free_bits_by}) in "
@@ -256,7 +255,7 @@ _SIGNS = (
         "let the decoder see the keyword (decoder.kw_memory), let reconstruction teach it (latent.prior_share, or "
         "latent.free_bits_for posterior), or hide more of the source (decoder.source_dropout)"),
     _Sign(
-        "impostor_easy", [f"train_{name}" for name in LIKENESS],
+        "impostor_easy", [f"train_{name}" for name in IMPOSTOR_COSINES],
         lambda config: not {"keyword", "mahalanobis"}.isdisjoint(config.contrasts_used), _easy,
         "the impostor's cosine to the output keyword is {train_impostor_cosine:.3g}, nearer to the easiest "
         "candidate's ({train_impostor_easiest:.3g}) than to the hardest's ({train_impostor_hardest:.3g}): it is made "
@@ -277,16 +276,16 @@ _SIGNS = (
 
 
 def find_alarms(rows: Sequence[Row], config: HclConfig) -> list[Alarm]:
-    """Return the alarms that stand after the last of ``rows``, a training's history by epoch."""
+    """Return the alarms that hold after the last of ``rows``, a training's history by epoch."""
     alarms = []
     for sign in _SIGNS:
-        known = [row for row in rows if all(column in row for column in sign.columns)]
-        if not sign.applies(config) or not known or known[-1] is not rows[-1]:
+        measured = [row for row in rows if all(column in row for column in sign.columns)]
+        if not sign.applies(config) or not measured or measured[-1] is not rows[-1]:
             continue
-        standing = [*(sign.holds(row, known[0], config) for row in reversed(known)), False].index(False)  # last rows
-        if standing:
-            message = sign.message.format(config=config, first=known[0], **rows[-1])
-            alarms.append(Alarm(sign.name, int(known[-standing]["epoch"]), message, sign.advice))
+        epochs = [*(sign.holds(row, measured[0], config) for row in reversed(measured)), False].index(False)
+        if epochs:
+            message = sign.message.format(config=config, first=measured[0], **rows[-1])
+            alarms.append(Alarm(sign.name, int(measured[-epochs]["epoch"]), message, sign.advice))
     vanished = {alarm.name for alarm in alarms}
     return alarms + [alarm for name in config.contrasts_used if f"contrast_vanished_{name}" not in vanished
                      if (alarm := _stuck(rows, config, name)) is not None]

@@ -1,4 +1,4 @@
-"""What every baseline of word pieces answers, and models of ``transformers`` as baselines: GPT-2 and T5."""
+"""The interface of every baseline of word pieces, and models of ``transformers`` as baselines: GPT-2 and T5."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -18,55 +18,51 @@ Batch = Mapping[str, Tensor]
 
 
 class PieceModel(ABC):
-    """A mixin beside ``PreTrainedModel``: what training and decoding ask of a baseline.
+    """A mixin beside ``PreTrainedModel``: the methods of a baseline that training and decoding call.
 
     A batch is a dict of tensors, padded at the right: ``x_ids``, ``x_mask`` (B, Lx), a source between its marks;
     ``y_ids``, ``y_mask`` (B, Ly), a target between the same; ``y_in``, ``y_out``, ``y_in_mask`` (B, T), the target
-    behind the start token and before the end token; ``neg_*`` likewise; and :meth:`inputs`. Decoding has ``x_*`` and
-    :meth:`inputs` alone. Values of items are in nats and not divided by any length.
+    after the start token and the target before the end token; ``neg_*`` likewise; and :meth:`inputs`. Decoding has
+    ``x_*`` and :meth:`inputs` alone. Values of items are in nats and not divided by any length.
     """
 
     title: str  # in the model card
-    noise_size = 0  # of eps (B, noise_size), which a validation batch holds, fixed by example
-    encoder_prefix: str | None = None  # with which the names of parameters begin that learn at the encoder's rate
+    noise_size = 0  # width of the noise eps (B, noise_size) in a validation batch, which is fixed by example
+    encoder_prefix: str | None = None  # of the names of parameters that learn at the encoder's rate
 
     def inputs(self, sources: Sequence[str], tokenizer: transformers.PreTrainedTokenizerBase) -> dict[str, Tensor]:
-        """Return further tensors that the model reads of source texts, a row per text."""
+        """Return further tensors that the model reads, a row per source text."""
         return {}
-
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with what follows from its numbers alone, for which a device would be waited for."""
-        return batch
 
     @abstractmethod
     def nll(self, batch: Batch) -> Tensor:
         """Return -log p(y | x), or a bound above it, of each item (B,), summed over its tokens, end token included."""
 
     def likelihood(self, batch: Batch) -> Tensor:
-        """Return -log p(y | x) of each item (B,) as texts are written: with a latent variable at its prior's mean."""
+        """Return -log p(y | x) of each item (B,) as in generation, a latent variable at its prior's mean."""
         return self.nll(batch)
 
     def validation(self, batch: Batch) -> dict[str, Tensor]:
-        """Return what is watched on validation items, a value for each (B,); ``loss`` chooses the weights."""
+        """Return the values of validation items, (B,) each; ``loss`` selects the checkpoint."""
         nll = self.nll(batch)
         return {"loss": nll, "reconstruction": nll}
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Return what is minimised, ``loss``, and its parts, a value for each item (B,)."""
+        """Return the training ``loss``, and its parts, of each item (B,)."""
         return {"loss": self.nll(batch)}
 
     def settled(self, total: int) -> int:
-        """Return from which of ``total`` steps on the objective is final: earlier epochs are not chosen."""
+        """Return the step of ``total`` from which the objective is final; earlier epochs are not selected."""
         return 0
 
     def trainee(self) -> nn.Module:
-        """Return the module to train: itself, or one around its ``model`` with an ``objective`` of its own."""
+        """Return the module to train: the model, or one that contains it as ``model`` and has its own ``objective``."""
         assert isinstance(self, nn.Module)
         return self
 
     def begin(self, batch: Batch, slots: int) -> tuple[Decodable, Tensor]:
         """Encode sources; return the steps of decoding, ``slots`` tokens an item, and the first token of each (B,)."""
-        raise NotImplementedError(f"{type(self).__name__} has a rewrite() of its own")
+        raise NotImplementedError
 
     @torch.no_grad()
     def rewrite(self, batch: Batch, rules: Rules, num_beams: int = 1, length_penalty: float = 1.0) -> Tensor:
@@ -83,7 +79,7 @@ def item_nll(logits: Tensor, targets: Tensor, real: Tensor) -> Tensor:
 
 
 def left_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ids (B, L) and mask (B, L) with the padding at the left, where any token may stand for it."""
+    """Return ids (B, L) and mask (B, L) with the padding, of any id, at the left."""
     places = torch.arange(ids.shape[1], device=ids.device) - (ids.shape[1] - mask.sum(1, keepdim=True))
     return ids.gather(1, places.clamp(min=0)), places >= 0
 
@@ -103,13 +99,13 @@ def generated(model: Any, rules: Rules, num_beams: int, length_penalty: float, *
         min_new_tokens=rules.min_length, max_new_tokens=rules.max_length + 1, forced_eos_token_id=rules.end,
         suppress_tokens=list(rules.banned) or None, eos_token_id=rules.end, pad_token_id=rules.pad,
         bos_token_id=rules.end, decoder_start_token_id=start)
-    with torch.autocast(model.device.type, enabled=False):  # eight bits would make ties of most candidates
+    with torch.autocast(model.device.type, enabled=False):  # as ``project_in_full``
         tokens: Tensor = model.generate(**inputs)
     return tokens[:, 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]:]
 
 
 class PromptedSteps:
-    """A decoder of ``transformers`` that takes steps after ``ids`` (B, L), padded at the left, real under ``mask``."""
+    """A :class:`Decodable` of a decoder of ``transformers`` after ``ids`` (B, L), padded at the left under ``mask``."""
 
     def __init__(self, decoder: nn.Module, head: nn.Linear, ids: Tensor, mask: Tensor) -> None:
         self._decoder, self._head, self._mask = decoder, head, mask
@@ -129,12 +125,12 @@ class PromptedSteps:
             return self._head(states.to(self._head.weight.dtype))
 
     def reorder(self, parents: Tensor) -> None:
-        """Let hypothesis w continue what was ``parents[b, w]``."""
+        """Make hypothesis w a continuation of hypothesis ``parents[b, w]``."""
         first = torch.arange(len(parents), device=parents.device).unsqueeze(1) * self._width
         self._select((first + parents).flatten(), parents.shape[1])
 
     def keep(self, items: Tensor) -> None:
-        """Keep the items at these rows."""
+        """Remove all items but these rows."""
         beams = torch.arange(self._width, device=items.device)
         self._select((items.unsqueeze(1) * self._width + beams).flatten(), self._width)
 
@@ -149,7 +145,7 @@ class PromptedSteps:
 
 
 class DialoGpt(PieceModel, transformers.GPT2LMHeadModel):
-    """GPT-2 of ``transformers``, as it is: x <end> y <end>, with padding at the left; it is saved as one of that."""
+    """GPT-2 of ``transformers`` over x <end> y <end>, with padding at the left; it is saved as a GPT-2."""
 
     title = "DialoGPT"
 
@@ -159,21 +155,21 @@ class DialoGpt(PieceModel, transformers.GPT2LMHeadModel):
         return self.of_targets(states, batch)
 
     def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the last states (B, Lx + T - 1, d) of all tokens but the last <end>, and which are real."""
+        """Return the last states (B, Lx + T - 1, d) of all tokens except the last <end>, and which are real."""
         prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
         ids = torch.cat([prompt, batch["y_in"][:, 1:]], dim=1)  # the first of y_in is the <end> of x
         mask = torch.cat([real, batch["y_in_mask"][:, 1:]], dim=1)
-        found = self.transformer(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask),
-                                 use_cache=False)
-        return found.last_hidden_state, mask
+        output = self.transformer(input_ids=ids, attention_mask=mask.long(), position_ids=positions(mask),
+                                  use_cache=False)
+        return output.last_hidden_state, mask
 
     def of_targets(self, states: Tensor, batch: Batch) -> Tensor:
-        """Return -log p(y | x) of each item (B,) from :meth:`states`; only y is scored against the vocabulary."""
+        """Return -log p(y | x) of each item (B,) from :meth:`states`."""
         logits = self.lm_head(states[:, batch["x_ids"].shape[1] - 1:])  # from the <end> of x on
         return item_nll(logits, batch["y_out"], batch["y_in_mask"])
 
     def begin(self, batch: Batch, slots: int) -> tuple[PromptedSteps, Tensor]:
-        """Return the steps of decoding after x, and its <end>, which is the first token of each output (B,)."""
+        """Return the steps of decoding after x, and the <end> of x as the first token of each output (B,)."""
         prompt, real = left_padded(batch["x_ids"], batch["x_mask"])
         return PromptedSteps(self.transformer, self.lm_head, prompt[:, :-1], real[:, :-1]), prompt[:, -1]
 
@@ -185,7 +181,7 @@ class DialoGpt(PieceModel, transformers.GPT2LMHeadModel):
 
 
 class SimCtg(DialoGpt):
-    """DialoGPT's model with the contrast between tokens in its objective, ``mean_target_length`` times beside sums."""
+    """DialoGPT's model with a contrast between tokens, times the mean target length because losses are sums."""
 
     title = "SimCTG"
 
@@ -199,9 +195,10 @@ class SimCtg(DialoGpt):
 
 
 def token_contrast(states: Tensor, real: Tensor, margin: float = 0.5) -> Tensor:
-    """How alike the states (B, L, d) of different tokens of a text are, above a margin rho (Su et al. 2022, eq. 2).
+    """Return the similarity (B,) of the states (B, L, d) of different tokens of a text (Su et al. 2022, eq. 2).
 
-    The mean (B,) over ordered pairs of its ``real`` tokens (B, L) of max(0, rho - 1 + cosine); 0 for one token.
+    It is the mean over ordered pairs of ``real`` tokens (B, L) of max(0, rho - 1 + cosine), rho the margin; 0 for one
+    token.
     """
     (states,) = at_least_float32(states)
     with torch.autocast(states.device.type, enabled=False):
@@ -212,7 +209,7 @@ def token_contrast(states: Tensor, real: Tensor, margin: float = 0.5) -> Tensor:
 
 
 def t5_config(config: transformers.PretrainedConfig) -> transformers.T5Config:
-    """Return the configuration under which :class:`T5` is the model of ``config``; an mT5 does not scale its states."""
+    """Return ``config`` as a configuration of :class:`T5`; an mT5 does not scale its states."""
     if isinstance(config, transformers.T5Config):
         return config
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
@@ -220,7 +217,7 @@ def t5_config(config: transformers.PretrainedConfig) -> transformers.T5Config:
 
 
 class T5(PieceModel, transformers.T5ForConditionalGeneration):
-    """T5 of ``transformers``, as it is; weights of T5 1.1 and mT5 fit it too."""
+    """T5 of ``transformers``, also with weights of T5 1.1 and mT5."""
 
     title = "T5"
 
@@ -230,7 +227,7 @@ class T5(PieceModel, transformers.T5ForConditionalGeneration):
         return item_nll(self.lm_head(states), batch["y_out"], batch["y_in_mask"])
 
     def states(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the states (B, Lx, d) of the encoder, and H (B, T, d) of the decoder, as the words are scored from."""
+        """Return the states (B, Lx, d) of the encoder, and those of the decoder that are scored, H (B, T, d)."""
         mask = batch["x_mask"].long()
         encoded = self.encoder(input_ids=batch["x_ids"], attention_mask=mask).last_hidden_state
         states = self.decoder(input_ids=batch["y_in"], attention_mask=batch["y_in_mask"].long(),
@@ -246,12 +243,12 @@ class T5(PieceModel, transformers.T5ForConditionalGeneration):
 
 
 class T5Claps(T5):
-    """A T5 that is trained as :class:`Claps` says; its configuration holds ``mean_target_length``."""
+    """A T5 that is trained within :class:`Claps`; its configuration has ``mean_target_length``."""
 
     title = "T5-CLAPS"
 
     def trainee(self) -> nn.Module:
-        """Return the model with the projection that its contrast compares texts by, freshly drawn."""
+        """Return the model with a random projection, which its contrast reads."""
         config: Any = self.config
         return Claps(self, config.mean_target_length)
 
@@ -259,10 +256,10 @@ class T5Claps(T5):
 class Claps(nn.Module):
     """Objective of CLAPS: -log p(y | x) / |y| + (near + far) / 2, where |y| is the mean length of targets.
 
-    H are the states from which words are scored. Their near view raises the NLL by a ``small`` step; the far view goes
-    away from the source by a ``large`` step, and back to what predicts the same words; both are constants. Texts are
-    compared by the cosine of z, the mean of ReLU(W . + b). The released code leaves the temperature out of the second
-    contrast.
+    H are the states from which words are scored. Their near view is H after a ``small`` step that raises the NLL; the
+    far view is H after a ``large`` step away from the source, and a step back to the former prediction. Both are
+    constants. Texts are compared by the cosine of z, the mean of ReLU(W . + b). The released code has no temperature in
+    the second contrast.
     """
 
     temperature, small, large = 0.1, 1.0, 3.0
@@ -274,7 +271,7 @@ class Claps(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The model's device."""
         return self.model.device
 
     def objective(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -295,18 +292,18 @@ class Claps(nn.Module):
 
     def contrasts(self, source: Tensor, states: Tensor, near: Tensor, far: Tensor,
                   real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cross-entropies (B,) of finding a target, or its far view, beside others and the near view."""
+        """Return the cross-entropies (B,) of a source's target, or its far view, among others and the near view."""
         own = torch.arange(len(source), device=source.device)
         wrong = F.cosine_similarity(source, self.pooled(near, real)).unsqueeze(1)  # (B, 1)
         between = cosines(source, self.pooled(states, real))  # (B, B)
         beyond = torch.where(torch.eye(len(own), dtype=torch.bool, device=own.device),
                              F.cosine_similarity(source, self.pooled(far, real)).unsqueeze(1), between)
         logits = (torch.cat([scores, wrong], dim=1) for scores in (between, beyond))
-        first, second = (F.cross_entropy(found / self.temperature, own, reduction="none") for found in logits)
+        first, second = (F.cross_entropy(scores / self.temperature, own, reduction="none") for scores in logits)
         return first, second
 
     def views(self, source: Tensor, states: Tensor, targets: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both views of H (B, T, d): the near one, and the far one after its way back; constants."""
+        """Return both views of H (B, T, d), the near one and the far one; constants."""
         with torch.enable_grad():
             fixed = states.detach()
             near = step_of(self.small, fixed, lambda h: self.nll(h, targets, real), real)
@@ -319,7 +316,7 @@ class Claps(nn.Module):
         return item_nll(self.model.lm_head(states), targets, real).sum()
 
     def unlikeness(self, source: Tensor, states: Tensor, real: Tensor) -> Tensor:
-        """Return the cross-entropy of finding each source's target, over all items: L_cont."""
+        """Return L_cont, the cross-entropy of each source's own target, summed over all items."""
         scores = cosines(source, self.pooled(states, real)) / self.temperature
         return F.cross_entropy(scores, torch.arange(len(source), device=source.device), reduction="sum")
 
@@ -335,9 +332,9 @@ def cosines(left: Tensor, right: Tensor) -> Tensor:
 
 
 def step_of(length: float, states: Tensor, value: Callable[[Tensor], Tensor], real: Tensor) -> Tensor:
-    """Return the step (B, T, d) of a ``length`` per token along which ``value`` of ``states`` rises fastest, or 0."""
+    """Return the step (B, T, d) of a ``length`` per token in the direction in which ``value`` rises fastest."""
     at = states.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(value(at), at)
     gradient = gradient.masked_fill(~real.unsqueeze(-1), 0.0)
-    gradient = gradient / gradient.abs().amax(-1, keepdim=True).clamp(min=1e-30)  # squares of small ones would vanish
+    gradient = gradient / gradient.abs().amax(-1, keepdim=True).clamp(min=1e-30)  # or small squares would vanish
     return length * F.normalize(gradient, dim=-1)

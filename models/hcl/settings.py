@@ -13,12 +13,10 @@ class GraphSettings:
     iterations: int = setting(2, "T; 0 is the ablation without graph", ge=0)
     layer_norm: bool = True
     own_edges: Literal["component", "item", "leaking"] = setting(
-        "component", "what a training item does not see of the graph when its prior is computed: what its connected "
-                     "component contributed, what itself did, or leaking: nothing, so that the graph tells it its "
-                     "target")
-    kw_dropout: float | None = setting(None, "share of training inputs whose keyword becomes an unseen one; null: as "
-                                              "many as make unseen keywords as frequent as in validation, none if "
-                                              "leaking", ge=0, lt=1)
+        "component", "hidden from the prior of a training item: what its connected component contributed to the graph, "
+                     "what the item itself contributed, or, leaking, nothing: the graph then tells it its target")
+    kw_dropout: float | None = setting(None, "share of training inputs whose keyword becomes an unseen one; null: the "
+                                             "share in validation, none if leaking", ge=0, lt=1)
 
 
 @dataclass(frozen=True)
@@ -27,12 +25,12 @@ class KeywordSettings:
 
     condition: bool | Literal["target"] = setting(
         True, "false: ablation without keyword (prior, both keyword contrasts); target: an oracle, which reads the "
-              "output's keyword in the place of the input's, in training and when texts are written")
+              "output's keyword instead of the input's, in training and in generation")
     imp_weight: Literal["cosine", "linear"] = setting(
-        "cosine", "of a keyword's negative neighbours in its impostor: cosine to it, without parameters; or one "
-                  "learned matrix on their mean")
-    unit_scale: bool = setting(True, "u and h_x enter the prior, and u the decoder's memory, scaled to a root mean "
-                                      "square of 1; false: as long as they are, u by far the longer")
+        "cosine", "weight of a keyword's negative neighbours in its impostor: their cosine to it, without parameters; "
+                  "or one learned matrix on their mean")
+    unit_scale: bool = setting(True, "prior and decoder memory read keyword vectors, and the prior h_x, scaled to a "
+                                     "root mean square of 1; false: unscaled, the keyword vectors by far the longer")
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,15 @@ class LatentSettings:
     free_bits_by: Literal["dimension", "total"] = setting(
         "total", "total: one floor under the sum of all dimensions, which have a gradient as soon as it is above")
     free_bits_for: Literal["both", "posterior"] = setting(
-        "posterior", "posterior: floor and annealing hold it alone, and the prior is drawn to it at full weight from "
-                     "the first step")
+        "posterior", "posterior: floor and annealing apply to the posterior alone, and the prior is trained towards it "
+                     "at full weight from the first step")
     posterior: Literal["absolute", "relative"] = setting(
-        "absolute", "relative: it says how far z is from the prior's mean, in units of the prior's spread, by which "
-                    "the KL and L_ins no longer teach prior, keyword and graph")
-    batch_norm: float = setting(0.0, "gamma: standard deviation to which the posterior's means are normalised over a "
-                                      "micro-batch (BN-VAE); 0: they are not", ge=0)
+        "absolute", "relative: offset and scale relative to the prior's mean and spread; the KL and L_ins then do not "
+                    "train prior, keyword and graph")
     prior_share: float = setting(0.0, "share of training items whose target is reconstructed from the prior's mean, "
-                                       "as texts are decoded, instead of from the posterior", ge=0, lt=1)
+                                      "as in generation, instead of from the posterior", ge=0, lt=1)
     annealing_steps: int = setting(10_000, "over which the KL's weight rises to 1; a fifth of all steps at most", ge=0)
-    enters: Literal["memory+embed", "layers"] = setting(
-        "memory+embed", "how z enters the decoder: as a slot of the memory and with every word, or with the input of "
-                        "each layer")
     bow_loss: bool = False
-    word_dropout: float = setting(0.0, ge=0, lt=1)
 
     def __post_init__(self) -> None:
         if self.posterior == "relative" and self.free_bits_for == "posterior":
@@ -83,8 +75,8 @@ class ContrastsSettings:
     keyword: ContrastSettings = ContrastSettings()
     mahalanobis: ContrastSettings = ContrastSettings(temperature=0.5)
     added_to: Literal["token", "sentence"] = setting(
-        "token", "what stands beside the contrasts: reconstruction per token, or, as equation 3 prints it, summed over "
-                 "the sentence, beside which they weigh less by the mean target length")
+        "token", "reconstruction that the contrasts are added to: per token, or, as equation 3 prints it, summed over "
+                 "the sentence, which divides their weight by the mean target length")
 
 
 @dataclass(frozen=True)
@@ -94,8 +86,8 @@ class DecoderSettings:
     layers: int = setting(6, ge=1)
     dropout: float = setting(0.1, ge=0, lt=1)
     kw_memory: bool = False
-    source_dropout: float = setting(0.0, "share of the input's states that the decoder does not see in training; "
-                                          "never the slots of z and keyword", ge=0, lt=1)
+    source_dropout: float = setting(0.0, "share of the input's states that are hidden from the decoder in training; "
+                                         "the slots of z and keyword are never hidden", ge=0, lt=1)
 
 
 @dataclass(frozen=True)
@@ -113,6 +105,6 @@ class HclSettings:
             raise ValueError("decoder.kw_memory needs keyword.condition; set the one to false or the other to true")
 
 
-# The contrasts in the order of the objective, and what each reads: distributions over z, keyword vectors.
+# The contrasts in the order of the objective, and their inputs: distributions over z, keyword vectors.
 CONTRASTS = {"instance": ("latent",), "keyword": ("keyword",), "mahalanobis": ("latent", "keyword")}
 GROUPS = tuple(group.name for group in fields(HclSettings))

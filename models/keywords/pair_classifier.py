@@ -1,7 +1,4 @@
-"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR section 3).
-
-The library's own sequence classifier with two logits; attribution can ask for either or for both.
-"""
+"""A classifier of sentence pairs, whose gradients become keyword probabilities (PGKPR section 3)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +30,10 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
                 partners: Mapping[int, Collection[int]] | None = None) -> list[PairPoint]:
     """Return the points of N pairs (s_i, t_i) of text ids, 2 + ``negatives`` per pair in its order.
 
-    (s_i, t_i) and (s_i, s_i), positive, and (s_i, t_k) with k random, negative: 4N points with the paper's two. No t_k
-    is known to mean the same as s_i, by the pairs or by its ``partners``.
+    (s_i, t_i) and (s_i, s_i) are positive, (s_i, t_k) with random k negative: 4N points with the paper's two negatives.
+    A t_k that means the same as s_i, by the pairs or by its ``partners``, is not drawn.
     """
-    same: dict[int, set[int]] = {}  # each text of the pairs, and every text that is known to mean the same
+    same: dict[int, set[int]] = {}  # each text of the pairs, and every text with the same meaning
     for source, target in pairs:
         same.setdefault(source, {source}).add(target)
         same.setdefault(target, {target}).add(source)
@@ -59,9 +56,9 @@ def pair_points(pairs: Sequence[tuple[int, int]], generator: np.random.Generator
 
 def build_pair_classifier(location: str | Path, pretrained: bool = True,
                           freeze_layers: int = 0) -> transformers.PreTrainedModel:
-    """Return a two-logit classifier over the encoder at ``location``; its head has random weights."""
-    config = transformers.AutoConfig.from_pretrained(location, num_labels=len(LABELS), id2label=LABELS,
-                                        label2id={name: label for label, name in LABELS.items()})
+    """Return the library's classifier with two logits over the encoder at ``location``, with a random head."""
+    config = transformers.AutoConfig.from_pretrained(
+        location, num_labels=len(LABELS), id2label=LABELS, label2id={name: label for label, name in LABELS.items()})
     if pretrained:
         classifier = transformers.AutoModelForSequenceClassification.from_pretrained(location, config=config)
     else:
@@ -71,11 +68,11 @@ def build_pair_classifier(location: str | Path, pretrained: bool = True,
 
 
 def pair_logits(classifier: transformers.PreTrainedModel, batch: Mapping[str, Tensor]) -> Tensor:
-    """Return the logits (B, 2) of encoded pairs, for a BERT in fewer operations than the library's pass takes."""
+    """Return the logits (B, 2) of encoded pairs, for a BERT by :func:`bert_states`."""
     if not isinstance(classifier, transformers.BertForSequenceClassification) or not is_plain_bert(classifier.bert):
         return classifier(**batch).logits
     hidden = bert_states(classifier.bert, batch["input_ids"], batch["attention_mask"], batch.get("token_type_ids"))
-    assert classifier.bert.pooler is not None  # classifiers of whole texts have one
+    assert classifier.bert.pooler is not None  # sequence classifiers have one
     return classifier.classifier(classifier.dropout(classifier.bert.pooler(hidden)))
 
 
@@ -117,7 +114,7 @@ class PairTask(Task):
         return {name: value / len(self.validation) for name, value in sums.items()}
 
     def _loss_and_right(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Sum of the cross-entropies, and number of points classified rightly."""
+        """Return the sum of the cross-entropies, and the number of correctly classified points."""
         labels = batch["labels"]  # (B,)
         logits = pair_logits(self.module, {name: value for name, value in batch.items() if name != "labels"})  # (B, 2)
         return cross_entropy(logits.float(), labels, reduction="sum"), (logits.argmax(-1) == labels).sum()

@@ -1,4 +1,4 @@
-"""The S-Tagger: says which words of a source are primary without seeing a target (IANet)."""
+"""The S-Tagger: predicts from a source alone which of its words are primary (IANet)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,11 +38,7 @@ class STaggerConfig(PretrainedConfig):
 
 
 class STagger(PreTrainedModel):
-    """Stacked LSTM over word embeddings, left to right and without dropout, with two logits per word.
-
-    >>> tagger = STagger.from_pretrained(folder)  # doctest: +SKIP
-    >>> tagger(word_ids).softmax(-1)[..., 1]  # doctest: +SKIP
-    """
+    """Stacked LSTM over word embeddings, left to right and without dropout, with two logits per word."""
 
     config: STaggerConfig
     config_class = STaggerConfig
@@ -57,7 +53,7 @@ class STagger(PreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw the initial weights of torch's own modules, by torch's own rule."""
+        """Draw the initial weights as torch draws them."""
         if isinstance(module, nn.Embedding):
             init.normal_(module.weight)
             init.zeros_(module.weight[PAD])
@@ -67,7 +63,7 @@ class STagger(PreTrainedModel):
                 init.uniform_(parameter, -width**-0.5, width**-0.5)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Return the logits of secondary and primary of word ids (B, L) -> (B, L, 2), padded at the right."""
+        """Return the logits (B, L, 2) of secondary and primary for word ids (B, L), padded at the right."""
         states, _ = recurrent(self.lstm, self.embedding(input_ids))  # (B, L, hidden)
         return self.classifier(states)
 
@@ -91,7 +87,7 @@ class TagTask(Task):
     batch_size: int
 
     def tensors(self, rows: Sequence[TaggedText]) -> dict[str, Tensor]:
-        """Return ``ids`` and ``labels`` (B, L) of the words of texts; labels of padding are not to be learnt."""
+        """Return ``ids`` and ``labels`` (B, L) of the words of texts; losses ignore the labels of padding."""
         ids, labels = ([torch.from_numpy(getattr(text, name)) for text in rows] for name in ("ids", "labels"))
         return {"ids": pad_sequence(ids, True, PAD), "labels": pad_sequence(labels, True, _IGNORED)}
 
@@ -107,21 +103,21 @@ class TagTask(Task):
             loss, counts = self._loss_and_counts(batch)
             return {"loss": loss, **{name: counts[cell] for name, cell in _CELLS.items()}}
 
-        found = self.validation_sums(sums)
-        counts = torch.tensor([found[name] for name in _CELLS]).long().view(2, 2)
-        return {"loss": found["loss"] / int(counts.sum()), **primary_scores(counts)}
+        total = self.validation_sums(sums)
+        counts = torch.tensor([total[name] for name in _CELLS]).long().view(2, 2)
+        return {"loss": total["loss"] / int(counts.sum()), **primary_scores(counts)}
 
     def _loss_and_counts(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Sum of the cross-entropies of all words, and number of words by label and answer (2, 2)."""
+        """Return the sum of the cross-entropies of all words, and the number of words by label and answer (2, 2)."""
         labels = batch["labels"].flatten()
-        answers = self.module(batch["ids"]).flatten(0, 1)  # (B L, 2)
-        pairs = 2 * labels + answers.detach().argmax(-1)  # (B L,), below 0 at padding
+        logits = self.module(batch["ids"]).flatten(0, 1)  # (B L, 2)
+        pairs = 2 * labels + logits.detach().argmax(-1)  # (B L,), below 0 at padding
         counts = (pairs.unsqueeze(-1) == torch.arange(4, device=pairs.device)).sum(0).view(2, 2)
-        return cross_entropy(answers.float(), labels, reduction="sum", ignore_index=_IGNORED), counts
+        return cross_entropy(logits.float(), labels, reduction="sum", ignore_index=_IGNORED), counts
 
 
 def primary_scores(counts: Tensor) -> dict[str, float]:
-    """Return accuracy, and precision, recall and F1 of primary, of counts [label, answer] (2, 2); 0 / 0 is 0."""
+    """Return accuracy, and precision, recall and F1 of primary, from counts [label, answer] (2, 2); 0 / 0 is 0."""
     right, missed, wrong = int(counts[1, 1]), int(counts[1, 0]), int(counts[0, 1])
     return {"accuracy": (right + int(counts[0, 0])) / max(1, int(counts.sum())),
             "precision": right / max(1, right + wrong), "recall": right / max(1, right + missed),

@@ -1,1 +1,1 @@
-"""Paraphrasers of the PGKPR track; nothing is imported here, since settings are read without torch."""
+"""Rewriters of the PGKPR track."""

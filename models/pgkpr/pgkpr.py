@@ -1,6 +1,5 @@
 """PGKPR: paraphrasing with keyword and part-of-speech reconstruction (Findings of ACL 2022), and the plain Transformer.
 
-In the order of the paper: what every model of the track is, the sequence TS_s, the Transformer, PGKPR's losses.
 Symbols: B items, L words of a source, d width, V vocabulary, M real tokens of a batch.
 """
 
@@ -23,8 +22,7 @@ from models.pgkpr import settings
 
 Batch = Mapping[str, Tensor]
 
-# The groups of :class:`RewriterSettings`.
-GROUPS: dict[str, Any] = {group.name: type(group.default) for group in fields(settings.RewriterSettings)[1:]}
+GROUPS = tuple(group.name for group in fields(settings.RewriterSettings)[1:])
 
 
 class RewriterConfig(PretrainedConfig):
@@ -34,18 +32,17 @@ class RewriterConfig(PretrainedConfig):
     reconstruction: settings.Reconstruction
     contrast: settings.PairContrast
     sizes: settings.Sizes
-    source: settings.Source
     residual_lstm: settings.ResidualLstmSettings
     latent_bow: settings.LatentBowSettings
     ianet: settings.IaNetSettings
 
     def __init__(self, architecture: str = "pgkpr", vocab_size: int = 8000, max_words: int = 17,
                  **groups: Any) -> None:
-        self.architecture = architecture
-        self.vocab_size = vocab_size
-        self.max_words = max_words
-        for name, group in GROUPS.items():
-            setattr(self, name, filled(group(), groups.pop(name, None) or {}, name))
+        self.architecture, self.vocab_size, self.max_words = architecture, vocab_size, max_words
+        given = {name: groups.pop(name) for name in (*GROUPS, "source") if groups.get(name) is not None}
+        values = filled(settings.RewriterSettings(), given)
+        for name in GROUPS:
+            setattr(self, name, getattr(values, name))
         groups.update(pad_token_id=PAD, bos_token_id=BOS, eos_token_id=EOS, tie_word_embeddings=False)
         super().__init__(**groups)
 
@@ -56,7 +53,7 @@ class RewriterConfig(PretrainedConfig):
         return cls(values["architecture"], vocab_size, max_length, **groups)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as ``config.json`` holds them."""
+        """Return plain values, the groups nested."""
         return super().to_dict() | {name: asdict(getattr(self, name)) for name in GROUPS}
 
 
@@ -65,8 +62,9 @@ class Rewriter(PreTrainedModel, ABC):
 
     A batch is a dict of int64 tensors, padded at the right with 0: ``x_ids``, ``x_tags`` (B, L) and ``x_lengths`` (B,),
     words and tags of sources; ``t_ids``, ``t_tags`` (B, Lt) and ``t_lengths`` (B,) of targets; ``y_in``, ``y_out`` (B,
-    T), the target with <s> before and </s> behind; ``group`` (B,), equal for texts that mean the same; for latent_bow
-    ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L) is True for keywords (or primary words).
+    T), the target after <s> and the target before </s>; ``group`` (B,), equal for texts that mean the same; for
+    latent_bow ``bow_ids`` (B, K). Decoding reads the source alone. ``mask`` (B, L) is True for keywords (or primary
+    words).
     """
 
     config: RewriterConfig
@@ -74,23 +72,15 @@ class Rewriter(PreTrainedModel, ABC):
     base_model_prefix = "rewriter"
     main_input_name = "x_ids"
     uses_keywords = False  # whether ``mask`` is read
-
-    @property
-    def contrasts(self) -> bool:
-        """Whether a part of the loss contrasts the items of a batch; :meth:`apart` and :meth:`contrast` then work."""
-        return False
+    contrasts = False  # whether a part of the loss contrasts the items of a batch, by apart() and contrast()
 
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
-        """Return :meth:`sums` without ``contrast``, and the vectors (B, W) that it is computed of."""
-        raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
+        """Return :meth:`sums` without ``contrast``, and the vectors (B, W) that the contrast reads."""
+        raise NotImplementedError
 
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
         """Return ``contrast`` of :meth:`sums` from the vectors (B, W) of items and their ``group`` (B,)."""
-        raise NotImplementedError(f"{type(self).__name__} contrasts nothing")
-
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with what follows from its numbers alone, for which a device would be waited for."""
-        return batch
+        raise NotImplementedError
 
     @abstractmethod
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
@@ -118,7 +108,7 @@ class Rewriter(PreTrainedModel, ABC):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw matrices by Xavier's rule, embeddings among them; biases begin at 0."""
+        """Draw matrices, embeddings among them, by Xavier's rule; biases are 0 at first."""
         if isinstance(module, (nn.Linear, nn.Embedding)):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.LayerNorm):
@@ -132,9 +122,9 @@ class Rewriter(PreTrainedModel, ABC):
 
 def perturbed(x_ids: Tensor, x_tags: Tensor, mask: Tensor, lengths: Tensor,
               width: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return TS_s of each text (B, W), what is to be reconstructed of it, and which places are real.
+    """Return TS_s of each text (B, W), the targets of its reconstruction, and which places are real.
 
-    Part 1 holds keywords as words and all else as tags, part 2 the other way round. Targets are the tags of part 1, the
+    Part 1 has keywords as words and other words as tags, part 2 the reverse. Targets are the tags of part 1, the
     keywords of part 2 and [NOK] where part 2 has a word; <s>, <sep> and </s> are their own targets, padding ``IGNORE``.
 
     >>> ids, tags = torch.tensor([[21, 22]]), torch.tensor([[11, 12]])
@@ -152,15 +142,15 @@ def counterpart(ids: Tensor, tags: Tensor, lengths: Tensor, order: str,
                 width: int | None = None) -> tuple[Tensor, Tensor]:
     """Return the unperturbed pair sequence of each text for the contrast, and which places are real (B, W)."""
     (words, labels), first, second, special, real = _laid_out((ids, tags), lengths, width)
-    tags_here = first if order == "pos_sent" else second
-    return torch.where(first | second, torch.where(tags_here, labels, words), special), real
+    has_tags = first if order == "pos_sent" else second
+    return torch.where(first | second, torch.where(has_tags, labels, words), special), real
 
 
 def _laid_out(parts: Sequence[Tensor], lengths: Tensor,
               width: int | None) -> tuple[list[Tensor], Tensor, Tensor, Tensor, Tensor]:
-    """Return ``parts`` (B, L) as both parts of sequences ``<s> part 1 <sep> part 2 </s>`` hold them (B, W).
+    """Return ``parts`` (B, L) at the places (B, W) of both parts of sequences ``<s> part 1 <sep> part 2 </s>``.
 
-    Further the places of part 1, and of part 2; the ids of <s>, <sep>, </s> and padding; and the places that are real.
+    Also return the places of part 1, and of part 2; the ids of <s>, <sep>, </s> and padding; and the real places.
     """
     place = torch.arange(width or 2 * int(lengths.max()) + 3, device=lengths.device).unsqueeze(0)  # (1, W)
     length = lengths.unsqueeze(1)  # (B, 1)
@@ -172,14 +162,8 @@ def _laid_out(parts: Sequence[Tensor], lengths: Tensor,
     return [part.gather(1, word) for part in parts], first, second, special, real
 
 
-def wrapped(ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``<s> words </s>`` of texts (B, L), padded at the right: (B, L + 2), and the lengths of these (B,)."""
-    longer = F.pad(F.pad(ids, (1, 0), value=BOS), (0, 1), value=PAD)
-    return longer.scatter(1, lengths.unsqueeze(1) + 1, EOS), lengths + 2
-
-
 class AttentiveRewriter(Rewriter):
-    """A model whose decoder attends to encoder states; one embedding serves all inputs, an output matrix the scores."""
+    """A model whose decoder attends to encoder states; one embedding reads all words, another matrix scores them."""
 
     _supports_sdpa = True
     decoder: Decoder
@@ -192,11 +176,11 @@ class AttentiveRewriter(Rewriter):
 
     @abstractmethod
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
-        """Return what outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
+        """Return the tensors that outputs are decoded from, a row per item; see :meth:`Decoder.forward`."""
 
     def decode(self, tokens: Tensor, given: Sequence[Tensor], cache: BeamCache | None = None,
                real: RealTokens | None = None) -> Tensor:
-        """Return the states (B, T, d) that predict what follows tokens (B, T); with ``real``, rows (M, ...) of both."""
+        """Return the states (B, T, d) that predict the next tokens of (B, T); with ``real``, rows (M, ...) of both."""
         return self.decoder(self.embedder, tokens, given, cache, real)
 
     def scores(self, states: Tensor) -> Tensor:
@@ -209,32 +193,30 @@ class AttentiveRewriter(Rewriter):
         start = torch.full((len(given[0]),), BOS, device=given[0].device)
         return CachedSteps(self.decode, self.scores, given, slots), start
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of the targets' words, where there are targets."""
-        if "y_out" not in batch or "y_real" in batch:
-            return batch
-        return {**batch, **RealTokens(batch["y_out"] != PAD).named("y")}
-
-    def seen(self, tokens: RealTokens) -> tuple[Heads, Tensor]:
-        """Return ``tokens`` as heads of attention, and what hides padding from them (B, 1, 1, S)."""
+    def attended(self, tokens: RealTokens) -> tuple[Heads, Tensor]:
+        """Return the converter of ``tokens`` to heads of attention, and the mask of their padding (B, 1, 1, S)."""
         return Heads(self.config.sizes.heads, tokens), masking(tokens.real, self.generator.weight)[:, None, None]
 
     def generation(self, batch: Batch, given: Sequence[Tensor]) -> Tensor:
         """Return L_gen = -log p(y | x), summed over the tokens of all items, given :meth:`memory`."""
-        real = RealTokens.given(self.planned(batch), "y")
+        real = RealTokens(batch["y_out"] != PAD)
         states = self.decode(real.rows(batch["y_in"]), given, real=real)
         return token_nll(self.generator, states, real.rows(batch["y_out"]), PAD)  # eq. 4
 
+    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return the sum of the generation loss."""
+        return {"generation": self.generation(batch, self.memory(batch, mask))}
+
 
 class TransformerRewriter(AttentiveRewriter):
-    """One encoder, and a decoder with attention to all of its states; subclasses say what the encoder reads."""
+    """One encoder, and a decoder with attention to all of its states; subclasses choose the encoder's input."""
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
         self.encoder = Encoder(asdict(config.sizes))
         self.decoder = Decoder(asdict(config.sizes))
 
-    def remembered(self, states: Tensor, places: Heads, bias: Tensor) -> tuple[Tensor, ...]:
+    def memory_of(self, states: Tensor, places: Heads, bias: Tensor) -> tuple[Tensor, ...]:
         """Return :meth:`memory` of encoder states (M, d)."""
         return (bias, *self.decoder.project(0, states, places))
 
@@ -246,31 +228,16 @@ class PlainTransformer(TransformerRewriter):
         super().__init__(config)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of the words of sources and targets."""
-        if "x_real" in batch:
-            return batch
-        ids, lengths = batch["x_ids"], batch["x_lengths"]
-        if self.config.source.wrapped:
-            ids, lengths = wrapped(ids, lengths)
-        tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
-        rows = tokens.rows(ids[:, :tokens.real.shape[1]])
-        return {**super().planned(batch), **tokens.named("x"), "x_rows": rows}
-
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memory of the source's words; ``mask`` is not read."""
-        batch = self.planned(batch)
-        seen = self.seen(RealTokens.given(batch, "x"))
-        return self.remembered(self.encoder(self.embedder, batch["x_rows"], *seen), *seen)
-
-    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return the sum of the generation loss."""
-        batch = self.planned(batch)
-        return {"generation": self.generation(batch, self.memory(batch, mask))}
+        lengths = batch["x_lengths"]
+        tokens = RealTokens(torch.arange(int(lengths.max()), device=lengths.device) < lengths.unsqueeze(1))
+        ids, attended = tokens.rows(batch["x_ids"][:, :tokens.real.shape[1]]), self.attended(tokens)
+        return self.memory_of(self.encoder(self.embedder, ids, *attended), *attended)
 
 
 class ReconstructionHead(nn.Module):
-    """Scores of what stood in the place of each token of TS_s: dense, GELU, LayerNorm, linear."""
+    """Scores of the reconstruction targets of each token of TS_s: dense, GELU, LayerNorm, linear."""
 
     def __init__(self, width: int, vocab_size: int) -> None:
         super().__init__()
@@ -279,15 +246,15 @@ class ReconstructionHead(nn.Module):
         self.output = nn.Linear(width, vocab_size)
 
     def read(self, states: Tensor) -> Tensor:
-        """Return what words are scored from (N, d)."""
+        """Return the features (N, d) that ``output`` scores."""
         return self.norm(F.gelu(self.dense(states)))
 
 
 class Pgkpr(TransformerRewriter):
     """PGKPR as it is trained, saved and used: the encoder reads TS_s, the decoder attends to all of its states.
 
-    L_rec is reconstruction of tags and keywords at the encoder, L_con a contrast of e_s, the mean encoding of TS_s,
-    with e_t, that of the unperturbed pair sequence of the target, against other sentences of the batch. A loss of
+    L_rec is reconstruction of tags and keywords from encoder states, L_con a contrast of e_s, the mean encoding of
+    TS_s, with e_t, that of the unperturbed pair sequence of the target, against other sentences of the batch. A loss of
     weight 0 is not computed; its modules exist, so that all rows start from the same weights.
     """
 
@@ -295,88 +262,71 @@ class Pgkpr(TransformerRewriter):
 
     def __init__(self, config: RewriterConfig) -> None:
         super().__init__(config)
+        self.contrasts = config.contrast.weight > 0
         self.reconstruction = ReconstructionHead(config.sizes.width, config.vocab_size)
         self.post_init()
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of the tokens of TS_s, and the rows of what it is contrasted with."""
-        if "mixed_real" in batch:
-            return batch
-        sides = [side for side in self._sides() if f"{side}_ids" in batch]
-        longest = [int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)]
-        # what is encoded in one pass is of one width
-        wide, width = (2 * max(longest) + 3 if self._together() else None), 2 * longest[0] + 3
-        ends = 2 * batch["x_lengths"].unsqueeze(1) + 3
-        tokens = RealTokens(torch.arange(wide or width, device=ends.device) < ends)
-        found = {**super().planned(batch), **tokens.named("mixed")}
-        for side in sides:
-            words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
-            ids, real = counterpart(words, tags, lengths, self.config.contrast.order, wide)
-            tokens = RealTokens(real)
-            found |= {**tokens.named(f"plain_{side}"), f"plain_{side}_rows": tokens.rows(ids)}
-        return found
-
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memory of TS_s."""
-        batch = self.planned(batch)
-        tokens = RealTokens.given(batch, "mixed")
-        ids, _ = self._perturbed(batch, mask, tokens)
-        seen = self.seen(tokens)
-        return self.remembered(self.encoder(self.embedder, ids, *seen), *seen)
+        tokens, ids, _ = self._perturbed(batch, mask)
+        attended = self.attended(tokens)
+        return self.memory_of(self.encoder(self.embedder, ids, *attended), *attended)
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return the sums of generation and, where they weigh anything, of reconstruction and contrast."""
-        batch = self.planned(batch)
+        """Return the sums of generation and, if their weights are not 0, of reconstruction and contrast."""
         parts, vectors = self.apart(batch, mask)
         return {**parts, "contrast": self.contrast(vectors, batch["group"])} if self.contrasts else parts
 
-    @property
-    def contrasts(self) -> bool:
-        """Whether the contrast weighs anything."""
-        return self.config.contrast.weight > 0
-
     def apart(self, batch: Batch, mask: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
         """Return the sums without the contrast, and e_s, e_t and any further encoding of each item, joined."""
-        batch = self.planned(batch)
-        tokens, sides = RealTokens.given(batch, "mixed"), self._sides()
-        ids, targets = self._perturbed(batch, mask, tokens)
-        others = [RealTokens.given(batch, f"plain_{side}") for side in sides]
-        rows = [batch[f"plain_{side}_rows"] for side in sides]
-        if self._together():  # an accelerator spends a pass on launching it
-            stacked = self.seen(RealTokens.stacked([tokens, *others]))
-            together = self.encoder(self.embedder, torch.cat([ids, *rows]), *stacked)
-            states, *contrasted = together.split([len(ids), *map(len, rows)])
-        else:  # one pass costs as much as several (measured)
-            states, contrasted = self.encoder(self.embedder, ids, *self.seen(tokens)), []
-        parts = {"generation": self.generation(batch, self.remembered(states, *self.seen(tokens)))}
+        sides, others, rows = self._sides(), [], []
+        width: int | None = None
+        if self._in_one_pass():  # all sequences have one width
+            width = 2 * max(int(batch[f"{side}_lengths"].max()) for side in ("x", *sides)) + 3
+        tokens, ids, targets = self._perturbed(batch, mask, width)
+        for side in sides:
+            words, tags, lengths = (batch[f"{side}_{part}"] for part in ("ids", "tags", "lengths"))
+            plain, real = counterpart(words, tags, lengths, self.config.contrast.order, width)
+            others.append(RealTokens(real))
+            rows.append(others[-1].rows(plain))
+        if width is not None:
+            stacked = self.attended(RealTokens.stacked([tokens, *others]))
+            all_states = self.encoder(self.embedder, torch.cat([ids, *rows]), *stacked)
+            states, *contrasted = all_states.split([len(ids), *map(len, rows)])
+        else:
+            states, contrasted = self.encoder(self.embedder, ids, *self.attended(tokens)), []
+        parts = {"generation": self.generation(batch, self.memory_of(states, *self.attended(tokens)))}
         if self.config.reconstruction.weight > 0:
             parts["reconstruction"] = self._reconstruction(states, targets, tokens)
         # Last on a CPU: the other terms then draw the same dropout and have the same bits, contrast or not.
-        contrasted = contrasted or [self.encoder(self.embedder, one, *self.seen(of))
+        contrasted = contrasted or [self.encoder(self.embedder, one, *self.attended(of))
                                     for one, of in zip(rows, others, strict=True)]
         pooled = [_pooled(one, of) for one, of in zip([states, *contrasted], [tokens, *others], strict=True)]
         return parts, torch.cat(pooled, dim=-1)
 
     def contrast(self, vectors: Tensor, groups: Tensor) -> Tensor:
-        """Return the contrast of what :meth:`apart` gave of all items (B, W), summed over them."""
+        """Return the contrast of the vectors (B, W) of :meth:`apart`, summed over items."""
         anchor, positive, *others = vectors.split(self.config.sizes.width, dim=-1)
         return pair_contrast(anchor, positive, 0.1, self.config.contrast.sim, groups, *others).sum()
 
-    def _together(self) -> bool:
+    def _in_one_pass(self) -> bool:
+        """Whether all sequences are encoded in one pass, which saves an accelerator launches and a CPU nothing."""
         return self.device.type != "cpu"
 
     def _sides(self) -> list[str]:
-        """Return whose unperturbed sequences are encoded: the targets', the sources' if these are negatives too."""
+        """Return whose unperturbed sequences are encoded: the targets', and the sources' if these are negatives too."""
         if not self.contrasts:
             return []
         return ["t", "x"] if self.config.contrast.neg == "all" else ["t"]
 
-    def _perturbed(self, batch: Batch, mask: Tensor | None, tokens: RealTokens) -> tuple[Tensor, Tensor]:
-        """Return ids and targets of TS_s (M,)."""
+    def _perturbed(self, batch: Batch, mask: Tensor | None,
+                   width: int | None = None) -> tuple[RealTokens, Tensor, Tensor]:
+        """Return the tokens of TS_s, and as rows (M,) their ids and targets."""
         if mask is None:
             raise ValueError("Pgkpr: give the keywords of the sources, mask (B, L)")
-        ids, targets, _ = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"], tokens.real.shape[1])
-        return tokens.rows(ids), tokens.rows(targets)
+        ids, targets, real = perturbed(batch["x_ids"], batch["x_tags"], mask, batch["x_lengths"], width)
+        tokens = RealTokens(real)
+        return tokens, tokens.rows(ids), tokens.rows(targets)
 
     def _reconstruction(self, states: Tensor, targets: Tensor, tokens: RealTokens) -> Tensor:
         """Return L_rec of states (M, d), summed over tokens, or over items of the mean over an item's tokens."""

@@ -1,4 +1,4 @@
-"""What PGKPR is compared with: Residual-LSTM, latent bag of words and IANet; and every architecture by name.
+"""PGKPR's baselines: Residual-LSTM, latent bag of words and IANet; and every architecture by name.
 
 Symbols: B items, W hypotheses of each, L words of a source, T of a target, d width, V vocabulary.
 """
@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,15 @@ from models.common import BOS, MASK, PAD, transformer
 from models.common.decoding import Decodable, project_in_full
 from models.common.losses import at_least_float32, bag_of_words
 from models.common.recurrent import Given, LstmStack, RecurrentSteps, State, States, attend
-from models.common.training import HostTensor
-from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig, wrapped
+from models.pgkpr.pgkpr import AttentiveRewriter, Batch, Pgkpr, PlainTransformer, Rewriter, RewriterConfig
+
+_BAGS = 3  # softmaxes over the vocabulary at each position
+_TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
+_SPREAD = 0.05  # of LatentBow's initial matrices
+# Modules with a row for each token of the vocabulary.
+_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
+
+Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
 
 
 class RecurrentRewriter(Rewriter):
@@ -36,57 +43,54 @@ class RecurrentRewriter(Rewriter):
 
     @abstractmethod
     def encode(self, batch: Batch) -> tuple[States, Given]:
-        """Read sources; return the states that decoding starts from and what it attends to."""
+        """Read sources; return the decoder's first states and the tensors that it attends to."""
 
     @abstractmethod
     def advance(self, tokens: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
-        """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
+        """Append a token to every hypothesis (B, W); return features of the next tokens (B, W, d), and the states."""
 
     def begin(self, batch: Batch, mask: Tensor | None, slots: int) -> tuple[Decodable, Tensor]:
-        """Encode sources; return what takes decoding steps, and the first token of each output (B,)."""
+        """Encode sources; see :meth:`Rewriter.begin`."""
         state, sources = self.encode(batch)
         start = batch["x_ids"].new_full((len(batch["x_ids"]),), BOS)
         flat = [part.transpose(0, 1) for pair in state for part in pair]
         return RecurrentSteps(self._advanced, self._scored, flat, sources), start
 
     def _advanced(self, tokens: Tensor, flat: State, sources: Given) -> tuple[Tensor, State]:
-        """Return :meth:`advance` from the states (B, W, d) of hypotheses, and theirs likewise."""
+        """Return :meth:`advance` from and to states (B, W, d) of hypotheses."""
         parts = [part.flatten(0, 1).unsqueeze(0) for part in flat]
-        found, states = self.advance(tokens, tuple(zip(parts[::2], parts[1::2], strict=True)), sources)
-        return found, tuple(part.view(*tokens.shape, -1) for pair in states for part in pair)
+        features, states = self.advance(tokens, tuple(zip(parts[::2], parts[1::2], strict=True)), sources)
+        return features, tuple(part.view(*tokens.shape, -1) for pair in states for part in pair)
 
     def _scored(self, states: Tensor, sources: Given) -> Tensor:
         return project_in_full(states, self.words.weight, self.words.bias)
 
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with its items sorted by the length of sources, and the places of words."""
-        if "x_host" in batch:
-            return batch
+    def ordered(self, batch: Batch) -> Batch:
+        """Return ``batch`` with its items sorted by the length of sources, and these lengths on the host."""
         order = batch["x_lengths"].argsort(descending=True, stable=True)
         ordered = {name: part.index_select(0, order) for name, part in batch.items()}
-        return {**ordered, "x_host": HostTensor.of(ordered["x_lengths"].cpu()),
-                **transformer.RealTokens(ordered["y_out"] != PAD).named("y")}
+        return {**ordered, "x_host": ordered["x_lengths"].cpu()}
 
     def read(self, batch: Batch) -> tuple[Tensor, States, Tensor]:
-        """Return outputs (B, L, d), 0 at padding, states after each last word, and which places hold words (B, L)."""
-        planned, width = "x_host" in batch, batch["x_ids"].shape[1]
-        lengths = batch["x_host"].as_subclass(Tensor) if planned else batch["x_lengths"].cpu()
-        words = pack_padded_sequence(batch["x_ids"], lengths, batch_first=True, enforce_sorted=planned)
+        """Return outputs (B, L, d), 0 at padding, states after each last word, and which places are words (B, L)."""
+        is_ordered, width = "x_host" in batch, batch["x_ids"].shape[1]
+        lengths = batch["x_host"] if is_ordered else batch["x_lengths"].cpu()
+        words = pack_padded_sequence(batch["x_ids"], lengths, batch_first=True, enforce_sorted=is_ordered)
         outputs, state = self.encoder(self.embedding(words.data), packed=words)
         padded, _ = pad_packed_sequence(PackedSequence(outputs, *words[1:]), batch_first=True, total_length=width)
         return padded, state, torch.arange(width, device=padded.device) < batch["x_lengths"].unsqueeze(1)
 
     def generation(self, states: Tensor, batch: Batch) -> Tensor:
-        """Return the sum of -log p of the targets of a planned batch, predicted from states (B, T, d)."""
-        tokens = transformer.RealTokens.given(batch, "y")
+        """Return the sum of -log p of the targets of a batch, predicted from states (B, T, d)."""
+        tokens = transformer.RealTokens(batch["y_out"] != PAD)
         return transformer.token_nll(self.words, tokens.rows(states), tokens.rows(batch["y_out"]), PAD)
 
 
 class ResidualLstm(RecurrentRewriter):
-    """Stacked LSTMs with residual additions that read the source, and write the output from their last states.
+    """Stacked LSTMs with residual additions; the decoder starts from the encoder's last states.
 
-    A decoder's output h becomes tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs by
-    dot products with h (Luong et al. 2015, eq. 5, 8). Most settings are ours (docs/pgkpr.md).
+    A decoder's output h becomes tanh(W [c; h]) before words are scored, where c is the mean of the encoder's outputs,
+    weighted by dot products with h (Luong et al. 2015, eq. 5, 8). Most settings are ours (docs/pgkpr.md).
     """
 
     def __init__(self, config: RewriterConfig) -> None:
@@ -98,15 +102,14 @@ class ResidualLstm(RecurrentRewriter):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Draw all weights from one uniform distribution."""
         for parameter in module.parameters(recurse=False):
             init.uniform_(parameter, -0.1, 0.1)
         if isinstance(module, nn.Embedding):
             init.zeros_(module.weight[PAD])
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return ``generation``, the sum of -log p(y | x) over the tokens of ``y_out``."""
-        batch = self.planned(batch)
+        """Return the sum of the generation loss."""
+        batch = self.ordered(batch)
         state, sources = self.encode(batch)
         outputs, _ = self.decoder(self.embedding(batch["y_in"]), state)  # (B, T, d)
         return {"generation": self.generation(self._attending(outputs, sources), batch)}
@@ -117,48 +120,42 @@ class ResidualLstm(RecurrentRewriter):
         return state, (outputs, real)
 
     def advance(self, tokens: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
-        """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
+        """Append a token to every hypothesis; see :meth:`RecurrentRewriter.advance`."""
         outputs, state = self.decoder(self.embedding(tokens.view(-1, 1)), state)  # (B W, 1, d)
         return self._attending(outputs.view(*tokens.shape, -1), sources), state
 
     def _attending(self, outputs: Tensor, sources: Given) -> Tensor:
-        """Let outputs (B, Q, d) attend to those of the encoder."""
+        """Return tanh(W [c; h]) of outputs h (B, Q, d)."""
         memory, real = sources
         context = attend(outputs, memory, real, scale=1.0)  # (B, Q, d)
         return torch.tanh(self.combine(torch.cat([context, outputs], dim=-1)))
 
 
-_BAGS = 3  # softmaxes over the vocabulary at each position
-_TEMPERATURE, _DECODING_TEMPERATURE = 0.5, 1e-5  # of Gumbel's softmaxes
-_SPREAD = 0.05
-
-
 class Bags(NamedTuple):
-    """Bags of words that are predicted of a source, (B, V) each, not normalised."""
+    """Bags of words predicted from a source, (B, V) each, not normalised."""
 
-    plain: Tensor   # b, the sum of all softmaxes of all real words, of which the loss is taken
-    memory: Tensor  # weighs the memory's words: b itself, or that of sharpened softmaxes
-    choice: Tensor  # whose K largest are the words of the memory, without graph
+    plain: Tensor   # b, the sum of all softmaxes of all real words, which the loss reads
+    memory: Tensor  # weights of the memory's words: b itself, or the bag of sharpened softmaxes
+    choice: Tensor  # its K largest entries are the words of the memory; no gradient
 
 
 class LatentBow(RecurrentRewriter):
     """Predicts the words of the paraphrase first, each source word some of them, then decodes from the likeliest.
 
     h_t is the encoder's output at source word t; b is the sum over words and k of softmax(W_k2 W_k1 h_t). The memory M
-    holds the K words v with the largest b_v as embedding(v) b_v. Every layer of the decoder starts from the encoder's
+    is embedding(v) b_v of the K words v with the largest b_v. Every layer of the decoder starts from the encoder's
     first layer, its hidden state plus the mean of M. At each step the query q, the hidden state of the decoder's top
     layer, attends to M by W q and to the h_t by W W q; the two contexts are joined and projected, and the cell reads
     word + q + context.
 
     ``gumbel``: in training the memory is weighted by softmaxes of (logits + Gumbel noise) / temperature; in evaluation
-    mode the temperature is 1e-5 and there is no noise, unlike in the released code, and ties go by the plain b.
+    mode the temperature is 1e-5 and there is no noise, unlike in the released code, and the plain b breaks ties.
     """
 
     def __init__(self, config: RewriterConfig) -> None:
-        values = config.latent_bow
-        width = values.width
+        width, dropout = config.latent_bow.width, config.latent_bow.dropout
         super().__init__(config, width)
-        self.encoder, self.decoder = (LstmStack(width, 2, 1, values.dropout) for _ in range(2))
+        self.encoder, self.decoder = (LstmStack(width, 2, 1, dropout) for _ in range(2))
         self.turn = nn.ModuleList(nn.Linear(width, width) for _ in range(_BAGS))  # W_k1
         self.predict = nn.ModuleList(nn.Linear(width, config.vocab_size) for _ in range(_BAGS))  # W_k2
         self.query = nn.Linear(width, width)
@@ -181,14 +178,14 @@ class LatentBow(RecurrentRewriter):
 
     def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
         """Return ``generation``, summed over tokens, and ``bow``, over items, of distinct words ``bow_ids`` (B, K)."""
-        batch = self.planned(batch)
+        batch = self.ordered(batch)
         state, sources, bags = self._encoded(batch)
-        predicting = []
+        features = []
         for word in self.embedding(batch["y_in"]).split(1, dim=1):  # (B, 1, d); its input depends on the states before
             top, state = self._advance(word, state, sources)
-            predicting.append(top)
+            features.append(top)
         words = batch["bow_ids"]
-        return {"generation": self.generation(torch.cat(predicting, dim=1), batch),
+        return {"generation": self.generation(torch.cat(features, dim=1), batch),
                 "bow": bag_of_words(bags.plain, words, words != PAD).sum()}
 
     def encode(self, batch: Batch) -> tuple[States, Given]:
@@ -197,11 +194,11 @@ class LatentBow(RecurrentRewriter):
         return state, sources
 
     def advance(self, tokens: Tensor, state: States, sources: Given) -> tuple[Tensor, States]:
-        """Append a token to every hypothesis (B, W); return what predicts the next ones (B, W, d), and the states."""
+        """Append a token to every hypothesis; see :meth:`RecurrentRewriter.advance`."""
         return self._advance(self.embedding(tokens), state, sources)
 
     def bags(self, outputs: Tensor, real: Tensor) -> Bags:
-        """Predict the bags of sources from the encoder's outputs (B, L, d), of which ``real`` (B, L) count."""
+        """Predict the bags of sources from the encoder's outputs (B, L, d) at ``real`` places (B, L)."""
         weights = real.unsqueeze(-1).to(torch.float32)  # (B, L, 1)
         plain = memory = torch.zeros((), device=outputs.device)
         for turn, predict in zip(self.turn, self.predict, strict=True):
@@ -213,7 +210,7 @@ class LatentBow(RecurrentRewriter):
             return Bags(plain, plain, plain.detach())
         if self.training:
             return Bags(plain, memory, memory.detach())
-        # counts, so equal ones are common; less than 1 is added
+        # these are counts, many of them equal; less than 1 is added
         return Bags(plain, memory, (memory + plain / (1 + plain.sum(-1, keepdim=True))).detach())
 
     def remember(self, bags: Bags) -> tuple[Tensor, Tensor]:
@@ -229,7 +226,7 @@ class LatentBow(RecurrentRewriter):
         return ((logits + noise) / _TEMPERATURE).softmax(-1)
 
     def _encoded(self, batch: Batch) -> tuple[States, Given, Bags]:
-        """Return the decoder's first states, what it attends to, and the bags of a batch of sources."""
+        """Return :meth:`encode` and the bags of a batch of sources."""
         outputs, states, real = self.read(batch)
         bags = self.bags(outputs, real)
         _, memory = self.remember(bags)
@@ -241,27 +238,25 @@ class LatentBow(RecurrentRewriter):
         """Append embedded words (B, W, d), one to each hypothesis."""
         memory, outputs, real = sources
         query = state[-1][0].view(embedded.shape)  # (B, W, d)
-        remembering = self.query(query)
-        contexts = attend(remembering, memory), attend(self.query(remembering), outputs, real)
+        of_memory = self.query(query)
+        contexts = attend(of_memory, memory), attend(self.query(of_memory), outputs, real)
         inputs = embedded + query + self.context(torch.cat(contexts, dim=-1))
-        found, state = self.decoder(inputs.flatten(0, 1).unsqueeze(1), state)  # (B W, 1, d)
-        return found.view(embedded.shape), state
+        features, state = self.decoder(inputs.flatten(0, 1).unsqueeze(1), state)  # (B W, 1, d)
+        return features.view(embedded.shape), state
 
 
-Tokens = tuple[Tensor, Tensor]  # ids and which of them are real, (B, S) each
-_SEQUENCES = ("primary", "secondary")
+# IANet (Su et al. 2021)
 
 
 def primary_secondary(x_ids: Tensor, mask: Tensor, lengths: Tensor) -> tuple[Tokens, Tokens]:
-    """Return the primary and the secondary sequence of each text, in which one [MASK] stands for a run of the others.
+    """Return the primary and the secondary sequence of each text, in which one [MASK] replaces a run of the others.
 
     >>> ids, mask = torch.tensor([[11, 12, 13, 14]]), torch.tensor([[True, False, False, True]])
     >>> (primary, _), (secondary, _) = primary_secondary(ids, mask, torch.tensor([4]))
     >>> primary, secondary
     (tensor([[11,  6, 14]]), tensor([[ 6, 12, 13,  6]]))
 
-    ``mask`` (B, L) is True for primary words; ids and which of them are real are (B, S) each. An empty sequence is
-    [MASK].
+    ``mask`` (B, L) is True for primary words. An empty sequence is [MASK].
     """
     real = torch.arange(x_ids.shape[1], device=x_ids.device) < lengths.unsqueeze(1)
     primary, secondary = real & mask.bool(), real & ~mask.bool()
@@ -273,14 +268,13 @@ def _collapsed(ids: Tensor, kept: Tensor, others: Tensor) -> Tokens:
     starts = others & ~F.pad(others, (1, -1))  # first words of runs
     taken = kept | starts
     counts = taken.sum(-1, keepdim=True)  # (B, 1)
-    # what is taken moves to the left in its order
     order = taken.byte().argsort(dim=-1, descending=True, stable=True)[:, : int(counts.max())]
     real = torch.arange(order.shape[1], device=ids.device) < counts
     return ids.masked_fill(starts, MASK).gather(1, order).masked_fill(~real, PAD), real
 
 
 class AggregationLayer(transformer.DecoderLayer):
-    """A decoder layer that attends to two memories from one state x, which self-attention leaves.
+    """A decoder layer that attends to two memories from one state x, the output of self-attention.
 
     x1 = x + attention(primary), x2 = x + attention(secondary), x = LayerNorm(x1 + x2); then a feed-forward network.
     Norms before the parts are ours: one before self-attention, one before the attentions to the memories.
@@ -288,7 +282,6 @@ class AggregationLayer(transformer.DecoderLayer):
 
     memories = 2
     additions = 4
-    separate_norms = False
 
     def __init__(self, width: int, heads: int, feed_forward: int, dropout: float,
                  activation: Callable[[Tensor], Tensor] = F.relu) -> None:
@@ -298,8 +291,6 @@ class AggregationLayer(transformer.DecoderLayer):
         self.to_secondary = transformer.Attention(width, heads, dropout)
         self.widen, self.narrow = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
         self.self_norm, self.cross_norm, self.joint_norm = (nn.LayerNorm(width) for _ in range(3))
-        if self.separate_norms:
-            self.secondary_norm, self.forward_norm = (nn.LayerNorm(width) for _ in range(2))
         self.activation = activation
 
     def to_memories(self) -> list[transformer.Attention]:
@@ -311,18 +302,10 @@ class AggregationLayer(transformer.DecoderLayer):
         first = self.additions * number
         hidden = step.added(hidden, step.own(number, self.self_attention, self.self_norm(hidden)), first)
         queries = self.cross_norm(hidden)
-        both = queries, self.secondary_norm(hidden) if self.separate_norms else queries
-        one, two = (step.added(hidden, step.drawn(number, memory, attention, both[memory]), first + 1 + memory)
+        one, two = (step.added(hidden, step.cross(number, memory, attention, queries), first + 1 + memory)
                     for memory, attention in enumerate(self.to_memories()))
         hidden = self.joint_norm(one + two)
-        read = self.forward_norm(hidden) if self.separate_norms else hidden
-        return step.added(hidden, self.narrow(self.activation(self.widen(read))), first + 3)
-
-
-class SeparateNormsLayer(AggregationLayer):
-    """The same with the norms of the released code: one before each part, beside the one of the sum."""
-
-    separate_norms = True
+        return step.added(hidden, self.narrow(self.activation(self.widen(hidden))), first + 3)
 
 
 class IaNet(AttentiveRewriter):
@@ -334,56 +317,21 @@ class IaNet(AttentiveRewriter):
         super().__init__(config)
         layers, sizes = config.ianet, asdict(config.sizes)
         self.encoders = nn.ModuleList(transformer.Encoder({**sizes, "layers": layers.encoder_layers}) for _ in range(2))
-        kind = SeparateNormsLayer if layers.norms == "separate" else AggregationLayer
-        self.decoder = transformer.Decoder({**sizes, "layers": layers.decoder_layers}, kind)
-        if layers.embeddings == "separate":
-            self.source_embedders = nn.ModuleList(
-                transformer.Embedder(config.vocab_size, config.sizes.width, config.sizes.dropout) for _ in range(2))
+        self.decoder = transformer.Decoder({**sizes, "layers": layers.decoder_layers}, AggregationLayer)
         self.post_init()
-
-    def planned(self, batch: Batch) -> Batch:
-        """Return ``batch`` with the places of words, of sources if ``p`` leaves no doubt which of them are primary."""
-        batch = super().planned(batch)
-        primary = batch["p"] > 0 if "p" in batch else None
-        if "primary_real" in batch or primary is None or not torch.equal(primary.to(batch["p"]), batch["p"]):
-            return batch
-        return {**batch, **self._sequences(batch, primary)}
 
     def memory(self, batch: Batch, mask: Tensor | None) -> tuple[Tensor, ...]:
         """Return the memories of the primary and of the secondary sequence."""
         if mask is None:
             raise ValueError("IaNet: give the primary words of the sources, mask (B, L)")
-        if "primary_real" not in batch:
-            batch = {**batch, **self._sequences(batch, mask)}
         biases, projected = [], []
-        for number, name in enumerate(_SEQUENCES):
-            places, bias = self.seen(transformer.RealTokens.given(batch, name))
-            states = self.encoders[number](self._embedder(number), batch[f"{name}_rows"], places, bias)
+        for number, (ids, real) in enumerate(primary_secondary(batch["x_ids"], mask, batch["x_lengths"])):
+            tokens = transformer.RealTokens(real)
+            places, bias = self.attended(tokens)
+            states = self.encoders[number](self.embedder, tokens.rows(ids), places, bias)
             biases.append(bias)
             projected += self.decoder.project(number, states, places)
         return (*biases, *projected)
-
-    def sums(self, batch: Batch, mask: Tensor | None) -> dict[str, Tensor]:
-        """Return the sum of the generation loss."""
-        return {"generation": self.generation(batch, self.memory(batch, mask))}
-
-    def _embedder(self, number: int) -> transformer.Embedder:
-        """Return the embeddings of what encoder ``number`` reads."""
-        if self.config.ianet.embeddings == "shared":
-            return self.embedder
-        return cast(transformer.Embedder, self.source_embedders[number])
-
-    def _sequences(self, batch: Batch, primary: Tensor) -> dict[str, Tensor]:
-        """Return both sequences as rows, and their places."""
-        found: dict[str, Tensor] = {}
-        for name, (ids, real) in zip(_SEQUENCES, primary_secondary(batch["x_ids"], primary, batch["x_lengths"]),
-                                     strict=True):
-            if self.config.source.wrapped:
-                ids, lengths = wrapped(ids, real.sum(-1))
-                real = torch.arange(ids.shape[1], device=ids.device) < lengths.unsqueeze(1)
-            tokens = transformer.RealTokens(real)
-            found |= {**tokens.named(name), f"{name}_rows": tokens.rows(ids)}
-        return found
 
 
 ARCHITECTURES: dict[str, type[Rewriter]] = {"pgkpr": Pgkpr, "transformer": PlainTransformer,
@@ -401,19 +349,15 @@ def load_rewriter(folder: str | Path) -> Rewriter:
     return ARCHITECTURES[config.architecture].from_pretrained(folder, config=config)
 
 
-# Modules that have a row for each token of the vocabulary.
-_BY_TOKEN = ("embedder.words.", "generator.", "reconstruction.output.")
-
-
 @torch.no_grad()
 def init_from(model: Rewriter, other: Rewriter, places: Tensor) -> list[str]:
-    """Copy into ``model`` what ``other`` has of the same name, and return the names of what stays as it was.
+    """Copy into ``model`` the parameters of ``other`` with the same names; return the names of all others.
 
-    ``places`` is the id that ``other`` has for each token of ``model`` (V,), -1 for none: rows of tokens move with it.
+    ``places`` are the ids of ``model``'s tokens in ``other`` (V,), -1 for none, by which rows of tokens are copied.
     """
     own, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     shared = {name: name.startswith(_BY_TOKEN) for name in own if name in theirs}
-    unlike = [name for name, by_token in shared.items()  # of rows of tokens, but for how many there are
+    unlike = [name for name, by_token in shared.items()  # in shape, except for the number of tokens
               if own[name].shape[int(by_token):] != theirs[name].shape[int(by_token):]]
     if unlike or all(shared.values()):
         raise ValueError(f"a model of architecture {other.config.architecture} and width "

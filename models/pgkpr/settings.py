@@ -1,7 +1,4 @@
-"""Settings of the networks of the PGKPR track, declared once for params and for saved models; standard library alone.
-
-Metadata of a field: ``help``, and bounds as pydantic names them (``ge``, ``lt``).
-"""
+"""Settings of the networks of the PGKPR track: groups of ``train_pgkpr`` and of a saved model's ``config.json``."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +10,7 @@ Architecture = Literal["pgkpr", "transformer", "residual_lstm", "latent_bow", "i
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Reconstruction of tags and keywords at the encoder."""
+    """Reconstruction of tags and keywords from encoder states."""
 
     weight: float = setting(1.0, "lambda 1; 0 removes it", ge=0)
     reduction: Literal["token_mean", "sent_mean"] = "token_mean"
@@ -24,14 +21,14 @@ class PairContrast:
     """Contrast of sentence encodings in the batch."""
 
     weight: float = setting(0.1, "lambda 2; 0 removes it", ge=0)
-    neg: Literal["targets", "all"] = setting("targets", "all: the other sources too, unperturbed")
+    neg: Literal["targets", "all"] = setting("targets", "all: also the other sources, unperturbed")
     sim: Literal["cosine", "dot"] = "cosine"
     order: Literal["pos_sent", "sent_pos"] = setting("pos_sent", "of the unperturbed counterparts")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the Transformers of this track (PGKPR section 5.3); IANet reads its layers from its own block."""
+    """Sizes of the Transformers of this track (PGKPR section 5.3); IANet has numbers of layers of its own."""
 
     layers: int = setting(6, "of the encoder, and of the decoder", ge=1)
     heads: int = setting(8, ge=1)
@@ -43,13 +40,6 @@ class Sizes:
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
-
-
-@dataclass(frozen=True)
-class Source:
-    """How the encoders of `transformer` and `ianet` read a source; what `pgkpr` reads is always wrapped."""
-
-    wrapped: bool = setting(False, "between <s> and </s>, as in the released code")
 
 
 @dataclass(frozen=True)
@@ -65,8 +55,8 @@ class LatentBowSettings:
     """Latent bag of words (Fu et al. 2019)."""
 
     width: int = setting(500, ge=1)
-    memory: int = setting(11, "K: words of the memory, and most words of the bag to predict (Quora 11, MSCOCO 25 to "
-                               "30)", ge=1)
+    memory: int = setting(11, "K: words of the memory, and largest number of words in the bag to predict (Quora 11, "
+                              "MSCOCO 25 to 30)", ge=1)
     dropout: float = setting(0.6, "of LSTM outputs", ge=0, lt=1)
     gumbel: bool = setting(False, "memory from softmaxes with Gumbel noise; false: from the plain bag (Topk)")
 
@@ -77,22 +67,16 @@ class IaNetSettings:
 
     encoder_layers: int = setting(3, "of each of the two encoders", ge=1)
     decoder_layers: int = setting(4, ge=1)
-    embeddings: Literal["shared", "separate"] = setting(
-        "shared", "separate: of each encoder, and of the decoder, as in the released code")
-    norms: Literal["shared", "separate"] = setting(
-        "shared", "separate: one before each attention to a sequence and one before the feed-forward network, as in "
-                  "the released code")
 
 
 @dataclass(frozen=True)
 class RewriterSettings:
-    """Everything that defines a network of this track; it reads the groups of its own architecture."""
+    """Everything that defines a network of this track; an architecture reads its own groups."""
 
     architecture: Architecture = "pgkpr"
     reconstruction: Reconstruction = Reconstruction()
     contrast: PairContrast = PairContrast()
     sizes: Sizes = Sizes()
-    source: Source = Source()
     residual_lstm: ResidualLstmSettings = ResidualLstmSettings()
     latent_bow: LatentBowSettings = LatentBowSettings()
     ianet: IaNetSettings = IaNetSettings()

@@ -57,14 +57,14 @@ class Scorer:
 
     Attributes:
         models: name and hash of the classifier, for the metadata.
-        size: pairs of a chunk: so many that they, or the points of their paths, fill ``batch_size``.
+        size: pairs of a chunk.
         longest: word pieces that the classifier takes.
     """
 
     def __init__(self, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, values: Mapping[str, Any],
                  models: Mapping[str, Any] | None = None) -> None:
         self.network, self.tokenizer, self.values, self.models = network, tokenizer, values, dict(models or {})
-        self.size = max(1, values["batch_size"] // (1 if values["method"] == "gradient" else values["steps"]))
+        self.size = values["batch_size"]
         self.longest = int(tokenizer.model_max_length)
 
     def scores(self, pairs: Sequence[Pair], width: int) -> tuple[list[np.ndarray], np.ndarray]:
@@ -73,10 +73,7 @@ class Scorer:
         encoded = from_characters(encode_pairs(self.tokenizer, firsts, seconds, self.longest, width), starts, ends)
         on_device = replace(encoded, inputs={name: value.to(self.network.device)
                                              for name, value in encoded.inputs.items()})
-        values = self.values
-        found = word_saliency(self.network, on_device, values["attr_target"], values["normalisation"],
-                              method=values["method"], released_bugs=values["released_bugs"], steps=values["steps"],
-                              rows=values["batch_size"])
+        found = word_saliency(self.network, on_device, self.values["attr_target"], self.values["released_bugs"])
         return [score.numpy() for score in found], encoded.words.unaligned()
 
 

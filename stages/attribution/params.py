@@ -26,19 +26,14 @@ class Attribution(Switches):
 
     # The paper's text as read in docs/pgkpr.md, and what the released code does.
     presets: ClassVar[Presets] = {
-        "paper": {"method": "gradient", "attr_target": "pos_logit", "released_bugs": False,
-                  "normalisation": "minmax"},
-        "released": {"method": "gradient", "attr_target": "argmax_logit", "released_bugs": True,
-                     "normalisation": "minmax"}}
+        "paper": {"attr_target": "pos_logit", "released_bugs": False},
+        "released": {"attr_target": "argmax_logit", "released_bugs": True}}
 
     datasets: Datasets = Field([], description="of pairs, whose words are scored; each has a pair classifier trained")
     preset: Literal["paper", "released"] | None = Field(None, description="sets every switch below at once")
-    method: Literal["gradient", "integrated_gradients"] = "gradient"
-    attr_target: Literal["pos_logit", "argmax_logit", "logit_diff", "pos_prob"] = "pos_logit"
+    attr_target: Literal["pos_logit", "argmax_logit"] = "pos_logit"
     released_bugs: bool = Field(False, description="as the released code has it: argmax_logit asks about the class of "
                                                    "the batch's first row, and the embedding block's output is fed in "
                                                    "again without segments (docs/pgkpr.md)")
-    normalisation: Literal["minmax", "max", "sum"] = "minmax"
     modes: list[Literal["xx", "xy"]] = ["xx", "xy"]
-    steps: int = Field(32, ge=1, description="integrated_gradients: points of the path")
-    batch_size: int = Field(64, ge=1, description="rows of a forward pass: pairs, or points of their paths")
+    batch_size: int = Field(64, ge=1, description="pairs of a forward pass")

@@ -271,7 +271,7 @@ class PieceTask(Task):
         return [len(x) + len(y) for x, y in zip(self.train.sources, self.train.targets, strict=True)]
 
     def load(self, items: Sequence[int]) -> Batch:
-        """Return the tensors of ``items``, with what the model computes from them beforehand."""
+        """Return the tensors of ``items``, with those that the model reads of their texts besides."""
         return self._loaded(self.train, items)
 
     def load_validation(self, items: Sequence[int]) -> Batch:
@@ -280,7 +280,7 @@ class PieceTask(Task):
 
     def _loaded(self, batches: TripleBatches, items: Sequence[int]) -> Batch:
         further = self.model.inputs([batches.texts[item] for item in items], batches.tokenizer)
-        return self.model.planned({**batches.batch(items), **further})
+        return {**batches.batch(items), **further}
 
     def train_batch(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the loss of the step's batch, and its parts."""

@@ -138,7 +138,7 @@ class PieceRewriter(Rewriter):
         return {"x_ids": ids, "x_mask": mask, **{name: part.to(self.model.device) for name, part in further.items()}}
 
     def _likelihood(self, chunk: pd.DataFrame, targets: Mapping[str, Tensor]) -> Tensor:
-        found: Tensor = self.model.likelihood(self.model.planned({**self._batch(chunk), **targets}))
+        found: Tensor = self.model.likelihood({**self._batch(chunk), **targets})
         return found
 
     def _rewrite_chunk(self, chunk: pd.DataFrame, decode: Mapping[str, Any], seed: int) -> pd.DataFrame:

@@ -17,7 +17,7 @@ _PRESETS: dict[str, dict[str, Any]] = {"paper": {
     "graph": {"layer_norm": False, "own_edges": "leaking", "kw_dropout": 0.0},
     "keyword": {"imp_weight": "linear", "unit_scale": False},
     "latent": {"free_bits": 0.0, "free_bits_by": "dimension", "free_bits_for": "both", "posterior": "absolute",
-               "batch_norm": 0.0, "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False, "word_dropout": 0.0},
+               "prior_share": 0.0, "annealing_steps": 0, "bow_loss": False},
     "contrasts": {"added_to": "sentence"},
     "decoder": {"kw_memory": False, "source_dropout": 0.0}}}
 

@@ -1,7 +1,7 @@
 """Train a model of the HCL table: HCL, one of its ablations, or a baseline on the same items."""
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -40,7 +40,6 @@ from stages.tracks.hcl.item_views import GraphTables, ItemViews, leaks, views_of
 
 _GRAPH = (EDGES, NODE_VECTORS, CLUSTERS, TEXT_VECTORS)
 _OF_PLAN = ("view", "unseen_vectors")  # of a training batch: what its plan alone reads
-_CALIBRATING = 1024  # training items from which evaluation mode learns its statistics
 _SEEN = 256  # training items whose KL is held against that of validation items
 _CHUNK = 4096  # items whose impostors are looked up at once: bounds memory
 
@@ -231,7 +230,6 @@ class HclTask(Task):
 
     def validate(self) -> dict[str, float]:
         """Return the loss that selects checkpoints, and the monitors; see ``models.hcl.monitors``."""
-        self.model.calibrate(self._training_sample(_CALIBRATING, self.train.batch))
         validation = Validation(self.model)
         with torch.autocast(self.model.device.type, enabled=False):
             self.model.keyword_vectors()  # of the whole graph, once and in full, whatever the precision of the rest
@@ -239,15 +237,11 @@ class HclTask(Task):
                                       self.model.device):
             validation.add(batch)
         if self.model.config.latent.enabled:
-            for batch in self._training_sample(_SEEN, self.load):
+            places = range(0, self.n_train, -(-self.n_train // _SEEN))
+            for batch in batches_in_order(lambda numbers: self.load([places[number] for number in numbers]),
+                                          len(places), self.settings["micro_batch"], self.model.device):
                 validation.add_seen(batch)
         return validation.values()
-
-    def _training_sample(self, most: int, load: Callable[[Sequence[int]], Mapping[str, Tensor]]
-                         ) -> Iterator[dict[str, Tensor]]:
-        places = range(0, self.n_train, -(-self.n_train // most))
-        return batches_in_order(lambda numbers: load([places[number] for number in numbers]), len(places),
-                                self.settings["micro_batch"], self.model.device)
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the same of validation items, with their fixed noise."""

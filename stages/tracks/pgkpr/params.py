@@ -68,8 +68,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
                  "reconstruction": {"weight": 0.5, "reduction": "token_mean"},
                  "contrast": {"weight": 0.01, "neg": "targets", "sim": "cosine", "order": "pos_sent"},
                  "sizes": {"inner_dropout": True},
-                 "source": {"wrapped": True},
-                 "ianet": {"embeddings": "separate", "norms": "separate"},
                  "training": {"clip": None, "bucket": False}},
 }
 

@@ -227,12 +227,12 @@ class RewriteTask(Task):
         return (self.train.words["x"] + self.train.words["t"]).tolist()
 
     def load(self, items: Sequence[int]) -> dict[str, Tensor]:
-        """Return the tensors of ``items``, with what the model computes from them beforehand."""
-        return dict(self.module.planned(self.train.batch(items)))
+        """Return the tensors of ``items``."""
+        return self.train.batch(items)
 
     def load_validation(self, items: Sequence[int]) -> dict[str, Tensor]:
         """Return the same of validation pairs."""
-        return dict(self.module.planned(self.validation.batch(items)))
+        return self.validation.batch(items)
 
     def train_batch(self, batch: Mapping[str, Tensor], step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the share of a micro-batch in the loss of the step's batch, and its parts."""
