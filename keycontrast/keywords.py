@@ -23,14 +23,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keycontrast.candidates import listed_words, with_candidates
 from keycontrast.choice import Choice
 from keycontrast.encoders import source_of
 from keycontrast.errors import InputError, nearest
 from keycontrast.network import Containment
 from keycontrast.ranking import Settings, ranker
 from keycontrast.ranking.blocks import TokenBlock
-from keycontrast.ranking.chunks import Chunks
+from keycontrast.ranking.chunks import Chunks, listed_words, with_candidates
 from keycontrast.ranking.methods import Ranking
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.reading import is_unicode

@@ -16,10 +16,9 @@ import numpy as np
 
 from keycontrast.encoders import resolve_encoder
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, span_text
 from keycontrast.ranking.chunks import Chunks, with_chunks
 from keycontrast.ranking.methods import Solved, keyness, without_graph
-from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency
 from keycontrast.text.batches import encode_texts, fixed_chunks
 from keycontrast.text.normal_form import normal_form

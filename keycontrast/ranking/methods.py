@@ -17,11 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from keycontrast.errors import InputError, nearest
-from keycontrast.ranking.blocks import Spans, TokenBlock, encode, sum_by
+from keycontrast.ranking.blocks import Spans, TokenBlock, encode, span_text, sum_by
 from keycontrast.ranking.chunks import CHUNKS, Chunks, with_chunks
 from keycontrast.ranking.cooccurrence import Graphs, is_visible, lemma_graphs, number_nodes, word_graphs
 from keycontrast.ranking.iteration import Scores, solve, solve_as_networkx
-from keycontrast.ranking.phrases import span_text
 from keycontrast.ranking.selection import InverseFrequency, best_first
 from keycontrast.text.normal_form import normal_form
 

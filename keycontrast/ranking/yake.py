@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from keycontrast.errors import InputError
-from keycontrast.ranking.blocks import Spans, TokenBlock
+from keycontrast.ranking.blocks import Spans, TokenBlock, written_texts
 from keycontrast.ranking.methods import Solved, without_graph
-from keycontrast.ranking.phrases import written_texts
 from keycontrast.ranking.selection import InverseFrequency
 
 # Between two words of a phrase: white space, and tokens of the package with an apostrophe in front, which it drops
