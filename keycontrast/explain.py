@@ -1,15 +1,14 @@
-"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, in one dataclass.
+"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, by the engine's own steps.
 
     explanation = explain(tokens.slice(0, 1), idf=idf)
     explanation.keyword, explanation.reason
-
-The scores are the engine's own: :func:`explain` runs the same steps as ``keycontrast.ranking.ranker`` on one text.
 """
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,18 +19,15 @@ from rich.text import Text
 from keycontrast.cells import cell, printable
 from keycontrast.choice import Choice
 from keycontrast.ranking.blocks import TokenBlock
-from keycontrast.ranking.keyword import choose, phrase_candidates
 from keycontrast.ranking.methods import Ranking, Settings, Solved
-from keycontrast.ranking.phrases import Phrases, rank_spans
-from keycontrast.ranking.ranker import STATUSES, ranker, statuses
-from keycontrast.ranking.selection import DIGITS, InverseFrequency
+from keycontrast.ranking.ranker import STATUSES, Phrases, rank_spans, ranker, statuses
+from keycontrast.ranking.selection import DIGITS, InverseFrequency, choose, phrase_candidates
 
 DEFAULT = Settings()
 _right = partial(Column, justify="right")
 
 
-@dataclass(frozen=True)
-class ExplainedToken:
+class ExplainedToken(NamedTuple):
     """A token of the text; a ``candidate`` passes the method's filter, and so belongs to a node."""
 
     text: str
@@ -43,8 +39,7 @@ class ExplainedToken:
     space_after: bool
 
 
-@dataclass(frozen=True)
-class ExplainedNode:
+class ExplainedNode(NamedTuple):
     """A node of the text's graph: a word, or a lemma with its part of speech, and the places of its tokens.
 
     Phrases are built from nodes that are ``kept``: a third under mihalcea, all under other methods.
@@ -56,8 +51,7 @@ class ExplainedNode:
     tokens: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class ExplainedEdge:
+class ExplainedEdge(NamedTuple):
     """An undirected edge between two nodes (places in ``Explanation.nodes``, the smaller first) and its weight."""
 
     first: int
@@ -65,8 +59,7 @@ class ExplainedEdge:
     weight: float
 
 
-@dataclass(frozen=True)
-class ExplainedPhrase:
+class ExplainedPhrase(NamedTuple):
     """A ranked phrase as written at its first occurrence, with the mean IDF of its tokens, if one was given."""
 
     rank: int
@@ -80,18 +73,11 @@ class ExplainedPhrase:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that led to a text's keyword.
+    """The keyword of a text and all that led to it.
 
-    Attributes:
-        method: name of the ranking, such as ``mihalcea``.
-        settings: name and settings of the ranking, for a person.
-        nodes: of the graph, in order of first appearance.
-        iterations: how many the scores took; None for scores that no iteration leads to.
-        residual: largest change that one more step of the method's formula would make to a score.
-        phrases: all of them, best first.
-        keyword: the keyword chosen; ``<nokw>`` where the text has none.
-        keyword_method: the keyword method, ``idf`` (fall-back) or ``none``.
-        reason: one sentence that says why it won.
+    Nodes are in the order of first appearance, phrases best first. ``residual`` is the largest change that one more
+    step of the method's formula would make to a score; ``iterations`` is None where no iteration computes the scores.
+    ``keyword`` is ``<nokw>`` where the text has none; ``keyword_method`` is then ``none``, and ``idf`` for a fall-back.
     """
 
     text_id: int
@@ -114,22 +100,15 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
             idf: InverseFrequency | None = None, kw_lemma: bool = False, choice: Choice | None = None) -> Explanation:
     """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
 
-    With ``choice``, phrases that it leaves out are neither listed nor chosen.
-
-    Under ``engine: package`` the ranking is that of the pytextrank package, computed by our engine. ``method`` is the
-    keyword method whose ranking it is, ``idf`` IDF over training texts; without one, ties fall to the position.
-
-    Raises:
-        ValueError: ``tokens`` has not exactly one row.
+    With ``choice``, phrases that it leaves out are neither listed nor chosen. ``method`` is the keyword method whose
+    ranking it is, ``idf`` IDF over training texts; without one, ties fall to the position.
     """
-    if tokens.num_rows != 1:
-        raise ValueError(f"one text is explained at a time, found {tokens.num_rows}")
     block = TokenBlock(tokens)
     solved = ranking.solve(block, idf)
     ranked = rank_spans(block, solved, idf, None)
     choice = replace(choice or Choice(), top=phrases)
     fitting = [one for one in _phrases(block, ranked, idf) if choice.fits(one.keyword, one.score)]
-    listed = tuple(replace(one, rank=rank) for rank, one in enumerate(fitting, 1))
+    listed = tuple(one._replace(rank=rank) for rank, one in enumerate(fitting, 1))
     # Chosen as the stage `keywords` chooses; without an IDF all words count as equally frequent.
     candidates = phrase_candidates(block, choice.chosen(ranker(ranking, choice.drawn, idf)(tokens).table))
     row = choose(block, *candidates, method, InverseFrequency(0, Counter()) if idf is None else idf,
@@ -180,7 +159,6 @@ def _phrases(block: TokenBlock, ranked: Phrases, idf: InverseFrequency | None) -
 
 def _reason(keyword: str, method: str, score: float | None, phrases: tuple[ExplainedPhrase, ...],
             idf: InverseFrequency | None) -> str:
-    """Say why ``keyword`` won among ``phrases``."""
     if score is None:
         return "The text has neither a ranked phrase nor a content word, so it has no keyword."
     if method == "idf":

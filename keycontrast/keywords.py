@@ -295,7 +295,7 @@ class Keywords:
         """Warn of texts in another language than the one given."""
         if self._language not in LANGUAGES:
             return
-        from keycontrast.text.annotators import is_foreign
+        from keycontrast.text.annotate import is_foreign
 
         texts = [text for part in parts for text in part.texts if isinstance(text, str)]
         foreign = [is_foreign(text, self._language) for text in texts]

@@ -10,7 +10,7 @@ import jieba
 import jieba.posseg
 import pytest
 
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.chinese import universal
 from keycontrast.text.tokens import token_table
 
@@ -91,7 +91,7 @@ def test_spaces_separate_words(reader):
 
 def test_no_log_no_cache_and_no_dependence_on_one(tmp_path):
     (tmp_path / "jieba.cache").write_bytes(b"not a cache")
-    program = ("from keycontrast.text.annotators import load_annotator\n"
+    program = ("from keycontrast.text.annotate import load_annotator\n"
                "print(load_annotator('jieba', 'zh').columns([0], ['我来到北京清华大学'])['token'].to_pylist())")
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False,
                           env={"TMPDIR": str(tmp_path), "PATH": "", "PYTHONIOENCODING": "utf-8"})

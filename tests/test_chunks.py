@@ -9,7 +9,7 @@ from keycontrast.errors import InputError
 from keycontrast.keywords import Keywords
 from keycontrast.ranking import Settings, rank, ranker
 from keycontrast.ranking.chunks import with_chunks
-from keycontrast.text.annotators import load_annotator
+from keycontrast.text.annotate import load_annotator
 from keycontrast.text.tokens import token_table
 from stages.keywords import textrank
 from stages.keywords.params import TextRank

@@ -12,13 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Items to be computed together.
+    """Items to be computed together, padded to ``width``.
 
-    Attributes:
-        items: their positions.
-        rows: the same, the last one repeated until the chunk is full, so that every chunk of a width has
-            one shape: the bytes of a row may depend on the number of rows.
-        width: length that every row is padded to.
+    ``items`` are their positions; ``rows`` repeats the last one until the chunk is full, so that every chunk of a width
+    has one shape: the bytes of a row may depend on the number of rows.
     """
 
     items: np.ndarray
