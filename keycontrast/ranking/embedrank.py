@@ -1,9 +1,8 @@
-"""Ranking by what a frozen encoder makes of phrases and texts, joined with IDF and position.
+"""Ranking by embeddings of a frozen encoder, IDF and position.
 
-After EmbedRank (Bennani-Smires et al. 2018), which ranks noun chunks by the cosine of their embedding and the text's.
-A frozen sentence encoder takes a general word for as close as a telling one, so here the cosine is multiplied by the
-score of ``tfidf`` (:func:`keycontrast.ranking.methods.keyness`): rarer words, more occurrences, earlier places. Nothing
-is trained.
+EmbedRank (Bennani-Smires et al. 2018) ranks noun chunks by the cosine of their embedding and the text's. A frozen
+sentence encoder takes a general word for as close as a telling one, so here the cosine is multiplied by the score of
+``tfidf`` (:func:`keycontrast.ranking.methods.keyness`): rarer words, more occurrences, earlier places.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,16 +32,13 @@ _READING = Lock()
 
 @dataclass(frozen=True)
 class EmbedRanking:
-    """How to rank: a :class:`keycontrast.ranking.methods.Ranking`.
+    """A :class:`keycontrast.ranking.methods.Ranking` by an encoder.
 
     Attributes:
-        encoder: as :func:`keycontrast.encoders.resolve_encoder` takes it, or what has a method ``encode``.
+        encoder: as :func:`keycontrast.encoders.resolve_encoder` takes it, or an object with a method ``encode``.
         longest: word pieces of a text that are read.
-        chunks: which noun chunks are phrases.
-        language: ISO 639-1.
-        seeds: phrases that the texts' embeddings are drawn to: three parts of the text's and one of their mean, as
-            KeyBERT has it.
-        param: what messages call the encoder.
+        seeds: phrases whose mean embedding is added to three times that of the text, as in KeyBERT.
+        param: name of the encoder in messages.
     """
 
     encoder: Any = "bundled"

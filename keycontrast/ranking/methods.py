@@ -1,11 +1,10 @@
 """The ranking methods, each in three steps over a block of texts: graph, scores of nodes, scores of spans.
 
-``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (its TextRank, and the default) and
-``positionrank`` (Florescu and Caragea 2017) are those of the pytextrank package. They are computed rightly
-(``compat: none``: co-occurrences of both directions count, the tolerance is absolute, ties fall by score, IDF and
-position) or as that package does it (``compat: pytextrank``). ``tfidf`` has no graph: see :func:`keyness`.
-``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi, Pérez-Rosas and Mihalcea 2020) are
-computed by that package alone (``engine: package``, :mod:`keycontrast.ranking.package`).
+``mihalcea`` is TextRank as Mihalcea and Tarau (2004) describe it. ``pytextrank`` (the default) and ``positionrank``
+(Florescu and Caragea 2017) are those of the pytextrank package: corrected (``compat: none``: co-occurrences of both
+directions count, the tolerance is absolute, ties fall by score, IDF and position) or as in that package (``compat:
+pytextrank``). ``tfidf`` has no graph. ``topicrank`` (Bougouin, Boudin and Daille 2013) and ``biasedtextrank`` (Kazemi,
+Pérez-Rosas and Mihalcea 2020) are computed by that package alone (``engine: package``).
 """
 
 from collections.abc import Callable
@@ -39,25 +38,23 @@ _OF_PACKAGE = ("pytextrank", "positionrank", *PACKAGE_ALONE)
 
 @dataclass(frozen=True)
 class Settings:
-    """How to rank; the params of ``textrank`` and the language of the texts, as plain values.
+    """The params of ``textrank`` and the language of the texts, as plain values.
 
     Attributes:
         method: a name in :data:`METHODS`, or with ``engine: package`` in :data:`PACKAGE_ALONE`.
         compat: ``none``, or ``pytextrank`` to agree with that package.
         language: ISO 639-1; Chinese has candidates and a window of its own under ``mihalcea``.
         damping: a of the formula.
-        tolerance: absolute; iteration stops when no score of a text changes by more. Under ``compat: pytextrank``
-            it is the package's: summed changes below 1e-6 per node.
+        tolerance: largest absolute change of a score at which iteration stops. Under ``compat: pytextrank`` it is the
+            package's: summed changes below 1e-6 per node.
         max_iterations: after which a text has not converged.
         window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
         focus: ``pytextrank`` and ``biasedtextrank``: words between spaces, to which alone the random walk returns.
-            By our engine a text without any of them is ranked as if there were none.
+            Our engine ranks a text without any of them as if there were none.
         engine: ``package`` runs the pytextrank package itself, text by text.
         chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
-            (:mod:`keycontrast.ranking.chunks`), or ``auto``, these but in Chinese and wherever the package is followed.
-            ``mihalcea`` has none.
-        whole: ``mihalcea``: a phrase is the whole run of candidates around a kept word ("black money"), where the
-            paper joins kept words alone ("black", if money is not in the best third).
+            (:mod:`keycontrast.ranking.chunks`), or ``auto``: the latter, except in Chinese and wherever the package is
+            followed. ``mihalcea`` has none.
     """
 
     method: str = "pytextrank"
@@ -70,7 +67,6 @@ class Settings:
     focus: str = ""
     engine: str = "ours"
     chunks: Chunks = "auto"
-    whole: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS and self.method not in PACKAGE_ALONE:
@@ -102,7 +98,7 @@ class Settings:
 
     @property
     def as_package(self) -> bool:
-        """Whether rankings are those of the pytextrank package, whoever computes them."""
+        """Whether rankings are those of the pytextrank package, by either engine."""
         return self.compat == "pytextrank" or self.engine == "package"
 
     @property
@@ -136,17 +132,14 @@ class Settings:
 
 @dataclass(frozen=True)
 class Solved:
-    """Graphs of a block, scores of their nodes, and the spans that these give.
+    """Graphs of a block, scores of their nodes, and occurrences of phrases with their scores.
 
     Attributes:
-        graphs: of the texts.
-        scores: of the nodes.
         kept: nodes that phrases are built from, (nodes,).
-        spans: occurrences of phrases.
-        score: of each span.
+        score: of each span, (spans,).
         iterated: whether the nodes' scores are those of an iteration.
         scrub: leave apostrophes out of keywords, as the pytextrank package does.
-        as_package: as in that package, phrases are told apart by how they are written, and ties fall by that.
+        as_package: as in that package, phrases are compared, and ties sorted, by how they are written.
     """
 
     graphs: Graphs
@@ -179,12 +172,8 @@ def _mihalcea(block: TokenBlock, settings: Settings, idf: InverseFrequency | Non
     restart = np.full(int(graphs.offsets[-1]), 1 - settings.damping)
     scores = solve(graphs, restart, settings.damping, settings.tolerance, settings.max_iterations)
     kept = _best_third(block, graphs, scores.score, idf)
-    spans, runs, nodes = _runs(block, graphs, np.ones(len(kept), dtype=bool) if settings.whole else kept)
-    score = sum_by(runs, scores.score[nodes], len(spans))
-    if settings.whole:
-        held = np.bincount(runs, kept[nodes], len(spans)) > 0
-        spans, score = spans.take(held), score[held]
-    return Solved(graphs, scores, kept, spans, score, scrub=False)
+    spans, runs, nodes = _runs(block, graphs, kept)
+    return Solved(graphs, scores, kept, spans, sum_by(runs, scores.score[nodes], len(spans)), scrub=False)
 
 
 def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: InverseFrequency | None) -> np.ndarray:
@@ -201,10 +190,9 @@ def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: Inver
 
 
 def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, np.ndarray, np.ndarray]:
-    """Merge kept words that are neighbours in the text; return the runs, and run and node of each member token.
+    """Return the runs of kept words that are neighbours in the text, and run and node of each member token.
 
-    White space between two tokens does not part them. Only tokens that passed the filter count: a kept noun's
-    use as a verb joins nothing.
+    White space does not part tokens. Only tokens that passed the filter count: a kept noun's use as a verb joins none.
     """
     visible = np.flatnonzero(block.matching(is_visible))
     node = graphs.node_of[visible]
@@ -225,11 +213,8 @@ def _package(block: TokenBlock, settings: Settings, idf: InverseFrequency | None
 
 
 def _pagerank(graphs: Graphs, personalisation: np.ndarray, settings: Settings) -> Scores:
-    """PageRank summing to 1 over each text.
-
-    What isolated nodes hold returns by the personalisation, as everything does with probability ``1 - a``. So the
-    scores are those of the system without that return, scaled to sum to 1 (Langville and Meyer 2004).
-    """
+    """Return PageRank summing to 1 over each text: the scores of the system without the return from isolated nodes,
+    scaled to sum to 1 (Langville and Meyer 2004)."""
     if settings.as_package:
         return solve_as_networkx(graphs, personalisation, settings.damping, settings.max_iterations)
     found = solve(graphs, (1 - settings.damping) * personalisation, settings.damping, settings.tolerance,
@@ -266,7 +251,7 @@ def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarr
 
 
 def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
-    """Weigh each lemma by the sum of 1 / position over its kept tokens; its nodes share the weight without halving it.
+    """Weigh the nodes of each lemma by the sum of 1 / position over its kept tokens.
 
     Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
     """
@@ -283,10 +268,6 @@ def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.nd
     by_node = np.empty(int(graphs.offsets[-1]))
     by_node[graphs.node_of[places]] = (weight / total[of_text])[lemma]
     return by_node / sum_by(graphs.text, by_node, len(graphs.offsets) - 1)[graphs.text]
-
-
-def _tfidf(block: TokenBlock, settings: Settings, idf: InverseFrequency | None) -> Solved:
-    return without_graph(block, block.chunks, keyness(block, block.chunks, idf))
 
 
 def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np.ndarray:
@@ -311,7 +292,7 @@ def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np
 
 
 def without_graph(block: TokenBlock, spans: Spans, score: np.ndarray, scrub: bool = True) -> Solved:
-    """Return scored spans as what a ranking without a graph gives: nodes are the words of spans, by their best one."""
+    """Return the result of a ranking without a graph: nodes are the words of spans, each with its best span's score."""
     span, places = spans.members()
     codes, words = encode(block.tokens.take(pa.array(places)), str.lower)
     order = np.argsort(places, kind="stable")
@@ -332,5 +313,5 @@ METHODS: dict[str, Method] = {
     "mihalcea": _mihalcea,
     "pytextrank": partial(_package, personalise=_by_focus),
     "positionrank": partial(_package, personalise=_by_position),
-    "tfidf": _tfidf,
+    "tfidf": lambda block, settings, idf: without_graph(block, block.chunks, keyness(block, block.chunks, idf)),
 }

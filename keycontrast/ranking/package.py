@@ -1,8 +1,4 @@
-"""The pytextrank package itself over stored tokens: ``engine: package``, with which ``compat: pytextrank`` agrees.
-
-Documents are rebuilt from the token table. Entities of a pipeline that finds them are not in that table, and so not
-among the phrases.
-"""
+"""The pytextrank package itself over stored tokens: ``engine: package``. The token table has no entities."""
 
 import os
 from collections import Counter
@@ -52,8 +48,8 @@ def rank_with_package(tokens: pa.Table, phrases: int, component: Callable[[Doc],
 def package_component(method: str, focus: str = "", lookback: int = 3) -> Callable[[Doc], Any]:
     """Return the package's component for ``method``, which sets the phrases of a document.
 
-    ``biasedtextrank`` leans to ``focus`` alone: bias 1 for its words and 0 for others. ``lookback`` is the number of
-    kept words before a word that it co-occurs with.
+    ``biasedtextrank`` has bias 1 for the words of ``focus`` and 0 for others. A word co-occurs with ``lookback`` kept
+    words before it.
     """
     component = getattr(pytextrank, _FACTORIES[method])(token_lookback=lookback)
     if method != "biasedtextrank":

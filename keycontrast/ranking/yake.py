@@ -24,13 +24,7 @@ _BETWEEN = r"(?:'[^\s']*|\s)*?"
 
 @dataclass(frozen=True)
 class YakeRanking:
-    """How to rank: a :class:`keycontrast.ranking.methods.Ranking`.
-
-    Attributes:
-        language: ISO 639-1 code.
-        ngrams: words of a phrase at most.
-        top: phrases of a text that the package returns.
-    """
+    """A :class:`keycontrast.ranking.methods.Ranking` by YAKE: ``top`` phrases of at most ``ngrams`` words per text."""
 
     language: str = "en"
     ngrams: int = 3
