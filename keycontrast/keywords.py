@@ -61,7 +61,7 @@ _NOTHING = pa.table({name: pa.array([], kind) for name, kind in _COLUMNS.items()
 
 
 class Encoder(Protocol):
-    """What embeds texts, such as a ``SentenceTransformer``."""
+    """An encoder of texts, such as a ``SentenceTransformer``."""
 
     def encode(self, texts: list[str]) -> Any:
         """Return a vector of each text, (texts, d)."""
@@ -77,15 +77,9 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase of a text.
+    """A phrase of a text: as written at its first occurrence, from character ``start`` to before ``end``.
 
-    Attributes:
-        text: as it is written at its first occurrence.
-        keyword: its normal form, under which it is the same in all texts.
-        score: the method's.
-        rank: 1 for the text's best.
-        start: first character in the text.
-        end: character after the last.
+    ``keyword`` is its normal form, the same in all texts; ``rank`` is 1 for the text's best.
     """
 
     text: str
@@ -97,7 +91,7 @@ class Phrase:
 
 
 class Phrases(Sequence[list[Phrase]]):
-    """The phrases of one text or of many: item n is those of the n-th text, best first, none if it has none.
+    """The phrases of one text or of many: item n is the list of those of the n-th text, best first.
 
     Attributes:
         table: Arrow table, a row per phrase: ``row`` (number of the text, from 0), ``id`` (of a pandas Series with an
@@ -138,9 +132,8 @@ class Comparison:
     """The phrases of several methods side by side.
 
     Attributes:
-        phrases: of each method, with their scores and places.
-        table: Arrow table: ``row`` and perhaps ``id`` of a text, ``rank``, and under each method's name its keyword of
-            that rank, or null.
+        phrases: of each method.
+        table: Arrow table: ``row`` and perhaps ``id`` of a text, ``rank``, and each method's keyword of that rank.
     """
 
     def __init__(self, phrases: dict[str, Phrases], ids: pa.Array | None) -> None:
@@ -167,26 +160,24 @@ class Keywords:
         method: one of :attr:`methods`; ``embedrank`` is best and slow.
         language: of the texts, ``en`` or ``zh``, or that of a ``pipeline``; None is the given pipeline's, or English.
         pipeline: of texts that are not Chinese: ``embedded``, an installed spaCy package, a folder with a slash
-            in it, or a spaCy pipeline, which stays as it is.
+            in it, or a spaCy pipeline, which is not changed.
         workers: processes that read texts. With more than one, a script must do its work below
-            ``if __name__ == "__main__":``, as with all worker processes.
+            ``if __name__ == "__main__":``.
         diversity: 0 takes the best phrases of a text; towards 1, those that differ from the ones before them (maximal
             marginal relevance, over the words of phrases, or by ``embedrank``'s encoder).
         min_count: texts that must hold a phrase, of those given to :meth:`fit`, or else to :meth:`rank`.
         ngram_range: fewest and most words of a phrase; None takes all.
-        stop_words: words that no phrase has, besides those that are none by their parts of speech, and phrases that are
-            never given; compared as keywords are. Such words part noun chunks and are no nodes of a graph.
+        stop_words: words that no phrase has, and phrases that are never given; compared as keywords are.
         candidates: a vocabulary; its occurrences are ranked in place of noun chunks, those within others too.
-        seed_words: words or phrases that the ranking leans to, by ``embedrank`` as KeyBERT does (three parts of the
-            text's embedding to one of theirs), by ``pytextrank`` as biased TextRank does (the walk returns to them; a
-            text without any is ranked as ever).
+        seed_words: words or phrases that the ranking prefers, by ``embedrank`` as in KeyBERT, by ``pytextrank`` as in
+            biased TextRank (the walk returns to them).
         threshold: least score of a phrase; scores are those of the method.
         encoder: of ``embedrank``: a folder, a name on the hub, or an object with ``encode(list[str])``; None is
-            the one that comes along. Of folders and the hub, a text's embedding is the mean of its last states.
+            the bundled one. With folders and the hub, a text's embedding is the mean of its last states.
         on_null: ``error``, or ``skip`` to leave out texts that are null (None, NaN), which keep their places.
 
     Raises:
-        InputError: no ranking has that name (the message names the nearest), or a value is not one of those allowed.
+        InputError: a name or value that is not allowed.
     """
 
     methods = METHODS
@@ -218,25 +209,21 @@ class Keywords:
         self._counts: Counter[str] | None = None
 
     def fit(self, texts: Texts) -> Keywords:
-        """Take inverse document frequencies from these texts, for all rankings from now on; return itself.
+        """Count inverse document frequencies in these texts for all further rankings; return itself.
 
-        Texts are read a part at a time: an iterator of any length will do.
+        Texts are read a part at a time, from an iterator of any length.
         """
-        tokens: Iterator[pa.Table] = (part.tokens for part in self._parts(texts, [self._method]))
-        counts = None
-        if self._choice.min_count > 1:
-            counts = Counter[str]()
-            tokens = self._counting(tokens, counts)
-        self._idf = InverseFrequency.over_tables(tokens)
-        self._counts = counts
-        return self
+        counts, rank = Counter[str](), self._ranker(self._method, self._choice, None)
 
-    def _counting(self, tokens: Iterable[pa.Table], counts: Counter[str]) -> Iterator[pa.Table]:
-        """Yield ``tokens``, and count on the way the texts that hold each phrase."""
-        rank = self._ranker(self._method, self._choice, None)
-        for part in tokens:
-            counts.update(self._choice.counted([rank(part)]) or {})
-            yield part
+        def counted() -> Iterator[pa.Table]:
+            for part in self._parts(texts, [self._method]):
+                if self._choice.min_count > 1:
+                    counts.update(self._choice.counted([rank(part.tokens)]))
+                yield part.tokens
+
+        self._idf = InverseFrequency.over_tables(counted())
+        self._counts = counts if self._choice.min_count > 1 else None
+        return self
 
     def rank(self, texts: Texts, top: int = 10) -> Phrases:
         """Return the phrases of one text or many, at most ``top`` of each.
@@ -245,22 +232,16 @@ class Keywords:
         of :meth:`fit`, or else of these texts alone.
 
         Args:
-            texts: a text, texts in any iterable, a pandas or Arrow column, or documents of spaCy, which are taken as
-                the caller's pipeline left them.
+            texts: a text, texts in any iterable, a pandas or Arrow column, or annotated documents of spaCy.
             top: phrases per text at most, from 1.
 
         Raises:
-            InputError: ``top`` is less than 1, a text is none, a document has no parts of speech, or the method knows
-                nothing of an option.
+            InputError: a bad ``top``, text or document, or an option that the method does not have.
         """
         return self._all([self._method], texts, top)[self._method]
 
     def compare(self, methods: Sequence[Method], texts: Texts, top: int = 10) -> Comparison:
-        """Return the phrases of each text by several of :attr:`methods` side by side; texts are read once.
-
-        Raises:
-            InputError: as :meth:`rank`; or no ranking has one of the names; or phrases were counted by :meth:`fit`.
-        """
+        """Return the phrases of each text by several of :attr:`methods` side by side; texts are read once."""
         if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
             raise InputError(f"compare: a list of methods is needed, such as ['tfidf', 'yake'], found {methods!r}")
         for method in methods:
@@ -305,12 +286,7 @@ class Keywords:
                           f"0); their phrases mean little.", stacklevel=4)
 
     def stream(self, texts: Texts, top: int = 10) -> Iterator[list[Phrase]]:
-        """Yield the phrases of each text, in order, with a thousand texts in memory at a time.
-
-        Raises:
-            InputError: as :meth:`rank`; or :meth:`fit` has not been called, so that a text's phrases would depend on
-                which others happen to be in memory.
-        """
+        """Yield the phrases of each text, in order, with a thousand texts in memory at a time, after :meth:`fit`."""
         if self._idf is None:
             raise InputError("stream: call fit(texts) before, with these or other texts, for the inverse document "
                              "frequencies; rank(texts) counts them itself.")
@@ -328,8 +304,7 @@ class Keywords:
         return choice.chosen(ranked, counts, self._vectors(self._method))
 
     def ranking_input(self, texts: Texts, top: int) -> tuple[pa.Table, Ranking, Choice]:
-        """Return token rows, whose noun chunks are the candidates, what ranks ``top`` of them, and what it leaves out.
-        """
+        """Return token rows, whose noun chunks are the candidates, the ranking, and the choice of ``top`` of them."""
         choice = replace(self._choice, top=top)
         return self._candidates(self.tokens(texts)), self._ranking(self._method, choice), choice
 
@@ -389,7 +364,7 @@ class Keywords:
         return with_candidates(tokens, self._language, self._choice.stop_words, self._vocabulary)
 
     def _vectors(self, method: str) -> Callable[[Sequence[str]], Any] | None:
-        """Return the vectors by which a choice compares phrases: those of the method's encoder, if it has one."""
+        """Return the embedding of phrases by the method's encoder, if it has one."""
         return getattr(self._ranking(method, self._choice), "vectors", None)
 
     def _chosen(self, method: str, choice: Choice, ranked: pa.Table, part: _Part,
@@ -435,11 +410,7 @@ def _reader(pipeline: Any, language: str | None, workers: int) -> tuple[str | La
 
 def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled", seeds: tuple[str, ...] = (),
                chunks: Chunks = "auto") -> Ranking:
-    """Return a ranking by its name, for so many phrases of a text, with the settings that the library takes for best.
-
-    Raises:
-        InputError: the method does not read the language, or needs a package that is not installed.
-    """
+    """Return a ranking by its name, for so many phrases of a text, with the library's settings."""
     if method == "yake":
         from keycontrast.ranking.yake import YakeRanking
 
@@ -452,7 +423,7 @@ def ranking_of(method: str, language: str, phrases: int, encoder: Any = "bundled
 
 
 def listed(texts: Any) -> Iterator[Any]:
-    """Return the texts or documents in whatever holds them; a table, of which a column is meant, is an error."""
+    """Return the texts or documents in a text, iterable or column; a table is an error."""
     if isinstance(texts, str) or _is_doc(texts):
         return iter((texts,))
     if isinstance(texts, pa.Array | pa.ChunkedArray):
