@@ -43,7 +43,9 @@ class Choice:
             raise InputError(f"diversity: must lie between 0 and 1, found {self.diversity!r}")
         if self.min_count < 1:
             raise InputError(f"min_count: must be at least 1, found {self.min_count}")
-        if self.ngram_range is not None and not _is_range(self.ngram_range):
+        words = self.ngram_range
+        if words is not None and not (isinstance(words, tuple | list) and len(words) == 2
+                                      and all(isinstance(one, int) for one in words) and 1 <= words[0] <= words[1]):
             raise InputError(f"ngram_range: must be the fewest and the most words, such as 1 and 3, found "
                              f"{self.ngram_range}")
         if self.threshold is not None and not _is_number(self.threshold):
@@ -116,11 +118,6 @@ class Choice:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-
-
-def _is_range(words: object) -> bool:
-    return (isinstance(words, tuple | list) and len(words) == 2 and all(isinstance(one, int) for one in words)
-            and 1 <= words[0] <= words[1])
 
 
 def _by_words(keywords: Sequence[str]) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -247,36 +246,23 @@ def communities(nodes: int, edges: Edges, resolution: float) -> Communities:
     The positive edges count as undirected, the counts of both directions summed. A higher ``resolution`` (gamma) gives
     more and smaller communities.
     """
-    low, high, weights = _undirected(nodes, edges.where(edges.sign == 1))
-    if not len(weights):
+    positive = edges.where(edges.sign == 1)
+    if not len(positive):
         return Communities(np.arange(nodes, dtype=np.int32), 0.0)
     import igraph  # not in the environment of a training, which needs other parts of this module
 
-    graph = igraph.Graph(n=nodes, edges=np.column_stack([low, high]))
-    with _fixed_randomness():
-        found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
-                                       resolution=resolution, n_iterations=_PASSES).membership
-    return Communities(_by_smallest(np.array(found)),
-                       graph.modularity(found, weights=weights.tolist(), resolution=resolution))
-
-
-def _undirected(nodes: int, edges: Edges) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lower and higher end and the summed count of each pair of nodes with an edge, sorted."""
-    low, high = np.minimum(edges.target, edges.source), np.maximum(edges.target, edges.source)
+    low, high = np.minimum(positive.target, positive.source), np.maximum(positive.target, positive.source)
     pairs, place = np.unique(low.astype(np.int64) * nodes + high, return_inverse=True)
-    return pairs // max(nodes, 1), pairs % max(nodes, 1), np.bincount(place, edges.count, minlength=len(pairs))
-
-
-@contextmanager
-def _fixed_randomness() -> Iterator[None]:
-    """Let igraph draw from a generator of our own meanwhile; it takes Python's global one otherwise."""
-    import igraph
-
+    weights = np.bincount(place, positive.count, minlength=len(pairs))
+    graph = igraph.Graph(n=nodes, edges=np.column_stack([pairs // nodes, pairs % nodes]))
     igraph.set_random_number_generator(random.Random(_SEED))
     try:
-        yield
+        found = graph.community_leiden(objective_function="modularity", weights=weights.tolist(),
+                                       resolution=resolution, n_iterations=_PASSES).membership
     finally:
         igraph.set_random_number_generator(random)
+    return Communities(_by_smallest(np.array(found)),
+                       graph.modularity(found, weights=weights.tolist(), resolution=resolution))
 
 
 def _by_smallest(labels: np.ndarray) -> np.ndarray:
