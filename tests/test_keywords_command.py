@@ -3,13 +3,9 @@
 import csv
 import io
 import json
-import os
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
-from source_imports import ROOT
 from typer.testing import CliRunner
 
 from keycontrast import cli
@@ -134,19 +130,6 @@ def test_bad_input_is_named(tmp_path, content, arguments, message):
         (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(InputError, match=message):
         keywords(tmp_path / "t.csv", *arguments)
-
-
-@pytest.mark.whole
-def test_a_reader_that_has_enough_ends_the_command_quietly(tmp_path):
-    path = tmp_path / "many.txt"
-    path.write_text("Graph theory helps the old black money.\n" * 3000, encoding="utf-8")
-    command = [sys.executable, "-m", "pipeline", "keywords", str(path), "--method", "yake"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}) as running:
-        assert running.stdout.readline().startswith(b"0  Graph theory")
-        running.stdout.close()
-        told = running.stderr.read().decode()
-    assert "Traceback" not in told and "Broken" not in told
 
 
 def test_the_graph_of_a_file_needs_a_place(lines, tmp_path):
