@@ -337,12 +337,9 @@ def _write_parquet(found: Ranked, path: Path) -> None:
     import pyarrow.parquet as pq
 
     from keycontrast.files import atomic_file
-    from keycontrast.keywords import id_column
+    from keycontrast.keywords import id_column, with_ids
 
-    table = found.table
-    if found.has_ids:
-        ids = id_column([given.id for given in found.texts]).take(table["row"].combine_chunks())
-        table = table.add_column(1, "id", ids)
+    table = with_ids(found.table, id_column([given.id for given in found.texts]) if found.has_ids else None)
     with atomic_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
 

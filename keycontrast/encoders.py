@@ -30,12 +30,9 @@ _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 
 @dataclass(frozen=True)
 class ResolvedEncoder:
-    """An encoder on this machine.
+    """An encoder in a folder; if not ``pretrained``, it is built from the configuration there with random weights.
 
-    Attributes:
-        location: folder for ``from_pretrained``.
-        pretrained: False: build from the configuration there, with random weights.
-        description: for metadata: name, version (a commit of the hub), sha256 of the weights, hash of all files.
+    ``description`` is for metadata: name, version (a commit of the hub), sha256 of the weights, hash of all files.
     """
 
     location: Path
@@ -112,7 +109,7 @@ def folder_encoder(folder: Path, source: str, param: str, name: str | None = Non
 
 
 def _hub(named: str, param: str) -> ResolvedEncoder:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HFValidationError, HTTPError
 
     repository, _, revision = named.partition("@")
@@ -122,19 +119,12 @@ def _hub(named: str, param: str) -> ResolvedEncoder:
         if not any(folder.glob("*.safetensors")) and os.environ.get(ALLOW_PICKLES) == "1":
             folder = Path(snapshot_download(repository, revision=asked, allow_patterns=[*_HUB_FILES, _PICKLES]))
     except (OSError, HTTPError, HFValidationError) as error:
-        raise InputError(_hub_message(repository, revision, error, param)) from error
+        fetched = f"{repository} --revision {revision}" if revision else repository
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
+        folder_or = f"set {param} to path and name a folder beside it" if "." in param else "name a folder"
+        raise InputError(f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
+                         f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has "
+                         f"one (`hf download {fetched}`), copy that cache here and point HF_HOME at it, or {folder_or}"
+                         f"{', or set it to bundled' * (param == 'encoder.source')}.") from error
     return folder_encoder(folder, f"hub:{named}", param, name=repository, version=folder.name)
-
-
-def _hub_message(repository: str, revision: str, error: Exception, param: str) -> str:
-    from huggingface_hub import constants
-
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    mode = "offline mode is on (HF_HUB_OFFLINE)" if constants.HF_HUB_OFFLINE else "the network was tried"
-    named, fetched = (f"{repository}@{revision}", f"{repository} --revision {revision}") if revision else (
-        repository, repository)
-    return (f"{param}: hub:{named} could not be had ({reason}); {mode}, and it is not in the cache "
-            f"{constants.HF_HUB_CACHE}. Check the name and the network, or fetch it on a machine that has one "
-            f"(`hf download {fetched}`), copy that cache here and point HF_HOME at it, or "
-            f"{f'set {param} to path and name a folder beside it' if '.' in param else 'name a folder'}"
-            f"{', or set it to bundled' * (param == 'encoder.source')}.")

@@ -51,14 +51,6 @@ class ExplainedNode(NamedTuple):
     tokens: tuple[int, ...]
 
 
-class ExplainedEdge(NamedTuple):
-    """An undirected edge between two nodes (places in ``Explanation.nodes``, the smaller first) and its weight."""
-
-    first: int
-    second: int
-    weight: float
-
-
 class ExplainedPhrase(NamedTuple):
     """A ranked phrase as written at its first occurrence, with the mean IDF of its tokens, if one was given."""
 
@@ -75,8 +67,9 @@ class ExplainedPhrase(NamedTuple):
 class Explanation:
     """The keyword of a text and all that led to it.
 
-    Nodes are in the order of first appearance, phrases best first. ``residual`` is the largest change that one more
-    step of the method's formula would make to a score; ``iterations`` is None where no iteration computes the scores.
+    Nodes are in the order of first appearance, phrases best first; edges are two places in ``nodes`` and a weight.
+    ``residual`` is the largest change that one more step of the method's formula would make to a score; ``iterations``
+    is None where no iteration computes the scores.
     ``keyword`` is ``<nokw>`` where the text has none; ``keyword_method`` is then ``none``, and ``idf`` for a fall-back.
     """
 
@@ -86,7 +79,7 @@ class Explanation:
     status: str
     tokens: tuple[ExplainedToken, ...]
     nodes: tuple[ExplainedNode, ...]
-    edges: tuple[ExplainedEdge, ...]
+    edges: tuple[tuple[int, int, float], ...]
     iterations: int | None
     residual: float
     phrases: tuple[ExplainedPhrase, ...]
@@ -118,7 +111,7 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
     return Explanation(
         text_id=int(block.text_ids[0]), method=ranking.method, settings=ranking.described,
         status=STATUSES[statuses(block, solved, ranked)[0]], tokens=_tokens(block, solved),
-        nodes=_nodes(block, solved, ranking.method), edges=tuple(ExplainedEdge(*edge) for edge in edges),
+        nodes=_nodes(block, solved, ranking.method), edges=tuple(edges),
         iterations=int(solved.scores.iterations[0]) if solved.iterated else None,
         residual=float(solved.scores.residual[0]), phrases=listed, keyword=keyword, keyword_method=row["method"],
         keyword_score=row["score"],
@@ -220,9 +213,9 @@ def _token_table(found: Explanation) -> Table:
 def _node_table(found: Explanation) -> Table:
     """Return the candidate graph: each word with its score, and its edges with their weights."""
     beside: dict[int, list[str]] = {place: [] for place in range(len(found.nodes))}
-    for edge in found.edges:
-        for one, other in ((edge.first, edge.second), (edge.second, edge.first)):
-            beside[one].append(f"{printable(found.nodes[other].word)} ({edge.weight:g})")
+    for first, second, weight in found.edges:
+        for one, other in ((first, second), (second, first)):
+            beside[one].append(f"{printable(found.nodes[other].word)} ({weight:g})")
     shown = Table("word", _right("score"), "kept", "edges to (weight)", title_justify="left",
                   title=f"Candidate graph: {len(found.nodes)} words, {len(found.edges)} edges")
     for place in sorted(range(len(found.nodes)), key=lambda place: (-round(found.nodes[place].score, 9), place)):

@@ -142,7 +142,7 @@ class Comparison:
         for method, found in phrases.items():
             keywords = found.table.select(["row", "rank", "keyword"]).rename_columns(["row", "rank", method])
             table = table.join(keywords, ["row", "rank"], join_type="full outer")
-        self.table = _with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
+        self.table = with_ids(table.sort_by([("row", "ascending"), ("rank", "ascending")]), ids)
 
     def __repr__(self) -> str:
         texts = len(next(iter(self.phrases.values())))
@@ -234,9 +234,6 @@ class Keywords:
         Args:
             texts: a text, texts in any iterable, a pandas or Arrow column, or annotated documents of spaCy.
             top: phrases per text at most, from 1.
-
-        Raises:
-            InputError: a bad ``top``, text or document, or an option that the method does not have.
         """
         return self._all([self._method], texts, top)[self._method]
 
@@ -268,7 +265,7 @@ class Keywords:
             counts = choice.counted(found) if self._idf is None else self._counts
             table = pa.concat_tables([_NOTHING, *(self._chosen(method, choice, ranked, part, counts)
                                                   for ranked, part in zip(found, parts, strict=True))])
-            phrases[method] = Phrases(_with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
+            phrases[method] = Phrases(with_ids(table, ids), total, skipped=total - sum(map(len, tokens)))
         self._warn(parts)
         return phrases
 
@@ -339,7 +336,13 @@ class Keywords:
         while part := list(islice(texts, _CHUNK)):
             ids = [place for place, text in enumerate(part, start) if not (self._skips and _is_null(text))]
             for place in ids:
-                _check(part[place - start], place)
+                text = part[place - start]
+                if not isinstance(text, str):
+                    advice = "; give on_null='skip' to leave out such texts" if _is_null(text) else ""
+                    raise InputError(f"text {place} (counted from 0) is no text but of type {type(text).__name__}"
+                                     f"{advice}")
+                if not is_unicode(text):
+                    raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
             taken.append((start, part))
             yield pa.table({"text_id": pa.array(ids, pa.int64()),
                             "text": pa.array([part[place - start] for place in ids], pa.string())})
@@ -447,7 +450,8 @@ def ids_of(texts: Any) -> pa.Array | None:
     return id_column(index.tolist())
 
 
-def _with_ids(table: pa.Table, ids: pa.Array | None) -> pa.Table:
+def with_ids(table: pa.Table, ids: pa.Array | None) -> pa.Table:
+    """Return a table of rows with the column ``id`` of their texts, if there are ids."""
     return table if ids is None else table.add_column(1, "id", ids.take(table["row"].combine_chunks()))
 
 
@@ -465,14 +469,6 @@ def _is_doc(value: Any) -> bool:
 
 def _is_null(text: Any) -> bool:
     return text is None or type(text).__name__ in ("NAType", "NaTType") or (isinstance(text, float) and text != text)
-
-
-def _check(text: Any, place: int) -> None:
-    if not isinstance(text, str):
-        advice = "; give on_null='skip' to leave out such texts" if _is_null(text) else ""
-        raise InputError(f"text {place} (counted from 0) is no text but of type {type(text).__name__}{advice}")
-    if not is_unicode(text):
-        raise InputError(f"text {place} (counted from 0) holds half a surrogate pair, which no text has")
 
 
 def _documents(docs: Iterator[Any], needed: Iterable[str]) -> Iterator[_Part]:

@@ -58,12 +58,10 @@ class Edges:
 
 def strongest(group: np.ndarray, column: np.ndarray, count: np.ndarray, columns: int,
               limit: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the entries of the ``limit`` largest counts of each group, or all: by group, falling count, rising column.
+    """Return the entries (n,) of the ``limit`` largest counts of each group, or all.
 
-    Args:
-        group: number of the group of each entry (n,), not negative.
-        column: (n,), below ``columns``; no pair of group and column occurs twice.
-        count: (n,), at least 1.
+    They are sorted by group, falling count, rising column. No pair of group and column occurs twice; counts are at
+    least 1, columns below ``columns``.
     """
     peak = int(count.max(initial=0))
     sizes = np.bincount(group)
@@ -277,10 +275,8 @@ def phrase_graph(names: pa.StringArray, keyword: np.ndarray, text: np.ndarray,
                  neighbours: int | None = 64) -> tuple[pa.Table, pa.Table]:
     """Return nodes and edges of the graph of phrases that share texts, as of :class:`keycontrast.graph.KeywordGraph`.
 
-    Args:
-        names: sorted phrases; their positions are node ids.
-        keyword, text: node id, and number of the text from 0, of each phrase of each text (n,); no pair occurs twice.
-        neighbours: an edge stays if it is among so many strongest of one of its ends; None keeps all.
+    The place of a phrase in ``names``, which are sorted, is its node id. ``keyword`` and ``text`` are node id and
+    number of a text (n,), each pair once. An edge stays if it is among so many strongest of one of its ends.
     """
     count = len(names)
     shape = (count, int(text.max(initial=-1)) + 1)

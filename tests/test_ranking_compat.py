@@ -92,7 +92,7 @@ def test_scores_by_hand():
 def test_the_package_overwrites_weights_and_ours_adds_them():
     # "a b" twice and "b a" once, in three sentences: the package's weight is that of the direction it met last.
     tokens = tagged("a/NOUN b/NOUN ./PUNCT a/NOUN b/NOUN ./PUNCT b/NOUN a/NOUN ./PUNCT a/NOUN c/NOUN")
-    weights = {compat: [edge.weight for edge in explain(tokens, Settings("pytextrank", compat)).edges]
+    weights = {compat: [weight for *_, weight in explain(tokens, Settings("pytextrank", compat)).edges]
                for compat in ("none", "pytextrank")}
     assert weights == {"none": [3.0, 1.0], "pytextrank": [1.0, 1.0]}
 

@@ -94,7 +94,7 @@ def test_a_repeated_word_is_one_node_and_no_neighbour_of_itself():
     # The phrase has three members.
     assert [(one.keyword, one.score) for one in found.phrases] == [("dog dog dog", pytest.approx(0.45))]
     counted = explain(tagged("old/ADJ dog/NOUN ,/PUNCT dog/NOUN old/ADJ"), PRINTED)
-    assert [(edge.first, edge.second, edge.weight) for edge in counted.edges] == [(0, 1, 2.0)]
+    assert counted.edges == ((0, 1, 2.0),)
 
 
 def test_ties_fall_by_idf_and_then_by_position():
@@ -143,7 +143,7 @@ def test_chinese_has_the_candidates_and_the_window_of_jieba():
     found = explain(tokens, Settings("mihalcea", language="zh"))
     assert [node.word for node in found.nodes] == ["北京", "大学", "研究", "喜欢"]
     # Five tokens: at most four apart. "好" has one character, "小明" is a person's name.
-    assert [(found.nodes[edge.first].word, found.nodes[edge.second].word) for edge in found.edges] == [
+    assert [(found.nodes[first].word, found.nodes[second].word) for first, second, _ in found.edges] == [
         ("北京", "大学"), ("大学", "研究"), ("大学", "喜欢"), ("研究", "喜欢")]
     assert "window 5" in found.settings
     assert [one.phrase for one in found.phrases] == ["大学", "研究"]

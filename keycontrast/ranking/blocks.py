@@ -159,8 +159,7 @@ def encode(strings: pa.Array, form: Callable[[str], str] = str) -> tuple[np.ndar
 
 def among(strings: pa.Array, values: frozenset[str]) -> np.ndarray:
     """Return whether each string is one of ``values``."""
-    codes, known = encode(strings)
-    return np.array([word in values for word in known], dtype=bool)[codes]
+    return pc.is_in(strings, pa.array(sorted(values), strings.type)).to_numpy(zero_copy_only=False)
 
 
 def sum_by(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:

@@ -26,10 +26,8 @@ PYTEXTRANK_POS = frozenset({"ADJ", "NOUN", "PROPN", "VERB"})
 class Graphs:
     """Weighted undirected graphs of the texts of a block; nodes are numbered through, text by text.
 
-    Attributes:
-        offsets: number of each text's first node, and of all nodes at the end, (texts + 1,).
-        node_of: node of each token, -1 for a token without one, (tokens,).
-        first, second: smaller and greater node of each edge, (edges,), distinct and sorted; equal for a self-loop.
+    ``offsets`` are the numbers of first nodes (texts + 1,); ``node_of`` is the node of each token or -1 (tokens,);
+    edges (edges,) are distinct and sorted, the smaller node first, equal nodes being a self-loop.
     """
 
     offsets: np.ndarray

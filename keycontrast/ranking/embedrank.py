@@ -32,13 +32,10 @@ _READING = Lock()
 
 @dataclass(frozen=True)
 class EmbedRanking:
-    """A :class:`keycontrast.ranking.methods.Ranking` by an encoder.
+    """A ranking by an encoder's name or an object with ``encode``, which reads ``longest`` word pieces of a text.
 
-    Attributes:
-        encoder: as :func:`keycontrast.encoders.resolve_encoder` takes it, or an object with a method ``encode``.
-        longest: word pieces of a text that are read.
-        seeds: phrases whose mean embedding is added to three times that of the text, as in KeyBERT.
-        param: name of the encoder in messages.
+    The mean embedding of ``seeds`` is added to three times that of the text, as in KeyBERT. ``param`` is the name of
+    the encoder in messages.
     """
 
     encoder: Any = "bundled"

@@ -36,23 +36,12 @@ PACKAGE_ALONE = ("topicrank", "biasedtextrank")
 
 @dataclass(frozen=True)
 class Settings:
-    """The params of ``textrank``, whose values are checked there, and the language of the texts.
+    """The params of ``textrank``, whose values are checked there, and the language (ISO 639-1) of the texts.
 
-    Attributes:
-        method: a name in :data:`METHODS`, or with ``engine: package`` in :data:`PACKAGE_ALONE`.
-        compat: ``none``, or ``pytextrank`` to agree with that package.
-        language: ISO 639-1; Chinese has candidates and a window of its own under ``mihalcea``.
-        damping: a of the formula.
-        tolerance: largest absolute change of a score at which iteration stops. Under ``compat: pytextrank`` it is the
-            package's: summed changes below 1e-6 per node.
-        max_iterations: after which a text has not converged.
-        window: tokens of a co-occurrence window, or the package's look-back; None is the method's own.
-        focus: ``pytextrank`` and ``biasedtextrank``: words between spaces, to which alone the random walk returns.
-            Our engine ranks a text without any of them as if there were none.
-        engine: ``package`` runs the pytextrank package itself, text by text.
-        chunks: which noun chunks are phrases: ``annotated`` (nouns alone, of the embedded pipeline), ``adjectives``
-            (:mod:`keycontrast.ranking.chunks`), or ``auto``: the latter, except in Chinese and wherever the package is
-            followed. ``mihalcea`` has none.
+    With ``compat: pytextrank`` the tolerance is that of the package: summed changes below 1e-6 per node. The window
+    None is the method's own. ``focus`` are words between spaces, to which alone the random walk returns; our engine
+    ranks a text without any of them as if there were none. Noun chunks that are phrases are ``annotated`` (nouns
+    alone), ``adjectives``, or ``auto``: the latter, except in Chinese and where the package is followed.
     """
 
     method: str = "pytextrank"
@@ -102,7 +91,7 @@ class Settings:
         return METHODS[self.method](block if tokens is block.table else TokenBlock(tokens), self, idf)
 
     def chunked(self, tokens: pa.Table) -> pa.Table:
-        """Return ``tokens`` with the noun chunks that are its phrases."""
+        """Return ``tokens`` with the noun chunks that are phrases."""
         if self.method == "mihalcea" or (self.as_package and self.chunks == "auto"):
             return tokens
         return with_chunks(tokens, self.chunks, self.language)
@@ -110,14 +99,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Solved:
-    """Graphs of a block, scores of their nodes, and occurrences of phrases with their scores.
+    """Graphs of a block, scores of their nodes, the nodes that phrases are built from, and spans with their scores.
 
-    Attributes:
-        kept: nodes that phrases are built from, (nodes,).
-        score: of each span, (spans,).
-        iterated: whether the nodes' scores are those of an iteration.
-        scrub: leave apostrophes out of keywords, as the pytextrank package does.
-        as_package: as in that package, phrases are compared, and ties sorted, by how they are written.
+    ``scrub`` leaves apostrophes out of keywords, as the pytextrank package does. With ``as_package`` phrases are
+    compared, and ties sorted, by how they are written.
     """
 
     graphs: Graphs

@@ -22,7 +22,6 @@ from keycontrast.text.tokens import rebuild_docs
 with Path(os.devnull).open("w") as _silence, redirect_stdout(_silence):
     import pytextrank
 
-_NO_PHRASE = {"phrase": None, "keyword": None, "score": None, "token_start": None, "token_end": None}
 _FACTORIES = {"pytextrank": "BaseTextRankFactory", "positionrank": "PositionRankFactory",
               "biasedtextrank": "BiasedTextRankFactory", "topicrank": "TopicRankFactory"}
 
@@ -72,23 +71,14 @@ def docs(tokens: pa.Table) -> Iterator[tuple[int, Doc]]:
 
 def _rows(ranked: Callable[[Doc], Any], doc: Doc, phrases: int) -> Iterator[dict[str, Any]]:
     try:
-        found = _phrases(ranked, doc)[:phrases] if len(doc) else []
+        # A lone apostrophe, which is scrubbed, has no normal form.
+        named = [phrase for phrase in ranked(doc)._.phrases if normal_form(phrase.text)] if len(doc) else []
         status = "no_candidate" if len(doc) else "empty_text"
     except PowerIterationFailedConvergence:
-        found, status = [], "not_converged"
-    if not found:
-        yield {"rank": 0, "status": status, **_NO_PHRASE}
-    for place, row in enumerate(found, start=1):
-        yield {"rank": place, "status": "ok", **row}
-
-
-def _phrases(ranked: Callable[[Doc], Any], doc: Doc) -> list[dict[str, Any]]:
-    """Return the phrases of ``doc`` that have a normal form; a lone apostrophe, which is scrubbed, has none."""
-    found = []
-    for phrase in ranked(doc)._.phrases:
-        keyword = normal_form(phrase.text)
-        if keyword:
-            first = min(phrase.chunks, key=lambda chunk: chunk.start)
-            found.append({"phrase": first.text, "keyword": keyword, "score": float(phrase.rank),
-                          "token_start": first.start, "token_end": first.end})
-    return found
+        named, status = [], "not_converged"
+    if not named:
+        yield {"rank": 0, "status": status}
+    for place, phrase in enumerate(named[:phrases], start=1):
+        first = min(phrase.chunks, key=lambda chunk: chunk.start)
+        yield {"rank": place, "status": "ok", "phrase": first.text, "keyword": normal_form(phrase.text),
+               "score": float(phrase.rank), "token_start": first.start, "token_end": first.end}

@@ -77,9 +77,6 @@ def rank(tokens: pa.Table, method: str = "pytextrank", phrases: int = 5, *, idf:
 
     A text's rows depend on that text alone, and on ``idf``, which breaks ties before the position does. A text without
     phrases has one row of rank 0, whose status says why. ``settings`` are those of :class:`Settings`.
-
-    Raises:
-        InputError: no method of that name, or settings that do not go together.
     """
     return ranker(Settings(method, **settings), phrases, idf)(tokens).table
 
@@ -96,7 +93,10 @@ def ranker(ranking: Ranking, phrases: int, idf: InverseFrequency | None = None) 
             solved = ranking.solve(block, idf)
             found = rank_spans(block, solved, idf, phrases)
             status = statuses(block, solved, found)
-            report.add(_report(solved, status))
+            texts = Counter(dict(zip(STATUSES, np.bincount(status, minlength=len(STATUSES)).tolist(), strict=True)))
+            report.add(Report(texts) if not solved.iterated else Report(
+                texts, int(solved.scores.iterations.max(initial=0)),
+                float(solved.scores.residual[solved.scores.converged].max(initial=0.0))))
             tables.append(_rows(block, found, status))
         return Ranked(pa.concat_tables(tables).sort_by([("text_id", "ascending"), ("rank", "ascending")]), report)
 
@@ -157,12 +157,3 @@ def _rows(block: TokenBlock, phrases: Phrases, status: np.ndarray) -> pa.Table:
     others = pa.table({"text_id": block.text_ids[without], "rank": np.zeros_like(without),
                        "status": names.take(pa.array(status[without]))})
     return pa.concat_tables([ranked, others], promote_options="default").cast(PHRASES)
-
-
-def _report(solved: Solved, status: np.ndarray) -> Report:
-    counts = np.bincount(status, minlength=len(STATUSES)).tolist()
-    texts = Counter(dict(zip(STATUSES, counts, strict=True)))
-    if not solved.iterated:
-        return Report(texts)
-    return Report(texts, int(solved.scores.iterations.max(initial=0)),
-                  float(solved.scores.residual[solved.scores.converged].max(initial=0.0)))

@@ -1,9 +1,4 @@
-"""Texts annotated chunk by chunk, in this process or in several, by a spaCy pipeline or by jieba.
-
-    reader = load_annotator("embedded", "zh")
-    reader.columns([0], ["我喜欢苹果。"])["token"]
-    reader.describe()["version"]
-"""
+"""Texts annotated chunk by chunk, in this process or in several, by a spaCy pipeline or by jieba."""
 
 import ctypes
 import re
@@ -36,10 +31,8 @@ _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
 _READING = Lock()
 # Languages of the pipeline `embedded`.
 _EMBEDDED = {"en": "English", "zh": "Chinese"}
-# spaCy's code for a pipeline of no particular language.
-_ANY_LANGUAGE = "xx"
-# Programming languages whose names end with a sharp.
-_SHARP = "CFJQcfjq"
+_ANY_LANGUAGE = "xx"    # spaCy's code for a pipeline of no particular language
+_SHARP = "CFJQcfjq"     # programming languages whose names end with a sharp
 _HAN = re.compile(f"[{HAN}]")
 # A text with fewer letters tells no language; Latin letters with their accents end here.
 _FEWEST_LETTERS, _LAST_LATIN = 4, "\u024f"
@@ -127,13 +120,10 @@ def is_foreign(text: str, language: str) -> bool:
 
 def annotator(name: "str | Language", language: str = "en", cleaning: bool = True,
               counts: Counter[str] | None = None) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that turns a chunk of texts into a chunk of tokens.
+    """Return the function that turns a chunk of texts, perhaps cleaned, into a chunk of tokens.
 
-    Args:
-        name: of the pipeline, as :func:`load_annotator` takes it; or a caller's pipeline.
-        language: of the texts.
-        cleaning: read cleaned texts (:mod:`keycontrast.text.clean`).
-        counts: whose ``cleaned`` grows by the texts that cleaning has changed.
+    ``name`` is that of a pipeline, or a caller's pipeline. Texts that cleaning has changed are added to
+    ``counts["cleaned"]``.
     """
     with _READING:
         columns = load_annotator(name, language).columns if isinstance(name, str) else partial(

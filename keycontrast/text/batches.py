@@ -24,11 +24,7 @@ class Chunk:
 
 
 def fixed_chunks(lengths: Sequence[int] | np.ndarray, size: int, widest: int, multiple: int = 16) -> list[Chunk]:
-    """Cut items into chunks whose shape and content depend on nothing but the items and their order.
-
-    Items of one width (their length in tokens rounded up to ``multiple``, at most ``widest``) are cut in the order
-    given, ``size`` at a time.
-    """
+    """Cut items of one width (length rounded up to ``multiple``, at most ``widest``) in chunks of ``size``."""
     padded = np.minimum(widest, -(-np.maximum(np.asarray(lengths, dtype=np.int64), 1) // multiple) * multiple)
     chunks = []
     for width in np.unique(padded).tolist():

@@ -1,11 +1,6 @@
-"""Texts as people have them, made readable for a language pipeline, with a map back to the text as given.
+"""Texts without markup, footnote marks, formulas, emoji and invisible characters, and the places of what is left.
 
-    cleaned = clean("The water pump</b> failed.[12] It&#39;s old.")
-    cleaned.text                                    # "The water pump  failed.  It's old."
-    cleaned.start[4], cleaned.end[8]                # where "water" stands in the text as given
-
-Markup, footnote marks, formulas, emoji and invisible characters are left out or become spaces; what was glued gets a
-space. A text that needs nothing of this is returned as it is.
+    clean("The water pump</b> failed.[12] It&#39;s old.").text      # "The water pump  failed.  It's old."
 """
 
 import html
@@ -34,12 +29,9 @@ _CAPITALS = re.compile(r"[^.!?;:\n\u2022]+")
 
 @dataclass
 class Cleaned:
-    """A text for a language pipeline.
+    """A cleaned text, and where each of its characters starts and ends in the text as given.
 
-    Attributes:
-        text: cleaned.
-        start, end: place in the text as given where each character of ``text`` begins, and after which it ends.
-        read: ``text`` as a tagger should see it, of the same length: headlines in small letters.
+    ``read`` is the text for a tagger, of the same length: headlines in small letters.
     """
 
     text: str
