@@ -44,20 +44,13 @@ def test_every_text_has_all_its_phrases(lines):
     assert "1  Black money" in shown and "(no phrase)" in shown and "New York" in shown
 
 
-def test_tables_name_their_column_and_standard_input_has_lines(tmp_path, lines):
-    tables = {"t.csv": "id,body\n1,Old graph theory.\n", "t.jsonl": '{"body": "Old graph theory."}\n'}
-    for name, content in tables.items():
-        (tmp_path / name).write_text(content, encoding="utf-8")
-        assert "old graph theory" in keywords(tmp_path / name, "--column", "body", "--csv")
-    assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
-
-
 def test_parquet_csv_json_and_python_say_the_same(lines, tmp_path):
     keywords(lines, "--out", tmp_path / "phrases.parquet")
     found = pq.read_table(tmp_path / "phrases.parquet")
     assert found.equals(Keywords().rank(TEXTS).table)
     rows = [{name: str(value) for name, value in row.items()} for row in found.to_pylist()]
     assert list(csv.DictReader(io.StringIO(keywords(lines, "--csv")))) == rows
+    assert keywords("-", "--csv", given="\n".join(TEXTS)) == keywords(lines, "--csv")
     objects = map(json.loads, keywords(lines, "--jsonl").splitlines())
     assert [{"row": one["row"], **phrase} for one in objects for phrase in one["phrases"]] == found.to_pylist()
 

@@ -128,14 +128,6 @@ def test_what_has_not_converged_says_so_and_keeps_its_phrases():
                                        "residual": 0.0}
 
 
-def test_the_residual_is_what_one_more_step_would_change():
-    found = explain(tagged("a/NOUN b/NOUN c/NOUN sees/VERB c/NOUN d/NOUN"), Settings("mihalcea", tolerance=1e-3))
-    score = {node.word: node.score for node in found.nodes}
-    assert 0 < found.residual <= 1e-3
-    again = 0.15 + 0.85 * (score["a"] + score["c"] / 2)
-    assert abs(again - score["b"]) <= found.residual
-
-
 def test_chinese_has_the_candidates_and_the_window_of_jieba():
     words = [("北京", "ns"), ("的", "uj"), ("大学", "n"), ("很", "d"), ("好", "v"), ("研究", "vn"), ("喜欢", "v"),
              ("小明", "nr")]
