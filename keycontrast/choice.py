@@ -1,8 +1,4 @@
-"""The choice among a text's ranked phrases: by words, score, the texts that hold them, and diversity.
-
-    choice = Choice(top=5, diversity=0.5, min_count=2, ngram_range=(1, 3))
-    choice.chosen(ranked, counts=choice.counted([ranked]))
-"""
+"""The choice among a text's ranked phrases: by words, score, the texts that hold them, and diversity."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,8 +63,7 @@ class Choice:
     def chosen(self, ranked: pa.Table, counts: Counter[str] | None = None, vectors: Vectors | None = None) -> pa.Table:
         """Return the rows that are kept, with new ranks, of schema ``phrases``; there are :attr:`drawn` per text.
 
-        ``counts`` are from :meth:`counted`, over all texts. Without ``vectors``, keywords are compared by the cosine of
-        their sets of words.
+        ``counts`` are from :meth:`counted`. Without ``vectors``, keywords are compared by the cosine of word sets.
         """
         if self.drawn == self.top:
             return ranked

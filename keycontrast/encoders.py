@@ -30,10 +30,7 @@ _PICKLES, ALLOW_PICKLES = "pytorch_model*.bin", "KEYCONTRAST_ALLOW_PICKLES"
 
 @dataclass(frozen=True)
 class ResolvedEncoder:
-    """An encoder in a folder; if not ``pretrained``, it is built from the configuration there with random weights.
-
-    ``description`` is for metadata: name, version (a commit of the hub), sha256 of the weights, hash of all files.
-    """
+    """An encoder in a folder, with random weights unless ``pretrained``; ``description`` is for metadata."""
 
     location: Path
     pretrained: bool

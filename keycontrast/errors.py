@@ -75,10 +75,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def unwritten(error: BaseException) -> str | None:
-    """Return one line on a file that could not be written, the reason and the remedy, if that is the ``error``.
-
-    The place is its file name, or else the first of its notes, such as ``atomic_file`` adds.
-    """
+    """Return place, reason and remedy if ``error`` says that a file could not be written; else None."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None:
         number = next((known for known in _FOREIGN if os.strerror(known) in str(error)), None)

@@ -1,8 +1,4 @@
-"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, by the engine's own steps.
-
-    explanation = explain(tokens.slice(0, 1), idf=idf)
-    explanation.keyword, explanation.reason
-"""
+"""Why a text got its keyword: tokens, candidates, graph, scores, phrases and the choice, by the engine's own steps."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -40,10 +36,7 @@ class ExplainedToken(NamedTuple):
 
 
 class ExplainedNode(NamedTuple):
-    """A node of the text's graph: a word, or a lemma with its part of speech, and the places of its tokens.
-
-    Phrases are built from nodes that are ``kept``: a third under mihalcea, all under other methods.
-    """
+    """A word, or a lemma with its part of speech; phrases are built from those ``kept``, a third under mihalcea."""
 
     word: str
     score: float
@@ -93,8 +86,7 @@ def explain(tokens: pa.Table, ranking: Ranking = DEFAULT, phrases: int = 5, *, m
             idf: InverseFrequency | None = None, kw_lemma: bool = False, choice: Choice | None = None) -> Explanation:
     """Explain the keyword of the one text in ``tokens``, which is chosen among so many phrases; all are listed.
 
-    With ``choice``, phrases that it leaves out are neither listed nor chosen. ``method`` is the keyword method whose
-    ranking it is, ``idf`` IDF over training texts; without one, ties fall to the position.
+    With ``choice``, phrases that it leaves out are not listed. ``idf`` is over training texts, and may be None.
     """
     block = TokenBlock(tokens)
     solved = ranking.solve(block, idf)

@@ -209,10 +209,7 @@ class Keywords:
         self._counts: Counter[str] | None = None
 
     def fit(self, texts: Texts) -> Keywords:
-        """Count inverse document frequencies in these texts for all further rankings; return itself.
-
-        Texts are read a part at a time, from an iterator of any length.
-        """
+        """Count inverse document frequencies for all further rankings in texts, perhaps an iterator; return itself."""
         counts, rank = Counter[str](), self._ranker(self._method, self._choice, None)
 
         def counted() -> Iterator[pa.Table]:

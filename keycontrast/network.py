@@ -60,8 +60,7 @@ def strongest(group: np.ndarray, column: np.ndarray, count: np.ndarray, columns:
               limit: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the entries (n,) of the ``limit`` largest counts of each group, or all.
 
-    They are sorted by group, falling count, rising column. No pair of group and column occurs twice; counts are at
-    least 1, columns below ``columns``.
+    They are sorted by group, falling count, rising column. No pair of group and column occurs twice.
     """
     peak = int(count.max(initial=0))
     sizes = np.bincount(group)
@@ -97,8 +96,7 @@ def multiplied(left: sparse.csr_array, right: sparse.csr_array, max_nbr: int | N
                block: int = BLOCK) -> tuple[Edges, Dropped]:
     """Return the edges of the product of two factors, whose rows are target nodes.
 
-    ``max_nbr`` neighbours are kept per node and sign, by count, then by node id; None keeps all. ``block`` bounds the
-    memory: the multiplications per block of target nodes.
+    ``max_nbr`` neighbours are kept per node and sign, by count, then node id. ``block`` multiplications bound memory.
     """
     edges, dropped = [], Dropped()
     for first, last in _blocks(left, right, block):
@@ -138,10 +136,7 @@ def _resolved(product: sparse.csr_array, first: int, max_nbr: int | None) -> tup
 
 
 class Containment:
-    """Finds keywords, in normal form, in texts, token by token: "art" is in "modern art", and not in "smart".
-
-    With ``lemmas``, the last word of a keyword is its lemma (``keywords.kw_lemma``).
-    """
+    """Finds keywords in normal form in texts, token by token: not "art" in "smart"; ``lemmas``: by last lemmas."""
 
     def __init__(self, keywords: Iterable[str], lemmas: bool) -> None:
         self.lemmas = lemmas
@@ -171,10 +166,7 @@ class Containment:
 
 
 def contained(texts: Iterable[pa.Table], containment: Containment) -> Iterator[pa.Table]:
-    """Yield columns ``text_id`` and ``keyword``: the keywords that texts contain.
-
-    ``texts`` are pieces with columns ``text_id``, ``text``, ``start``, ``end`` and ``lemma``.
-    """
+    """Yield ``text_id`` and ``keyword`` of the keywords in texts with columns text_id, text, start, end and lemma."""
     for piece in texts:
         ids: list[int] = []
         keywords: list[str] = []
@@ -241,8 +233,7 @@ def components(nodes: int, edges: Edges) -> np.ndarray:
 def communities(nodes: int, edges: Edges, resolution: float) -> Communities:
     """Return the communities that the Leiden algorithm finds (Traag, Waltman and van Eck 2019), by modularity.
 
-    The positive edges count as undirected, the counts of both directions summed. A higher ``resolution`` (gamma) gives
-    more and smaller communities.
+    Positive edges count as undirected, both directions summed. A higher ``resolution`` gives smaller communities.
     """
     positive = edges.where(edges.sign == 1)
     if not len(positive):

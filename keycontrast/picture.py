@@ -96,11 +96,7 @@ def _placed(labels: list[str], links: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def laid_out(count: int, links: np.ndarray) -> np.ndarray:
-    """Return places of nodes (n, 2) from 0 to 1, spread evenly.
-
-    They follow distances in the graph (Kamada & Kawai 1989), or of many nodes the forces of springs (Fruchterman &
-    Reingold 1991).
-    """
+    """Return places of nodes (n, 2) from 0 to 1, spread evenly, by distances (Kamada & Kawai 1989) or by springs."""
     if count == 0:
         return np.zeros((0, 2))
     network = nx.Graph()
@@ -159,5 +155,4 @@ def width_of(text: str) -> float:
 
 
 def _xml(text: str) -> str:
-    """Return a text as XML, control characters spelt out."""
     return escape(printable(text))

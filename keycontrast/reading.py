@@ -68,8 +68,7 @@ OPTIONS = Words()
 class TableForm:
     """The format of a file: ``.csv``, ``.tsv``, ``.jsonl`` or ``.parquet``, and its settings.
 
-    Quoting is ``standard`` as in RFC 4180, or ``none`` if quotation marks are ordinary characters. An empty separator
-    stands for that of the ending.
+    Quoting is ``standard`` (RFC 4180), or ``none``: marks are ordinary. An empty separator is that of the ending.
     """
 
     ending: str
@@ -87,8 +86,7 @@ class TableForm:
 class Record(NamedTuple):
     """One row: its number from 1 (without a header, with empty lines) and its values by column.
 
-    Of a row that cannot be read, ``values`` is None, ``line`` its text, and ``problem`` the reason, ``category:
-    detail``.
+    Of a row that cannot be read, ``values`` is None, ``line`` its text, and ``problem`` ``category: detail``.
     """
 
     number: int
@@ -299,11 +297,7 @@ def _header(path: Path, record: _Fields | None, form: TableForm, check: Check) -
 
 
 def _records(path: Path, source: Iterator[str], form: TableForm) -> Iterator[_Fields]:
-    """Yield the records of a CSV file.
-
-    A broken record over several lines is an error of the file: an unclosed quotation mark may have swallowed any number
-    of good rows.
-    """
+    """Yield the records of a CSV file; an unclosed quotation mark, which swallows good rows, is an error."""
     csv.field_size_limit(_LONGEST)
     lines: list[str] = []
 

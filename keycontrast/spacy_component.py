@@ -60,11 +60,7 @@ class _Ranked:
     seen_lemma = _when_asked("seen_lemma")
 
     def calc_textrank(self) -> list[Any]:
-        """Return the phrases of the document, best first.
-
-        Raises:
-            PowerIterationFailedConvergence: as the package raises it.
-        """
+        """Return the phrases of the document, best first."""
         own: Any = self
         began = time.perf_counter()
         self.graph_made = False
@@ -110,7 +106,7 @@ class _PositionRank(_Ranked, _package.PositionRank):
 
 def _nodes(rows: list[list[int]], kept: set[int], doc: Doc, stopwords: Any,
            ) -> tuple[Nodes, list[int], list[list[int]]]:
-    """Return lemmas with parts of speech by number, the number of each token (-1: none), and the nodes by sentence."""
+    """Return nodes by lemma and part of speech, the node of each token (-1: none), and the nodes by sentence."""
     nodes: Nodes = {}
     node_of, sentences = [-1] * len(rows), [list[int]()]
     for place, (lemma, pos, opens) in enumerate(rows):

@@ -64,10 +64,7 @@ def texts_from(arguments: Sequence[str], file: Path | None, stream: TextIO,
 
 
 def file_texts(file: Path, options: FileOptions = LINES) -> Iterator[Given]:
-    """Yield the texts of a file: one a row of CSV, TSV, JSON lines and Parquet, one a line of other files.
-
-    Each may be packed: .gz, .bz2, .xz or .zst.
-    """
+    """Yield the texts of a file, perhaps packed: one a row of a table, one a line of other files."""
     if not file.is_file():
         what = "a folder" if file.is_dir() else "no such file"
         raise InputError(f"{file}: {what}. It should be a file with one text per line, or a table: "

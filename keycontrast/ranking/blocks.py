@@ -183,10 +183,7 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 
 def pieces(batches: Iterable[pa.Table], texts: int = PIECE, size: int = BLOCK) -> Iterator[pa.Table]:
-    """Join small ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens.
-
-    Only their content decides where they are cut, so that they are the same for any number of workers.
-    """
+    """Join ``batches`` of a token table to pieces of about ``texts`` texts or ``size`` tokens, by content alone."""
     held: list[pa.Table] = []
     rows = tokens = 0
     for batch in batches:

@@ -44,8 +44,7 @@ def with_candidates(tokens: pa.Table, language: str, stop_words: frozenset[str],
                     vocabulary: "Containment | None") -> pa.Table:
     """Return ``tokens`` whose noun chunks are the phrases that may be ranked.
 
-    ``stop_words``, in normal form, part chunks and belong to no graph. The occurrences of a ``vocabulary`` take the
-    place of noun chunks.
+    ``stop_words``, in normal form, part chunks. Occurrences of a ``vocabulary`` take the place of noun chunks.
     """
     made = [tokens.slice(0, 0)]
     for block in blocks(tokens):
@@ -80,10 +79,7 @@ def _with_columns(tokens: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table
 
 
 def _described_nouns(block: TokenBlock) -> tuple[np.ndarray, np.ndarray]:
-    """Return first token and token after the last of each noun chunk with adjectives, as places in ``block``.
-
-    A chunk is the longest run of nouns, proper nouns, adjectives and past participles, up to its last noun.
-    """
+    """Return first token and token after the last of runs of nouns, adjectives and participles up to the last noun."""
     pos = block.column("pos")
     # Signs, and words with brackets in them, are never part of a phrase, whatever their tags say.
     sound = block.matching(lambda word: any(map(str.isalnum, word)) and not _BRACKETS.intersection(word))

@@ -84,8 +84,7 @@ def word_graphs(block: TokenBlock, window: int, language: str) -> Graphs:
 def lemma_graphs(block: TokenBlock, lookback: int, last_direction: bool) -> Graphs:
     """Return the graphs of the pytextrank package, of words up to ``lookback`` kept words of a sentence apart.
 
-    The package counts (a, b) and (b, a) apart, and the edge gets the count of the pair that was first met later.
-    ``last_direction`` does so; otherwise the two counts are added.
+    With ``last_direction`` the later met of (a, b) and (b, a) gives the count, as in the package; else both add up.
     """
     places = np.flatnonzero(among(block.column("pos"), PYTEXTRANK_POS))
     text, sentence = block.text[places], block.sentence[places]

@@ -34,8 +34,7 @@ _READING = Lock()
 class EmbedRanking:
     """A ranking by an encoder's name or an object with ``encode``, which reads ``longest`` word pieces of a text.
 
-    The mean embedding of ``seeds`` is added to three times that of the text, as in KeyBERT. ``param`` is the name of
-    the encoder in messages.
+    As in KeyBERT, the mean embedding of ``seeds`` is added to three times the text's. Messages name ``param``.
     """
 
     encoder: Any = "bundled"

@@ -58,8 +58,7 @@ def solve(graphs: Graphs, restart: np.ndarray, damping: float, tolerance: float,
 def solve_as_networkx(graphs: Graphs, restart: np.ndarray, damping: float, max_iterations: int) -> Scores:
     """Compute PageRank as networkx does, to the bit but for the sum that decides when to stop.
 
-    ``restart`` is its personalisation, summing to 1 over each text, (nodes,), and ``damping`` its alpha. Where networkx
-    raises an error for want of convergence, the text has not converged.
+    ``restart`` is its personalisation, summing to 1 over each text, (nodes,), and ``damping`` its alpha.
     """
     state = _Active(graphs, _scaled(graphs.matrix, 1.0), max_iterations)
     current = 1 / np.diff(graphs.offsets)[graphs.text]

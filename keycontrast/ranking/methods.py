@@ -153,10 +153,7 @@ def _best_third(block: TokenBlock, graphs: Graphs, score: np.ndarray, idf: Inver
 
 
 def _runs(block: TokenBlock, graphs: Graphs, kept: np.ndarray) -> tuple[Spans, np.ndarray, np.ndarray]:
-    """Return the runs of kept words that are neighbours in the text, and run and node of each member token.
-
-    White space does not part tokens. Only tokens that passed the filter count: a kept noun's use as a verb joins none.
-    """
+    """Return the runs of neighbouring kept tokens, across white space, and run and node of each member token."""
     visible = np.flatnonzero(block.matching(is_visible))
     node = graphs.node_of[visible]
     inside = np.flatnonzero((node >= 0) & np.append(kept, False)[node])
@@ -214,10 +211,7 @@ def _by_focus(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarr
 
 
 def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.ndarray:
-    """Weigh the nodes of each lemma by the sum of 1 / position over its kept tokens.
-
-    Positions count kept tokens from 1, as in the package (Florescu and Caragea count all words).
-    """
+    """Weigh the nodes of each lemma by the sum of 1 / position over its kept tokens, as in the package."""
     places = np.flatnonzero(graphs.node_of >= 0)
     text = block.text[places]
     codes, known = encode(block.column("lemma").take(pa.array(places)))
@@ -236,8 +230,7 @@ def _by_position(block: TokenBlock, graphs: Graphs, settings: Settings) -> np.nd
 def keyness(block: TokenBlock, spans: Spans, idf: InverseFrequency | None) -> np.ndarray:
     """Score occurrences of phrases: ``sqrt(tf) * sum of IDF / (10 + first place) ** (1 / 4)``, (spans,).
 
-    The sum is over the words of the phrase (1 each without an IDF); tf counts its occurrences in the text, and the
-    place is that of the first token of the first of them.
+    The sum is over words (1 each without an IDF); tf counts occurrences in the text; the place is of the first token.
     """
     if not len(spans):
         return np.zeros(0)

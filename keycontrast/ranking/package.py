@@ -45,11 +45,7 @@ def rank_with_package(tokens: pa.Table, phrases: int, component: Callable[[Doc],
 
 
 def package_component(method: str, focus: str = "", lookback: int = 3) -> Callable[[Doc], Any]:
-    """Return the package's component for ``method``, which sets the phrases of a document.
-
-    ``biasedtextrank`` has bias 1 for the words of ``focus`` and 0 for others. A word co-occurs with ``lookback`` kept
-    words before it.
-    """
+    """Return the package's component for ``method``; ``biasedtextrank`` has bias 1 for the words of ``focus``."""
     component = getattr(pytextrank, _FACTORIES[method])(token_lookback=lookback)
     if method != "biasedtextrank":
         return component

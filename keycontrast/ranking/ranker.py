@@ -20,10 +20,7 @@ STATUSES = ("ok", "empty_text", "no_candidate", "not_converged")
 
 @dataclass
 class Report:
-    """How a ranking went: the number of texts by status, the most iterations, the largest change at a last step.
-
-    The changes are those of texts that converged. Both are None where the engine does not iterate, or does not tell.
-    """
+    """Texts by status; most iterations, and largest last change of those that converged, or None if not known."""
 
     texts: Counter[str] = field(default_factory=Counter)
     iterations: int | None = None
@@ -56,8 +53,7 @@ class Ranked:
 class Phrases:
     """Ranked phrases of the texts of a block, text by text, best first, each (phrases,).
 
-    ``spans`` are first occurrences; ``rank`` counts from 1 within a text; ``phrase`` is as written, ``keyword`` its
-    normal form.
+    ``spans`` are first occurrences; ``rank`` counts from 1; ``phrase`` is as written, ``keyword`` its normal form.
     """
 
     spans: Spans

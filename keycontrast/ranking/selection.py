@@ -29,10 +29,7 @@ class InverseFrequency:
 
     @classmethod
     def over_tables(cls, tables: Iterable[pa.Table], wanted: np.ndarray | None = None) -> "InverseFrequency":
-        """Count the tokens of texts in pieces of table ``tokens``, of which ``text_id`` and ``token`` are read.
-
-        ``wanted`` says by text id whether a text counts; those beyond its end do not. None counts all.
-        """
+        """Count the tokens in pieces of table ``tokens``, of all texts or those ``wanted`` by text id."""
         frequency: Counter[str] = Counter()
         n_texts = 0
         for table in tables:
@@ -69,10 +66,7 @@ class InverseFrequency:
 
 
 def best_first(row: np.ndarray, score: np.ndarray, idf: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the order of candidates: by ``row``, then by score, IDF over training texts and earliest position.
-
-    Scores and IDF count to nine digits; of two candidates that start together, the shorter one comes first.
-    """
+    """Return the order of candidates by row, then score and IDF to nine digits, earliest and shortest span."""
     return np.lexsort((end, start, -np.round(idf, DIGITS), -np.round(score, DIGITS), row))
 
 
@@ -110,10 +104,7 @@ def choose(block: TokenBlock, spans: Spans, score: np.ndarray, keyword: pa.Array
 
 
 def phrase_candidates(block: TokenBlock, rows: pa.Table) -> tuple[Spans, np.ndarray, pa.Array]:
-    """Return spans, scores and keywords of the rows of a table of phrases that may become keywords.
-
-    Phrases without a positive score are no candidates: no node of the ranking stands behind them.
-    """
+    """Return spans, scores and keywords of the rows of a table of phrases that have a positive score."""
     rows = rows.filter(pc.greater(rows["score"], 0))  # a text without any phrase has a row without a score
     text = np.searchsorted(block.text_ids, rows["text_id"].to_numpy())
     start, end = (block.offsets[text] + rows[name].to_numpy().astype(np.int64) for name in ("token_start", "token_end"))

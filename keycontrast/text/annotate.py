@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from keycontrast.text.chinese import JiebaAnnotator
 
-_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux
+_DIES_WITH_PARENT = 1   # PR_SET_PDEATHSIG of Linux
 # A pipeline frees what it stored for some texts before it reads others, so threads take turns.
 _READING = Lock()
 # Languages of the pipeline `embedded`.
@@ -78,11 +78,7 @@ def _with_names(tokenizer: Any) -> Any:
 
 @cache
 def load_annotator(name: str, language: str) -> "SpacyAnnotator | JiebaAnnotator":
-    """Return the annotator ``name`` for texts in ``language``; it is loaded once per process.
-
-    The name is ``embedded`` (this project's own pipeline for English, jieba for Chinese), ``jieba``, an installed spaCy
-    package, or the folder of a pipeline.
-    """
+    """Return, once per process, the annotator ``embedded``, ``jieba``, a spaCy package or a pipeline's folder."""
     if name == "embedded" and language not in _EMBEDDED:
         known = " and ".join(_EMBEDDED.values())
         raise InputError(f"annotate.pipeline: {name!r} reads {known}, but the texts are {language!r}. Name an "
@@ -120,11 +116,7 @@ def is_foreign(text: str, language: str) -> bool:
 
 def annotator(name: "str | Language", language: str = "en", cleaning: bool = True,
               counts: Counter[str] | None = None) -> Callable[[pa.Table], pa.Table]:
-    """Return the function that turns a chunk of texts, perhaps cleaned, into a chunk of tokens.
-
-    ``name`` is that of a pipeline, or a caller's pipeline. Texts that cleaning has changed are added to
-    ``counts["cleaned"]``.
-    """
+    """Return the function from texts to tokens by a pipeline or its name; it counts changed texts as ``cleaned``."""
     with _READING:
         columns = load_annotator(name, language).columns if isinstance(name, str) else partial(
             annotate_texts, name, given=True)
@@ -141,11 +133,7 @@ def annotator(name: "str | Language", language: str = "en", cleaning: bool = Tru
 
 def annotated(chunks: Iterable[pa.Table], name: "str | Language", language: str, total: int | None = None,
               workers: int = 1, cleaning: bool = True) -> Iterator[pa.Table]:
-    """Yield the tokens of each chunk of texts (``text_id``, ``text``), in order, under a bar that counts texts.
-
-    The cuts between chunks decide how texts are batched, not the number of processes. A caller's pipeline is used in
-    this process.
-    """
+    """Yield the tokens of each chunk of texts (``text_id``, ``text``), in order; ``workers`` change no byte."""
     work = annotator(name, language, cleaning)
     with progress_bar("annotate", total, "text", delay=2.0) as bar:
         for tokens in map(work, chunks) if workers <= 1 or not isinstance(name, str) else _by_processes(

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 class Chunk:
     """Items to be computed together, padded to ``width``.
 
-    ``items`` are their positions; ``rows`` repeats the last one until the chunk is full, so that every chunk of a width
-    has one shape: the bytes of a row may depend on the number of rows.
+    ``rows`` repeats the last of ``items`` to one shape per width: a row's bytes may depend on the number of rows.
     """
 
     items: np.ndarray

@@ -60,10 +60,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 def universal(word: str, flag: str) -> str:
-    """Return the universal part of speech of ``word``, which jieba gave ``flag``.
-
-    Words without a letter or digit go by their characters (jieba calls a full stop a number): SPACE, PUNCT, SYM or X.
-    """
+    """Return the universal part of speech by the flag, or by the characters of words without a letter or digit."""
     if any(character.isalnum() for character in word):
         return UPOS.get(flag) or UPOS.get(flag[:1], "X")
     if word.isspace():

@@ -1,7 +1,4 @@
-"""Texts without markup, footnote marks, formulas, emoji and invisible characters, and the places of what is left.
-
-    clean("The water pump</b> failed.[12] It&#39;s old.").text      # "The water pump  failed.  It's old."
-"""
+"""Texts without markup, formulas, emoji and the like for a language pipeline, and the places of what is left."""
 
 import html
 import re
@@ -29,10 +26,7 @@ _CAPITALS = re.compile(r"[^.!?;:\n\u2022]+")
 
 @dataclass
 class Cleaned:
-    """A cleaned text, and where each of its characters starts and ends in the text as given.
-
-    ``read`` is the text for a tagger, of the same length: headlines in small letters.
-    """
+    """A text, the places of its characters in the text as given, and the text with headlines in small letters."""
 
     text: str
     start: list[int] = field(default_factory=list)
@@ -144,10 +138,7 @@ _SIGNS: list[_Rule] = [
 
 
 def clean(text: str, chinese: bool = False) -> Cleaned:
-    """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed.
-
-    In Chinese, spaces between Chinese characters are left out, which word segmentation has put there.
-    """
+    """Return ``text`` for a language pipeline; without places (empty lists) where nothing has changed."""
     if _PLAIN.fullmatch(text):
         return Cleaned(text, read=_small(text))
     made = Cleaned(text, list(range(len(text))), list(range(1, len(text) + 1)))

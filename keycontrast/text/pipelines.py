@@ -66,7 +66,6 @@ def _locate(name: str) -> str | Path:
 def check_annotation(nlp: Language, name: str, needed: Sequence[str]) -> None:
     """Refuse a pipeline that lacks an annotation (POS, LEMMA), without which keywords would be wrong in silence."""
     doc = nlp("Dogs bark.")
-    # Without lemmas, pytextrank takes all words of one part of speech for the same node.
     missing = [layer for layer, attribute in (("parts of speech", "POS"), ("lemmas", "LEMMA"))
                if attribute in needed and not doc.has_annotation(attribute)]
     if missing:
@@ -76,10 +75,7 @@ def check_annotation(nlp: Language, name: str, needed: Sequence[str]) -> None:
 
 
 def noun_chunks(doclike: Doc | Span) -> Iterator[tuple[int, int, int]]:
-    """Yield ``(start, end, label)`` of each longest run of nouns and proper nouns, such as "belly fat".
-
-    Start and end are token positions in the document, the end not included; the label is that of ``NP``.
-    """
+    """Yield first token, token after the last and label of each longest run of nouns and proper nouns."""
     label = doclike.vocab.strings.add("NP")
     for inside, run in groupby(doclike, key=lambda token: token.pos_ in NOUNS):
         if inside:

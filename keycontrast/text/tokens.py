@@ -64,8 +64,8 @@ def document_columns(docs: Iterable["Doc"], vocab: "Vocab", runs: bool = False,
                      names: bool = False) -> dict[str, pa.Array]:
     """Return list columns for ``docs``, all of one ``vocab``; they hold plain values and outlive the documents' memory.
 
-    With ``runs``, noun chunks are the runs of nouns, in place of what documents call so. With ``names``, names with
-    digits or signs (IL-6, X900, C#), and words that are the whole text, are nouns, whatever their tags say.
+    With ``runs``, noun chunks are the runs of nouns. With ``names``, names with digits or signs (IL-6, X900, C#), and
+    words that are the whole text, are nouns.
     """
     from keycontrast.text.pipelines import noun_chunks
 
